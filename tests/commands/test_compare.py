@@ -5,8 +5,8 @@ import pytest
 from peasy.checkpoint import paths
 from peasy.commands.compare import compare
 from peasy.errors import UsageError
-from peasy.views.comparison import ComparedModel, ComparisonFacts, comparison_document
 from peasy.views.document import Curves
+from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
 
 SMALL = {
     "batch_size": 4,

@@ -20,7 +20,6 @@ from peasy.inspection.results import (
     LayerTopK,
     LensTable,
     Similarity,
-    TiledAttention,
     TokenProbability,
     Tokens,
     TraceStep,
@@ -66,14 +65,15 @@ def look() -> AttentionRecord:
 
 
 @pytest.fixture
-def long_look() -> TiledAttention:
+def long_look() -> AttentionRecord:
     """Sixty-four tokens in tiles of eight, two exact rows."""
     many = tokens(*(f"·w{position}" for position in range(64)))
     weights = np.tril(np.ones((2, 64, 64))) / np.arange(1, 65)[None, :, None]
     tiles = weights.reshape(2, 8, 8, 8, 8).mean(axis=(2, 4))
     rows = Capture(SELF, "weights", weights[:, [9, 63]], (0, 1), (9, 63))
     overview = AttentionOverview(SELF, (0, 1), 8, "mean", tiles, 64, 64)
-    return TiledAttention("tiny", many, (overview,), (rows,), (AttentionInfo(SELF, 2, (0, 1), causal=True),))
+    parts = (AttentionInfo(SELF, 2, (0, 1), causal=True),)
+    return AttentionRecord("tiny", "decoder", many, None, (rows,), parts, overviews=(overview,))
 
 
 @pytest.fixture

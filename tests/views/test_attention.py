@@ -8,15 +8,8 @@ from tests.views.conftest import LATER, PIZZA, SELF
 
 from peasy.errors import NotFound
 from peasy.inspection.results import AttentionInfo
-from peasy.views import Links, Maps, Paragraph
-from peasy.views.attention import (
-    attention_document,
-    attention_maps,
-    captures_by_kind,
-    merge_words,
-    tiled_document,
-    token_attention_document,
-)
+from peasy.views import Links, Maps, Paragraph, Table
+from peasy.views.attention import attention_document, attention_maps, merge_words, tiled_document
 
 
 def maps_of(document):
@@ -92,19 +85,11 @@ def test_interventions_are_listed(look):
     assert any("head 1 is off" in part.text for part in attention_document(edited).parts if isinstance(part, Paragraph))
 
 
-def test_missing_weights_raise_not_found(look):
-    with pytest.raises(NotFound, match="No weights"):
-        captures_by_kind(dataclasses.replace(look, captures=()))
-
-
-def test_table_of_one_query(look):
-    document = token_attention_document(look, 4, top=2)
-    table = document.parts[0]
-    assert len(table.rows) == 4
-    best = int(np.argmax(look.by_path("weights")[SELF].array[0, 4]))
-    assert table.rows[0][3].startswith(PIZZA.pieces[best])
-    with pytest.raises(NotFound):
-        token_attention_document(look, 99)
+def test_other_steps_are_listed_in_a_table(look):
+    query = dataclasses.replace(look.by_path("weights")[SELF], step="query")
+    document = attention_document(dataclasses.replace(look, captures=(query,)))
+    assert not any(isinstance(part, Maps) for part in document.parts)
+    assert any(isinstance(part, Table) and part.rows[0][3] == "query" for part in document.parts)
 
 
 def test_tiled_maps_keep_tiles_and_exact_rows(long_look):

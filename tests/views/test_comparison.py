@@ -1,7 +1,7 @@
 """Comparison of models: one column per metric, one line per model."""
 
-from peasy.views.comparison import ComparedModel, ComparisonFacts, comparison_document
 from peasy.views.document import Curves, Table
+from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
 
 ONE = ComparedModel(
     "gpt", "r-gpt", 10, 100, 61.0, (("loss", 1.0, False), ("endings", 0.98, True)), ((1.0, 2.0), (2.0, 1.0))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from peasy.errors import InvalidInput
-from peasy.views import Plane
-from peasy.views.embedding import embedding_document, embedding_map, nearest_neighbours, pca_2d
+from peasy.views.embedding import embedding_map, nearest_neighbours, pca_2d
 
 VECTORS = np.random.default_rng(3).normal(size=(30, 8)) * np.arange(1, 9)
 NAMES = [f"w{index}" for index in range(30)]
@@ -36,13 +35,11 @@ def test_single_and_equal_vectors():
     assert nearest_neighbours(np.zeros((2, 3)), 5)[0] == [(1, 0.0)]
 
 
-def test_document_has_neighbours_and_groups():
-    document = embedding_document("Words", NAMES, VECTORS, ["x"] * 15 + ["y"] * 15)
-    plane = document.parts[0]
-    assert isinstance(plane, Plane)
+def test_map_has_neighbours_and_groups():
+    plane, _ = embedding_map("Words", NAMES, VECTORS, ["x"] * 15 + ["y"] * 15)
+    assert plane.points[0][0] == "w0"
     assert len(plane.neighbours[0]) == 5
     assert set(plane.groups) == {"x", "y"}
-    assert "w0" in document.parts[-1].rows[0][0]
 
 
 def test_number_of_names_and_vectors_must_match():

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from peasy.views import CacheFigure, Curves, Links, Maps, Matrix, Table
-from peasy.views.alignment import alignment_document
-from peasy.views.attention_history import attention_history_document
-from peasy.views.effect import effect_document
-from peasy.views.logit_lens import lens_document
-from peasy.views.ranking import ranking_document
-from peasy.views.similarity import similarity_document
-from peasy.views.trace import trace_document
+from peasy.views.embedding import similarity_document
+from peasy.views.inspection import (
+    alignment_document,
+    attention_history_document,
+    effect_document,
+    lens_document,
+    ranking_document,
+    trace_document,
+)
 
 
 def first(document, kind):

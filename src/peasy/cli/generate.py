@@ -8,7 +8,7 @@ from peasy.cli.command import CommandOutput, CountFlag, Flags, Switch, TextSourc
 from peasy.cli.confirm import confirm_callback
 from peasy.cli.sampling_flags import SamplingFlags
 from peasy.cli.stream import TextStream, print_event
-from peasy.views.generated_text import unknown_tokens_note
+from peasy.views.generation import unknown_tokens_note
 
 if TYPE_CHECKING:
     from peasy.commands.generate import GenerationJob

@@ -12,7 +12,7 @@ from peasy.cli.plan import plan
 from peasy.cli.recipe_flags import RecipeFlags
 from peasy.errors import UsageError
 from peasy.render.json import to_plain
-from peasy.views.run import format_duration
+from peasy.views.training import format_duration
 
 if TYPE_CHECKING:
     from peasy.training.event import Event

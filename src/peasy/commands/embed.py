@@ -16,7 +16,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.metrics.kmeans import unit_vectors
 from peasy.views.document import Document
-from peasy.views.vector import vectors_document
+from peasy.views.embedding import vectors_document
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 from peasy.commands.result import Result
 from peasy.views.document import Document
-from peasy.views.exercise import answer_key_document, worksheet_document
+from peasy.views.worked import answer_key_document, worksheet_document
 from peasy.worked.exercise import Exercise, make_exercise, worksheet_caption
 
 

@@ -10,8 +10,8 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound
 from peasy.tokenization import Encoding, Tokenizer
+from peasy.views.data import tokens_document
 from peasy.views.document import Document
-from peasy.views.tokens import tokens_document
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,43 +5,56 @@ In: results of any package. Out: a Document.
 """
 
 from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Cell,
-    Curves,
-    Diagram,
-    Document,
-    DocumentPart,
-    Formula,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Node,
-    Paragraph,
-    Plane,
-    Rows,
-    Table,
-    Vectors,
+    Arithmetic as Arithmetic,
 )
-
-__all__ = [
-    "Arithmetic",
-    "CacheFigure",
-    "Cell",
-    "Curves",
-    "Diagram",
-    "Document",
-    "DocumentPart",
-    "Formula",
-    "Heading",
-    "Links",
-    "Maps",
-    "Matrix",
-    "Node",
-    "Paragraph",
-    "Plane",
-    "Rows",
-    "Table",
-    "Vectors",
-]
+from peasy.views.document import (
+    CacheFigure as CacheFigure,
+)
+from peasy.views.document import (
+    Cell as Cell,
+)
+from peasy.views.document import (
+    Curves as Curves,
+)
+from peasy.views.document import (
+    Diagram as Diagram,
+)
+from peasy.views.document import (
+    Document as Document,
+)
+from peasy.views.document import (
+    DocumentPart as DocumentPart,
+)
+from peasy.views.document import (
+    Formula as Formula,
+)
+from peasy.views.document import (
+    Heading as Heading,
+)
+from peasy.views.document import (
+    Links as Links,
+)
+from peasy.views.document import (
+    Maps as Maps,
+)
+from peasy.views.document import (
+    Matrix as Matrix,
+)
+from peasy.views.document import (
+    Node as Node,
+)
+from peasy.views.document import (
+    Paragraph as Paragraph,
+)
+from peasy.views.document import (
+    Plane as Plane,
+)
+from peasy.views.document import (
+    Rows as Rows,
+)
+from peasy.views.document import (
+    Table as Table,
+)
+from peasy.views.document import (
+    Vectors as Vectors,
+)

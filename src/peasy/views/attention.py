@@ -1,4 +1,4 @@
-"""Captured attention as a document: heat maps of every layer and head, links of the selected head."""
+"""Captured attention as a document: heat maps of every layer and head, links of one, largest weights of each."""
 
 from collections.abc import Iterator, Sequence
 from shlex import quote
@@ -12,23 +12,32 @@ from peasy.inspection.results import (
     AttentionOverview,
     AttentionRecord,
     Capture,
-    TiledAttention,
+    HeadTopWords,
     Tokens,
 )
 from peasy.nn.module_path import ModulePath
-from peasy.views.document import Cell, Document, Heading, Links, Maps, Paragraph, Rows, Table, Vectors
-from peasy.views.document import DocumentPart as DocumentPart
+from peasy.views.document import (
+    Document,
+    DocumentPart,
+    Heading,
+    Links,
+    Maps,
+    Paragraph,
+    Rows,
+    Table,
+    Vectors,
+    capitalized_note,
+    short_title,
+)
 
-MAX_LINKED_TOKENS = 64
+_MAX_LINKED_TOKENS = 64
 """Up to this many tokens, attention is also drawn as lines between words."""
 
-ARITHMETIC_STEPS = ("query", "key")
+_ARITHMETIC_STEPS = ("query", "key")
 """Steps that make it possible to expand a weight to its arithmetic."""
 
-MAX_COMMAND_TEXT = 120
+_MAX_COMMAND_TEXT = 120
 """A longer text is read from a file in the suggested command."""
-
-STACK_NAMES = {"encoder": "Encoder", "decoder": "Decoder"}
 
 
 def attention_document(
@@ -40,7 +49,9 @@ def attention_document(
 ) -> Document:
     """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
     parts: list[DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
-    by_kind = captures_by_kind(record) if record.by_path("weights") else {}
+    by_kind: dict[str, list[Capture]] = {}
+    for path, capture in record.by_path("weights").items():
+        by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     for name, captures in by_kind.items():
         maps = attention_maps(record, captures, layer, head, merge_subwords, value_weighted)
         if len(by_kind) > 1:
@@ -48,28 +59,17 @@ def attention_document(
         parts += [maps, *_links(maps)]
     if merge_subwords and by_kind:
         parts.append(Paragraph(WORD_MERGE_NOTE, "note"))
-    if not by_kind or {capture.step for capture in record.captures} - {"weights", *ARITHMETIC_STEPS}:
+    if not by_kind or {capture.step for capture in record.captures} - {"weights", *_ARITHMETIC_STEPS}:
         parts.append(_captured_table(record))
     parts += next_token_parts(record)
-    parts.append(Paragraph(_capitalize(record.caveat), "note"))
+    parts.append(capitalized_note(record.caveat))
     return Document(short_title(record.tokens.text, record.model), tuple(parts))
-
-
-def captures_by_kind(record: AttentionRecord) -> dict[str, list[Capture]]:
-    """Return the captured weights by kind of attention: self or cross, encoder or decoder."""
-    by_kind: dict[str, list[Capture]] = {}
-    for path, capture in record.by_path("weights").items():
-        by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
-    if not by_kind:
-        raise NotFound("No weights were captured.", hint='Capture them: steps=("weights",).')
-    return by_kind
 
 
 def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
     """Return the name of an attention: "Decoder: self-attention"."""
     cross = info.cross if info is not None else "cross" in path.part
-    stack = STACK_NAMES.get(path.stack, path.stack.capitalize())
-    return f"{stack}: {'cross' if cross else 'self'}-attention"
+    return f"{path.stack.capitalize()}: {'cross' if cross else 'self'}-attention"
 
 
 def attention_maps(
@@ -87,7 +87,7 @@ def attention_maps(
     positions = sorted({row for capture in captures for row in _captured_rows(capture)})
     values = np.full((len(layers), len(heads), len(positions), len(keys)), np.nan, dtype=np.float32)
     for capture in captures:
-        weights = masked_weights(capture, record.attention_info(capture.path), value_weighted)
+        weights = _masked_weights(capture, record.attention_info(capture.path), value_weighted)
         at = [positions.index(row) for row in _captured_rows(capture)]
         for index, head_index in enumerate(capture.heads):
             values[layers.index(capture.path.layer), heads.index(head_index), at] = weights[index]
@@ -100,7 +100,8 @@ def attention_maps(
     return Maps(
         "Attention weight times norm of the value" if value_weighted else "Attention weights",
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
-        description=_capture_notes(record, captures), selected=_selected_map(values, layers, heads, layer, head),
+        description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
+        selected=_selected_map(values, layers, heads, layer, head),
         vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
         command="" if value_weighted else _head_command(record, captures[0].path),
     )  # fmt: skip
@@ -113,7 +114,7 @@ def _query_key_vectors(
     info, keys = record.attention_info(captures[0].path), len(record.axes(captures[0].path)[1])
     query_captures, key_captures = (
         [found for capture in captures if (found := record.by_path(step).get(capture.path))]
-        for step in ARITHMETIC_STEPS
+        for step in _ARITHMETIC_STEPS
     )
     if info is None or info.scale is None or not len(query_captures) == len(key_captures) == len(captures):
         return None
@@ -133,11 +134,11 @@ def _head_command(record: AttentionRecord, path: ModulePath) -> str:
     stack = "encoder" if record.kind == "encoder" else "decoder"
     if path.part != "attention" or path.stack != stack:
         return ""
-    short = len(record.tokens.text) <= MAX_COMMAND_TEXT and record.tokens.text.strip()
+    short = len(record.tokens.text) <= _MAX_COMMAND_TEXT and record.tokens.text.strip()
     return f"peasy look {quote(record.model)} {quote(record.tokens.text) if short else '- < text.txt'}"
 
 
-def masked_weights(capture: Capture, info: AttentionInfo | None, value_weighted: bool = False) -> np.ndarray:
+def _masked_weights(capture: Capture, info: AttentionInfo | None, value_weighted: bool = False) -> np.ndarray:
     """Return the weights `[head, row, key]`; masked keys are NaN, not 0."""
     array = np.array(capture.value_weighted() if value_weighted else capture.array, dtype=np.float32)
     if info is None or info.cross:
@@ -170,49 +171,33 @@ def merge_words(
     return np.where(visible, merged, np.nan).astype(np.float32), tuple(word for word, _ in words)
 
 
-def token_attention_document(record: AttentionRecord, query: int, top: int = 5) -> Document:
-    """Document of one query token: each captured head with its largest weights."""
-    rows = []
-    for captures in captures_by_kind(record).values():
-        for capture in captures:
-            if query in _captured_rows(capture):
-                rows += list(_top_key_rows(record, capture, query, top))
-    queries, _ = record.axes(record.captures[0].path)
-    if not rows:
-        raise NotFound(f"Row {query} was not captured.", hint="Capture it: rows=[...].")
-    columns = ("stack", "layer", "head", *(f"{rank + 1}." for rank in range(top)))
-    caveat = Paragraph(_capitalize(record.caveat), "note")
-    table = Table(columns, tuple(rows), f"Attention of {queries.pieces[query]}")
-    return Document(
-        short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, caveat)
-    )
-
-
-def tiled_document(record: TiledAttention) -> Document:
+def tiled_document(record: AttentionRecord) -> Document:
     """Document of a long text: tiled attention of each layer, with the rows captured at full resolution."""
+    tokens = record.target or record.tokens
     parts: list[DocumentPart] = [
-        Paragraph(f"{len(record.tokens):,} tokens."),
+        Paragraph(f"{len(tokens):,} tokens."),
         *opening_notes(record.interventions, (), record.storage),
     ]
     for overview in record.overviews:
-        parts.append(tiled_maps(record, overview))
-    parts.append(Paragraph(_capitalize(record.caveat), "note"))
-    return Document(short_title(record.tokens.text, record.model), tuple(parts))
+        parts.append(_tiled_maps(record, overview))
+    parts.append(capitalized_note(record.caveat))
+    return Document(short_title(tokens.text, record.model), tuple(parts))
 
 
-def tiled_maps(record: TiledAttention, overview: AttentionOverview) -> Maps:
+def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> Maps:
     """Return tiled heat maps of one attention layer, one for each head."""
-    captured = next((rows for rows in record.exact_rows if rows.path == overview.path and rows.step == "weights"), None)
+    captured = next((rows for rows in record.captures if rows.path == overview.path and rows.step == "weights"), None)
     info = next((part for part in record.attentions if part.path == overview.path), None)
+    tokens = record.target or record.tokens
     exact, tiles = None, np.array(overview.tiles, dtype=np.float32)
     if info is not None and info.causal and not info.cross:
         tiles[:, np.triu(np.ones(tiles.shape[1:], dtype=bool), 1)] = np.nan
     if captured is not None and set(overview.heads) <= set(captured.heads):
         order = [captured.heads.index(head) for head in overview.heads]
-        exact = Rows(_captured_rows(captured), masked_weights(captured, info, overview.value_weighted)[None, order])
+        exact = Rows(_captured_rows(captured), _masked_weights(captured, info, overview.value_weighted)[None, order])
     return Maps(
         "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
-        record.tokens.pieces, record.tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
+        tokens.pieces, tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
         tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact,
         description=_attention_notes([info] if info else []),
     )  # fmt: skip
@@ -238,12 +223,6 @@ def next_token_parts(record: AttentionRecord) -> list[DocumentPart]:
     return [Table(("token", "probability"), rows, "Next token")]
 
 
-def short_title(text: str, model: str) -> str:
-    """Return text and model name on one line."""
-    line = " ".join(text.split())
-    return f"{line if len(line) <= 60 else line[:57] + '...'} ({model})"
-
-
 def _captured_table(record: AttentionRecord) -> Table:
     """Return the table of captured arrays: path, shape, smallest and largest value."""
     rows = []
@@ -259,7 +238,7 @@ def _captured_table(record: AttentionRecord) -> Table:
 
 
 def _links(maps: Maps) -> Iterator[Links]:
-    if max(len(maps.rows), len(maps.columns)) <= MAX_LINKED_TOKENS:
+    if max(len(maps.rows), len(maps.columns)) <= _MAX_LINKED_TOKENS:
         yield Links(maps.name(*maps.selected).capitalize(), maps.rows, maps.columns, maps.values[maps.selected])
 
 
@@ -285,20 +264,6 @@ def _captured_rows(capture: Capture) -> tuple[int, ...]:
     return capture.rows if capture.rows is not None else tuple(range(capture.array.shape[-2]))
 
 
-def _top_key_rows(record: AttentionRecord, capture: Capture, query: int, top: int) -> Iterator[tuple[Cell, ...]]:
-    _, keys = record.axes(capture.path)
-    row = _captured_rows(capture).index(query)
-    for index, head in enumerate(capture.heads):
-        weights = np.asarray(capture.array[index, row], dtype=float)
-        largest = np.argsort(-weights)[:top]
-        cells = [f"{keys.pieces[key]} {weights[key]:.2f}" for key in largest if weights[key] > 0]
-        yield (capture.path.stack, str(capture.path.layer), str(head), *cells)
-
-
-def _capture_notes(record: AttentionRecord, captures: Sequence[Capture]) -> str:
-    return _attention_notes([info for capture in captures if (info := record.attention_info(capture.path)) is not None])
-
-
 def _attention_notes(attentions: Sequence[AttentionInfo]) -> str:
     """Return notes about causal masks, sliding windows and grouped-query attention."""
     notes = []
@@ -320,5 +285,41 @@ def _shared_kv_heads(info: AttentionInfo) -> str:
     return "; ".join(f"{', '.join(map(str, heads))} use {key}" for key, heads in groups.items())
 
 
-def _capitalize(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def word_attention_document(
+    record: AttentionRecord, query: str, heads: Sequence[HeadTopWords], value_weighted: bool = False
+) -> Document:
+    """Document with one line for each head, weights without the leading zero."""
+    what = "weight x norm of the value" if value_weighted else "weight"
+    table = Table(("head", f'"{query}" attends to ({what})'), _top_word_rows(heads, " "))
+    notes = Paragraph(WORD_MERGE_NOTE, "note"), capitalized_note(record.caveat)
+    return Document(
+        short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, *notes)
+    )
+
+
+def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWords]) -> Document:
+    """Document with one line for each head, and the next-token candidates."""
+    table = Table(("head", "strongest links, query→key"), _top_word_rows(heads, "  "))
+    omitted = "Attention of a word to itself and to the first word is not listed."
+    notes = (
+        Paragraph(f"{omitted} {WORD_MERGE_NOTE}", "note"),
+        capitalized_note(record.caveat),
+    )
+    parts = (
+        *opening_notes(record.interventions, record.notes, record.storage),
+        table,
+        *next_token_parts(record),
+        *notes,
+    )
+    return Document(short_title(record.tokens.text, record.model), parts)
+
+
+def _top_word_rows(heads: Sequence[HeadTopWords], gap: str) -> tuple[tuple[str, str], ...]:
+    """Return a row for each head: its name, with the module if there are several, and its words with their weights."""
+    several = len({(line.path.stack, line.path.part) for line in heads}) > 1
+    rows = []
+    for line in heads:
+        where = f"{line.path.stack} {line.path.part} ".replace("_", "-") if several else ""
+        words = (f"{word} {weight:.2f}".replace(" 0.", " .") for word, weight in line.top_words)
+        rows.append((f"{where}{line.path.layer}.{line.head}", gap.join(words)))
+    return tuple(rows)

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table
+from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table, pluralize
 from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
 
 VERDICT_SIGNS = {"wrong": "✗", "follows": "→", "truncated": "…", "blank": "?"}
 """Mark after each cell that is not right, so that colour is not the only sign."""
 
-LEGEND = "✗ wrong · → follows from an earlier mistake · … truncated instead of rounded · ? blank"
+_LEGEND = "✗ wrong · → follows from an earlier mistake · … truncated instead of rounded · ? blank"
 
-MISSING_SCALE_HINT = (
+_MISSING_SCALE_HINT = (
     "The scale of the scores depends on d_k: include Q or K, or a line such as scoring: dot or scale: 1/2."
 )
 
@@ -27,9 +27,7 @@ def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequenc
     unverified = list(dict.fromkeys(name for part in parts for name in part.unverified))
     if unverified:
         note = f"{', '.join(unverified)}: taken as given, because its inputs are not in the file."
-        shown.append(
-            Paragraph(" ".join([note, *([MISSING_SCALE_HINT] if any(map(_lacks_d_k, parts)) else [])]), "note")
-        )
+        shown.append(Paragraph(note + (f" {_MISSING_SCALE_HINT}" if any(map(_lacks_d_k, parts)) else ""), "note"))
     for part in parts:
         findings = list(_findings(part))
         if len(parts) > 1:
@@ -37,7 +35,7 @@ def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequenc
         else:
             shown += findings
     if any(part.count(verdict) for part in parts for verdict in VERDICT_SIGNS):
-        shown.append(Paragraph(LEGEND, "note"))
+        shown.append(Paragraph(_LEGEND, "note"))
     for part in parts:
         shown += [Heading(f"{part.title}: as written" if len(parts) > 1 else "As written")]
         shown += [_matrix(table) for table in part.tables]
@@ -55,15 +53,15 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     checked = sum(count[name] for name in ("right", "wrong", "follows", "truncated"))
     if not checked and not rows:
         if count["blank"]:
-            return f"Nothing to check yet: {_pluralize(count['blank'], 'cell')} blank."
+            return f"Nothing to check yet: {pluralize(count['blank'], 'cell')} blank."
         return "Nothing could be checked: no table can be calculated from another one."
     kinds = [
         (count["wrong"], "wrong"), (count["follows"], "consistent with an earlier mistake"),
         (count["truncated"], "truncated instead of rounded"),
     ]  # fmt: skip
     problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
-    problems += [f"{_pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
-    sentence = f"{_pluralize(checked, 'cell')} checked: " + (_join_and(problems) if problems else "all right")
+    problems += [f"{pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
+    sentence = f"{pluralize(checked, 'cell')} checked: " + (_join_and(problems) if problems else "all right")
     return sentence + (f"; {count['blank']} blank." if count["blank"] else ".")
 
 
@@ -76,17 +74,14 @@ def _findings(part: CheckedExample) -> Iterator[DocumentPart]:
     cells = [cell for cell in part.cells if cell.verdict != "right"]
     if cells:
         columns = ("table", "row", "column", "written", "expected", "verdict", "reason")
-        yield Table(columns, tuple(_cell_row(cell) for cell in cells), title="Cells")
+        found = ((c.table, c.row, c.column, c.written, _format_expected(c), c.verdict, c.reason) for c in cells)
+        yield Table(columns, tuple(found), title="Cells")
     if part.rows:
         rows = tuple((row.table, row.row, row.finding, row.reason) for row in part.rows)
         yield Table(("table", "row", "finding", "reason"), rows, title="Rows")
 
 
-def _cell_row(cell: CheckedCell) -> tuple[str, ...]:
-    return (cell.table, cell.row, cell.column, cell.written, format_expected(cell), cell.verdict, cell.reason)
-
-
-def format_expected(cell: CheckedCell) -> str:
+def _format_expected(cell: CheckedCell) -> str:
     """Return the expected value, with the decimals of the written one, in percent where it is in percent."""
     if cell.expected is None:
         return "unknown"
@@ -117,18 +112,9 @@ def _matrix(table: CheckedTable) -> Matrix:
         )
 
     return Matrix(
-        table.name,
-        values,
-        table.rows,
-        table.columns,
-        description=table.description,
-        marks=frozenset(marks),
+        table.name, values, table.rows, table.columns, description=table.description, marks=frozenset(marks),
         explain=explain,
-    )
-
-
-def _pluralize(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    )  # fmt: skip
 
 
 def _join_and(items: Sequence[str]) -> str:

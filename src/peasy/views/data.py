@@ -1,16 +1,18 @@
-"""Datasets as documents: the list of built-in ones, and the card of one with examples and problems."""
+"""Datasets and tokenized text as documents: the list of datasets, the card of one, and the tokens of a text."""
 
 from collections.abc import Iterator
 
 from peasy.datasets.catalogue import BuiltInCorpus
 from peasy.datasets.corpus import DataProblems, DatasetCard
 from peasy.datasets.sample import LabelledText, Sample, TextPair
-from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragraph, Table
+from peasy.tokenization.encoding import Encoding
+from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragraph, Table, pluralize, short_title
 
 _MAX_EXAMPLE_LENGTH = 160
 _OWN_DATA_NOTE = (
     "Your own data: a .txt, .jsonl, .tsv or .parquet file, a folder, or two line-aligned files: peasy data PATH"
 )
+_MAX_TOKENS = 500
 
 
 def datasets_document(built_in: tuple[BuiltInCorpus, ...]) -> Document:
@@ -32,35 +34,20 @@ def _parts(card: DatasetCard, problems: DataProblems) -> Iterator[DocumentPart]:
     yield Table(("split", "documents", "characters"), tuple(sizes))
     yield Heading("Examples")
     yield _examples(card)
-    facts = {
-        "kind": card.kind,
-        "licence": card.licence,
-        **card.notes,
-        **_suggested_settings(card),
-        "hash": card.hash[:16],
-    }
+    settings = (f"{name}={'null' if value is None else value}" for name, value in card.suggested_settings.items())
+    facts = {"kind": card.kind, "licence": card.licence, **card.notes, "suggested settings": ", ".join(settings)}
+    facts = {name: value for name, value in facts.items() if value or name != "suggested settings"}
     yield Heading("About")
-    yield Table(("field", "value"), tuple(facts.items()))
-
-
-def _suggested_settings(card: DatasetCard) -> dict[str, str]:
-    suggested = ", ".join(
-        f"{name}={'null' if value is None else value}" for name, value in card.suggested_settings.items()
-    )
-    return {"suggested settings": suggested} if suggested else {}
+    yield Table(("field", "value"), (*facts.items(), ("hash", card.hash[:16])))
 
 
 def _problems(problems: DataProblems) -> Iterator[DocumentPart]:
     count = problems.count
-    yield Paragraph(f"{count:,} invalid {'row' if count == 1 else 'rows'} {_is_or_are(count)} left out.", "bad")
+    yield Paragraph(f"{count:,} invalid {'row is' if count == 1 else 'rows are'} left out.", "bad")
     yield Table(("line", "problem"), tuple(problems.listed))
     if count > len(problems.listed):
         yield Paragraph(f"The first {len(problems.listed)} of {count:,}.", "note")
         yield Table(("problem", "rows"), tuple((problem, f"{n:,}") for problem, n in problems.reasons.most_common(10)))
-
-
-def _is_or_are(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def _examples(card: DatasetCard) -> Table:
@@ -84,8 +71,29 @@ def _example(sample: Sample) -> tuple[Cell, ...]:
 def _truncate(text: str) -> str:
     """Return the text on one line, with visible line ends, truncated."""
     line = text[: 2 * _MAX_EXAMPLE_LENGTH].strip().replace("\n", " ⏎ ")
-    return (
-        line
-        if len(line) <= _MAX_EXAMPLE_LENGTH and len(text) <= 2 * _MAX_EXAMPLE_LENGTH
-        else f"{line[: _MAX_EXAMPLE_LENGTH - 1].rstrip()}…"
-    )
+    fits = len(line) <= _MAX_EXAMPLE_LENGTH and len(text) <= 2 * _MAX_EXAMPLE_LENGTH
+    return line if fits else f"{line[: _MAX_EXAMPLE_LENGTH - 1].rstrip()}…"
+
+
+def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -> Document:
+    """Document with the table of tokens, truncated with a note if the text is long."""
+    count, words, characters = len(encoding), len(encoding.word_groups()), pluralize(len(encoding.text), "character")
+    rows = (_token_row(encoding, position) for position in range(min(count, _MAX_TOKENS)))
+    parts: list[DocumentPart] = [
+        Paragraph(f"{pluralize(count, 'token')} for {pluralize(words, 'word')}, {characters}."),
+        Table(("position", "piece", "id", "characters", "word"), tuple(rows)),
+        Paragraph(f"Tokenizer of {name}: {kind}, {vocab_size:,} ids. · is a space, ⏎ a newline.", "note"),
+    ]
+    if count > _MAX_TOKENS:
+        note = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
+        parts.insert(2, Paragraph(note, "note"))
+    return Document(short_title(encoding.text), tuple(parts))
+
+
+def _token_row(encoding: Encoding, position: int) -> tuple[Cell, ...]:
+    start, end = encoding.offsets[position]
+    word = encoding.word_ids[position]
+    characters = f"{start}–{end}" if end > start else ""
+    # As text, so that ids and positions are not formatted with decimals.
+    piece, token_id = encoding.pieces[position], str(encoding.ids[position])
+    return str(position), piece, token_id, characters, "" if word is None else str(word)

@@ -292,3 +292,19 @@ def _shows_numbers(part: DocumentPart) -> bool:
     if isinstance(part, Table):
         return any(isinstance(cell, float | int) for row in part.rows for cell in row)
     return isinstance(part, Matrix | Plane | Curves | Maps | Links)
+
+
+def short_title(text: str, model: str = "") -> str:
+    """Return a text on one line, cut after 60 characters, with the name of the model."""
+    line = " ".join(text.split())
+    return (line if len(line) <= 60 else line[:57] + "...") + (f" ({model})" if model else "")
+
+
+def capitalized_note(text: str) -> Paragraph:
+    """Return a caveat as a note that begins with a capital letter."""
+    return Paragraph(text[:1].upper() + text[1:], "note")
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 token", "2,000 tokens"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

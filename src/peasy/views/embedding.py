@@ -1,39 +1,35 @@
-"""PCA map of embedding vectors, and the nearest neighbours by cosine similarity in full dimension."""
+"""Embedding vectors as documents: PCA maps, nearest neighbours by cosine similarity, cosines of texts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Plane, Table
+from peasy.inspection.results import Similarity
+from peasy.views.document import (
+    Cell,
+    Document,
+    DocumentPart,
+    Heading,
+    Links,
+    Matrix,
+    Paragraph,
+    Plane,
+    Table,
+    pluralize,
+)
 
-NUM_NEIGHBOURS = 5
-MAX_POINTS = 2_000
+_AXES = ("first principal component", "second principal component")
+_NUM_NEIGHBOURS = 5
+_MAX_POINTS = 2_000
 """Maximum number of points on one map; the document notes if more were given."""
 
 
-def embedding_document(
-    title: str,
-    names: Sequence[str],
-    vectors: np.ndarray,
-    groups: Sequence[str] = (),
-    num_neighbours: int = NUM_NEIGHBOURS,
-) -> Document:
-    """Document with the map and a table of nearest neighbours."""
-    plane, explained = embedding_map(title, names, vectors, groups, num_neighbours)
-    near = nearest_neighbours(np.asarray(vectors, dtype=float)[:MAX_POINTS], num_neighbours)
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (names[index], ", ".join(f"{names[other]} {cosine:.2f}" for other, cosine in neighbours))
-        for index, neighbours in enumerate(near)
-    )
-    dims = np.shape(vectors)[1]
-    note = (
-        f"The map shows {explained:.0%} of the variance; neighbours are by cosine similarity in all {dims} dimensions."
-    )
-    parts: list[DocumentPart] = [plane, Paragraph(note, "note"), Table(("", "nearest"), rows, "Nearest neighbours")]
-    if len(names) > MAX_POINTS:
-        parts.append(Paragraph(f"Only the first {MAX_POINTS:,} of {len(names):,} are drawn.", "note"))
-    return Document(title, tuple(parts))
+_MAX_SHOWN = 24
+"""Maximum number of rows and columns shown."""
+
+_TOP_PAIRS = 8
 
 
 def embedding_map(
@@ -41,7 +37,7 @@ def embedding_map(
     names: Sequence[str],
     vectors: np.ndarray,
     groups: Sequence[str] = (),
-    num_neighbours: int = NUM_NEIGHBOURS,
+    num_neighbours: int = _NUM_NEIGHBOURS,
 ) -> tuple[Plane, float]:
     """Return the map and its share of explained variance."""
     vectors = np.asarray(vectors, dtype=float)
@@ -49,12 +45,11 @@ def embedding_map(
         raise InvalidInput(
             f"{len(names)} names for vectors of shape {vectors.shape}.", hint="Give one vector for each name."
         )
-    vectors, names = vectors[:MAX_POINTS], names[:MAX_POINTS]
+    vectors, names = vectors[:_MAX_POINTS], names[:_MAX_POINTS]
     coordinates, explained = pca_2d(vectors)
     near = tuple(tuple(other for other, _ in neighbours) for neighbours in nearest_neighbours(vectors, num_neighbours))
     points = tuple((name, float(x), float(y)) for name, (x, y) in zip(names, coordinates, strict=True))
-    axes = ("first principal component", "second principal component")
-    return Plane(title, points, *axes, groups=tuple(groups[: len(names)]), neighbours=near), explained
+    return Plane(title, points, *_AXES, groups=tuple(groups[: len(names)]), neighbours=near), explained
 
 
 def pca_2d(vectors: np.ndarray) -> tuple[np.ndarray, float]:
@@ -76,7 +71,7 @@ def pca_2d(vectors: np.ndarray) -> tuple[np.ndarray, float]:
     return padded, float((singular_values[:2] ** 2).sum()) / variance if variance > 0 else 1.0
 
 
-def nearest_neighbours(vectors: np.ndarray, count: int = NUM_NEIGHBOURS) -> list[list[tuple[int, float]]]:
+def nearest_neighbours(vectors: np.ndarray, count: int = _NUM_NEIGHBOURS) -> list[list[tuple[int, float]]]:
     """Return the nearest other vectors of each vector, with their cosine similarity."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     unit = vectors / np.where(lengths > 0, lengths, 1)
@@ -84,3 +79,119 @@ def nearest_neighbours(vectors: np.ndarray, count: int = NUM_NEIGHBOURS) -> list
     np.fill_diagonal(cosines, -np.inf)
     order = np.argsort(-cosines, axis=1, kind="stable")[:, : max(min(count, len(vectors) - 1), 0)]
     return [[(int(other), float(cosines[index, other])) for other in row] for index, row in enumerate(order)]
+
+
+@dataclass(frozen=True)
+class MapPoint:
+    """Point of a semantic map: a text or a word. `neighbours` are (index, cosine), nearest first.
+
+    `kind` is sentence, document or word; `document_index` the index of the document that contains a sentence.
+    """
+
+    name: str
+    x: float
+    y: float
+    group: str
+    kind: str = "sentence"
+    document_index: int = 0
+    neighbours: tuple[tuple[int, float], ...] = ()
+
+
+def _map_figure(title: str, points: tuple[MapPoint, ...]) -> Plane:
+    """Return the points as a scatter plot."""
+    coordinates = tuple((point.name, point.x, point.y) for point in points)
+    near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
+    return Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
+
+
+def text_map_document(model: str, points: tuple[MapPoint, ...], explained_variance: float, count: int) -> Document:
+    """Document with the map, its explained variance, and the nearest neighbours."""
+    note = (
+        f"{model}: {count} points. The map shows {explained_variance:.0%} of the variance; "
+        "neighbours are by cosine similarity in full dimension."
+    )
+    rows = tuple((point.name, point.group, _format_neighbours(points, point)) for point in points)
+    neighbours = Table(("", "cluster", "nearest"), rows, "Neighbours")
+    return Document("Texts by meaning", (_map_figure("Texts", points), Paragraph(note, "note"), neighbours))
+
+
+def word_map_document(
+    model: str,
+    before: tuple[MapPoint, ...],
+    after: tuple[MapPoint, ...],
+    shown: tuple[float, float],
+    unknown_words: tuple[str, ...],
+    description: str,
+) -> Document:
+    """Document with the maps before and after training (`shown`: their explained variance), and nearest neighbours."""
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (old.name, _format_neighbours(before, old), _format_neighbours(after, new))
+        for old, new in zip(before, after, strict=True)
+    )
+    parts: list[DocumentPart] = [
+        Heading("Before training"),
+        _map_figure("Before training", before),
+        Heading("After training"),
+        _map_figure("After training", after),
+        Paragraph(f"{description} The maps show {shown[0]:.0%} and {shown[1]:.0%} of the variance.", "note"),
+        Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
+    ]
+    if unknown_words:
+        parts.append(Paragraph(f"Not in the vocabulary: {', '.join(unknown_words)}.", "note"))
+    return Document(f"Words of {model}", tuple(parts))
+
+
+def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
+    return ", ".join(f"{points[other].name} {cosine:.2f}" for other, cosine in point.neighbours)
+
+
+def vectors_document(
+    name: str, texts: tuple[str, ...], vectors: np.ndarray, cosines: np.ndarray, pooling: str
+) -> Document:
+    """Document with the cosine similarity matrix; for a single text, its vector."""
+    note = f"{pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions, pooling {pooling}, model {name}."
+    if len(texts) == 1:
+        rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
+        omitted = f"The first {_MAX_SHOWN} of {vectors.shape[1]}; --json has all."
+        cut = [Paragraph(omitted, "note")] * (len(vectors[0]) > _MAX_SHOWN)
+        return Document(_truncate(texts[0], 60), (Table(("dimension", "value"), rows), *cut, Paragraph(note, "note")))
+    shown = texts[:_MAX_SHOWN]
+    labels = tuple(f"{index + 1} {_truncate(text, 28)}" for index, text in enumerate(shown))
+    columns = tuple(str(index + 1) for index in range(len(shown)))
+    values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
+    table = Matrix(
+        "Cosine similarity", values, labels, columns, "text", "text", shaded=True,
+        description="1: same direction; 0: orthogonal.",
+    )  # fmt: skip
+    omitted = f"The first {_MAX_SHOWN} of {len(texts):,}; --out vectors.npy has all."
+    cut = [Paragraph(omitted, "note")] * (len(texts) > _MAX_SHOWN)
+    return Document("Similarity of texts", (table, *cut, Paragraph(note, "note")), decimals=2)
+
+
+def _truncate(text: str, limit: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def similarity_document(similarity: Similarity) -> Document:
+    """Document with the cosine similarity, the pairs that contribute most, and the matrix of all pairs."""
+    pairs = np.asarray(similarity.pairs, dtype=float)
+    first, second = similarity.first.words, similarity.second.words
+    order = np.argsort(-np.abs(pairs), axis=None)[:_TOP_PAIRS]
+    rows = tuple(
+        (first[i], second[j], float(pairs[i, j])) for i, j in (np.unravel_index(flat, pairs.shape) for flat in order)
+    )
+    # Relative to the mean, so that links differ even if all pairs contribute about the same.
+    above = pairs - max(float(pairs.mean()), 0.0)
+    share = np.clip(above / max(float(above.max()), 1e-9), 0, 1)
+    parts: list[DocumentPart] = [
+        Paragraph(f"Cosine similarity {similarity.cosine:.4f}; sum over all pairs of words: {pairs.sum():.4f}."),
+        Table(("first sentence", "second sentence", "contribution"), rows, "Largest contributions"),
+        Links(
+            "Largest contributions", first, second, share, "first sentence", "second sentence", min_weight=0.1,
+            description="The strength of a line is the contribution of its pair above the average of all pairs.",
+        ),
+        Matrix("pairs", tuple(map(tuple, pairs.tolist())), first, second, "first", "second", shaded=True,
+               description="The sum of all cells is the cosine similarity."),
+    ]  # fmt: skip
+    return Document(f"{similarity.first.text} / {similarity.second.text}", tuple(parts))

@@ -1,8 +1,12 @@
-"""Evaluation of a model as a document: metrics, accuracy by category, wrong outputs."""
+"""Measurements as documents: the evaluation of a model, a comparison of kinds of model, an experiment."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragraph, Table
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
+from peasy.views.training import format_duration
+
+_SPLIT_NAMES = {"valid": "validation split", "train": "training split", "test": "test split", "all": "all data"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class EvaluationFacts:
     metrics: tuple[EvaluationMetric, ...]
     categories: tuple[tuple[str, int, int], ...] = ()
     errors: tuple[tuple[str, str, str], ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def evaluation_document(facts: EvaluationFacts) -> Document:
@@ -35,7 +39,7 @@ def evaluation_document(facts: EvaluationFacts) -> Document:
         (metric.name, _format_value(metric), metric.description) for metric in facts.metrics
     )
     parts: list[DocumentPart] = [
-        Paragraph(f"{facts.data}, {_split_name(facts.split)}: {facts.sample_count}."),
+        Paragraph(f"{facts.data}, {_SPLIT_NAMES.get(facts.split, facts.split)}: {facts.sample_count}."),
         Table(("metric", "value", "description"), rows),
     ]
     if len(facts.categories) > 1:
@@ -43,10 +47,8 @@ def evaluation_document(facts: EvaluationFacts) -> Document:
                       for name, correct, count in facts.categories)  # fmt: skip
         parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
     if facts.errors:
-        parts += [
-            Heading("Wrong outputs"),
-            Table(("source", "reference", "output"), tuple(tuple(map(_truncate, row)) for row in facts.errors)),
-        ]
+        errors = tuple(tuple(map(_truncate, row)) for row in facts.errors)
+        parts += [Heading("Wrong outputs"), Table(("source", "reference", "output"), errors)]
     parts += [Paragraph(note, "note") for note in facts.notes]
     return Document(f"{facts.model} on {facts.data}", tuple(parts))
 
@@ -61,7 +63,69 @@ def _truncate(text: str, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _split_name(split: str) -> str:
-    return {"valid": "validation split", "train": "training split", "test": "test split", "all": "all data"}.get(
-        split, split
-    )
+@dataclass(frozen=True)
+class ComparedModel:
+    """Trained model in a comparison. `metrics` are (name, value, is percentage); `curve` is (seconds, y)."""
+
+    kind: str
+    run: str
+    parameters: int
+    tokens: int
+    seconds: float
+    metrics: tuple[tuple[str, float, bool], ...]
+    curve: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class ComparisonFacts:
+    """Models of a comparison, ranked by `metric`, the best first."""
+
+    data: str
+    budget: str
+    seed: int
+    metric: str
+    models: tuple[ComparedModel, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def curve_metric(self) -> str:
+        """Metric of the curves: `metric` if it is known during training, else the loss."""
+        return self.metric if self.metric == "bits per byte" else "loss"
+
+
+def comparison_document(facts: ComparisonFacts) -> Document:
+    """Document with one row for each model, then the curves."""
+    names = list(dict.fromkeys(name for model in facts.models for name, _, _ in model.metrics))
+    columns = ("kind", "parameters", "training tokens", "time", *names)
+    rows = tuple(_comparison_row(model, names) for model in facts.models)
+    parts: list[DocumentPart] = [
+        Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.metric}, best first."),
+        Table(columns, rows),
+    ]
+    lines = tuple((model.kind, model.curve) for model in facts.models if model.curve)
+    if lines:
+        parts.append(Curves(f"Validation {facts.curve_metric}", lines, "seconds", facts.curve_metric))
+    parts += [Paragraph(note, "note") for note in facts.notes]
+    kinds = ", ".join(model.kind for model in facts.models)
+    return Document(f"{kinds} on {facts.data}", tuple(parts))
+
+
+def _comparison_row(model: ComparedModel, names: list[str]) -> tuple[Cell, ...]:
+    values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in model.metrics}
+    counts = (f"{model.parameters:,}", f"{model.tokens:,}", format_duration(model.seconds))
+    return (model.kind, *counts, *(values.get(name, "") for name in names))
+
+
+def experiment_document(
+    name: str, question: str, parts: Sequence[DocumentPart], verdict: str, holds: bool, caveat: str, seed: int
+) -> Document:
+    """Document with the question, the measurements, the verdict and the caveat."""
+    conclusion = Paragraph(verdict, "good" if holds else "bad")
+    whole = (Paragraph(question), *parts, conclusion, Paragraph(caveat, "note"))
+    return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
+
+
+def experiments_document(rows: Sequence[tuple[str, str, str]]) -> Document:
+    """Document listing all experiments: name, question, duration on two cores."""
+    usage = Paragraph("Run one: peasy experiment NAME", "note")
+    return Document("Experiments", (Table(("name", "question", "duration"), tuple(rows)), usage))

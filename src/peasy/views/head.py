@@ -7,16 +7,16 @@ import numpy as np
 from peasy.errors import NotFound
 from peasy.inspection.results import AttentionRecord
 from peasy.nn.module_path import ModulePath
-from peasy.views.attention import opening_notes, short_title
-from peasy.views.document import Document, Paragraph
+from peasy.views.attention import opening_notes
+from peasy.views.document import Document, Paragraph, short_title
 from peasy.views.worked import worked_document
 from peasy.worked.example import Example
 from peasy.worked.solver import WorkedExample, solve
 
-MAX_TOKENS = 40
+_MAX_TOKENS = 40
 """Maximum number of queries and keys of the example; of longer texts, a window is used."""
 
-REQUIRED_STEPS = ("query", "key", "value")
+_REQUIRED_STEPS = ("query", "key", "value")
 
 
 def head_document(
@@ -25,18 +25,18 @@ def head_document(
     """Document with every step of one head; each cell can be expanded to its arithmetic."""
     worked = head_example(record, path, head, rows)
     document = worked_document(worked, decimals=decimals)
-    notes = [*opening_notes(record.interventions), *compare_weights(record, path, head, worked, rows)]
+    notes = [*opening_notes(record.interventions), *_compare_weights(record, path, head, worked, rows)]
     return Document(document.title, (*notes, *document.parts), decimals, document.settings)
 
 
 def head_example(record: AttentionRecord, path: ModulePath, head: int, rows: Sequence[int] = ()) -> WorkedExample:
     """Return the head as a worked example: the requested queries (default: all) on all keys."""
-    query, key, value = (_captured_step(record, name, path, head) for name in REQUIRED_STEPS)
+    query, key, value = (_captured_step(record, name, path, head) for name in _REQUIRED_STEPS)
     queries, keys = record.axes(path)
     captured = record.by_path("query")[path].rows or tuple(range(len(query)))
-    query_rows = [row for row in (rows or captured) if row in captured][:MAX_TOKENS]
+    query_rows = [row for row in (rows or captured) if row in captured][:_MAX_TOKENS]
     last = len(keys) if path.part == "cross_attention" else max(query_rows) + 1
-    key_rows = [k for k in range(len(keys)) if k < max(last, 1)][-MAX_TOKENS:]
+    key_rows = [k for k in range(len(keys)) if k < max(last, 1)][-_MAX_TOKENS:]
     info = record.attention_info(path)
     causal = info is not None and info.causal and not info.cross
     mask = tuple(tuple(not causal or k <= row for k in key_rows) for row in query_rows)
@@ -54,7 +54,7 @@ def head_example(record: AttentionRecord, path: ModulePath, head: int, rows: Seq
     return solve(example)
 
 
-def compare_weights(
+def _compare_weights(
     record: AttentionRecord, path: ModulePath, head: int, worked: WorkedExample, rows: Sequence[int] = ()
 ) -> list[Paragraph]:
     """Compare the weights calculated here with those the model used; a difference means that it does more."""
@@ -68,19 +68,9 @@ def compare_weights(
     if weights is None or weights.shape != model_weights.shape:
         return []
     difference = float(np.abs(weights - model_weights).max())
-    if difference <= 2e-3:
-        return [
-            Paragraph(
-                f"Calculated here and used by the model: the same weights to within {max(difference, 1e-7):.0e}.",
-                "good",
-            )
-        ]
-    return [
-        Paragraph(
-            f"The model does more than the plain formula (positions, a bias): weights differ by {difference:.3f}.",
-            "bad",
-        )
-    ]
+    same = f"Calculated here and used by the model: the same weights to within {max(difference, 1e-7):.0e}."
+    other = f"The model does more than the plain formula (positions, a bias): weights differ by {difference:.3f}."
+    return [Paragraph(same, "good") if difference <= 2e-3 else Paragraph(other, "bad")]
 
 
 def _captured_step(record: AttentionRecord, step: str, path: ModulePath, head: int) -> np.ndarray:

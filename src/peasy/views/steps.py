@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from itertools import islice, product
-from typing import Any
 
 import numpy as np
 
 from peasy.formula import FormulaStep, Steps
+from peasy.formula.step import Array
 from peasy.views.document import Document, DocumentPart, Heading, Matrix, Paragraph
 
 MAX_TABLES = 8
@@ -34,7 +34,7 @@ def _title(steps: Steps) -> str:
     return type(steps).__name__.removesuffix("Steps") or "Steps"
 
 
-def _effective_steps(steps: Steps) -> Iterator[tuple[FormulaStep, Any]]:
+def _effective_steps(steps: Steps) -> Iterator[tuple[FormulaStep, Array]]:
     """Yield the steps, without those that change nothing (no mask, no scale)."""
     previous = None
     for step, array in steps.step_arrays():
@@ -43,7 +43,7 @@ def _effective_steps(steps: Steps) -> Iterator[tuple[FormulaStep, Any]]:
         previous = array
 
 
-def _tables(step: FormulaStep, array: Any) -> Iterator[DocumentPart]:
+def _tables(step: FormulaStep, array: Array) -> Iterator[DocumentPart]:
     axes = step.axes_of(array)
     indices = product(*(range(size) for size in array.shape[:-2]))
     count = int(np.prod(array.shape[:-2], dtype=int))
@@ -57,7 +57,7 @@ def _tables(step: FormulaStep, array: Any) -> Iterator[DocumentPart]:
         yield Paragraph(f"Only a part of {size} is shown; steps.{step.name} has all values.", "note")
 
 
-def _matrix(step: FormulaStep, array: Any, label: str, axes: tuple[str, ...]) -> Matrix:
+def _matrix(step: FormulaStep, array: Array, label: str, axes: tuple[str, ...]) -> Matrix:
     array = array[None, :] if array.ndim == 1 else array
     height, width = (min(size, MAX_SIZE) for size in array.shape)
     rows = _to_numpy(array[:height, :width])
@@ -69,7 +69,7 @@ def _matrix(step: FormulaStep, array: Any, label: str, axes: tuple[str, ...]) ->
     return Matrix(name, values, *labels, row_axis, column_axis, step.tex, step.description, shaded=shaded)
 
 
-def _to_numpy(array: Any) -> np.ndarray:
+def _to_numpy(array: Array) -> np.ndarray:
     """Convert a small array of any library to NumPy."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().double()

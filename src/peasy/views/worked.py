@@ -1,19 +1,32 @@
-"""Worked example as a document: numbered steps, variants side by side, one word's attention, one cell's arithmetic."""
+"""Worked examples as documents: numbered steps, variants, one word, one cell, word vectors in a plane, worksheets."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from peasy.views.document import Arithmetic, Cell, Document, DocumentPart, Formula, Heading, Matrix, Paragraph, Table
-from peasy.views.plane import word_vectors_plot
-from peasy.worked.arithmetic import CellArithmetic, arithmetic
+from peasy.errors import InvalidInput
+from peasy.views.document import (
+    Arithmetic,
+    Cell,
+    Document,
+    DocumentPart,
+    Formula,
+    Heading,
+    Matrix,
+    Paragraph,
+    Plane,
+    Table,
+)
+from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
+from peasy.worked.exercise import Exercise, worksheet_caption
 from peasy.worked.label import token_label
-from peasy.worked.number import format_number, format_percent
+from peasy.worked.number import format_number, format_operand, format_percent
 from peasy.worked.solver import WorkedExample, WorkedStep
 from peasy.worked.story import QueryDescription
 from peasy.worked.symbolic import SymbolicExample, weighted_sum_of_words
 
-SECTIONS = {
+_SECTIONS = {
     "x": 1, "source": 1,
     "w_q": 2, "w_k": 2, "w_v": 2, "query": 2, "key": 2, "value": 2,
     "scores": 3, "scaled": 4, "masked": 4, "weights": 5, "context": 6,
@@ -21,14 +34,14 @@ SECTIONS = {
 }  # fmt: skip
 """Section of each table: the six steps of the hand calculation, and a seventh that concatenates heads."""
 
-TITLES = {
+_TITLES = {
     1: "Input", 2: "Query, key and value", 3: "Scores", 4: "Scale", 5: "Weights", 6: "Weighted sum", 7: "All heads",
 }  # fmt: skip
 
-MAX_SUM_KEYS = 6
+_MAX_SUM_KEYS = 6
 """Up to this many keys, each context is also written as a weighted sum of words."""
 
-MAX_QUERIES = 12
+_MAX_QUERIES = 12
 """Maximum number of queries whose contributions are shown, one table each."""
 
 
@@ -39,16 +52,16 @@ def worked_document(
     contributions: bool = False,
 ) -> Document:
     """Document with all steps, then the variants side by side."""
-    parts = [*_introduction(worked), *_steps(worked, decimals), *word_vectors_plot(worked)]
+    parts = [*_introduction(worked), *_steps(worked, decimals), *_word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)
     parts += _side_by_side(variants, decimals)
-    return Document(example_title(worked), tuple(parts), decimals, worked.example.settings)
+    return Document(_example_title(worked), tuple(parts), decimals, worked.example.settings)
 
 
-def example_title(worked: WorkedExample) -> str:
+def _example_title(worked: WorkedExample) -> str:
     """Return the title of the example, or its first tokens."""
-    return worked.example.title or " ".join(worked.tokens[:MAX_SUM_KEYS])
+    return worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS])
 
 
 def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> Matrix:
@@ -85,7 +98,7 @@ def cell_document(worked: WorkedExample, cell: CellArithmetic, decimals: int) ->
     """Document with the full arithmetic of one number."""
     step = worked.step(cell.step)
     parts = (Paragraph(step.description, "note"), Formula(step.tex), arithmetic_part(cell))
-    return Document(f"{example_title(worked)}: one number", parts, decimals)
+    return Document(f"{_example_title(worked)}: one number", parts, decimals)
 
 
 def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], decimals: int) -> Document:
@@ -96,7 +109,7 @@ def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], d
             parts.append(Heading(f"Head {story.head}"))
         parts += [Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return Document(f'{example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals)
+    return Document(f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals)
 
 
 def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> Document:
@@ -106,20 +119,11 @@ def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals
     ]
     for table in symbolic.tables:
         step = next((step for step in worked.steps if step.base == table.name), None)
-        parts.append(
-            Matrix(
-                table.name,
-                table.cells,
-                table.rows,
-                table.columns,
-                "q",
-                "k",
-                description=step.description if step else "",
-            )
-        )
+        description = step.description if step else ""
+        parts.append(Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", description=description))
     if symbolic.sums:
         parts.append(Table(("token", "context"), symbolic.sums, "Each context as a sum"))
-    return Document(f"{example_title(worked)} in symbols", tuple(parts), decimals)
+    return Document(f"{_example_title(worked)} in symbols", tuple(parts), decimals)
 
 
 def contribution_parts(worked: WorkedExample, query: int | None = None) -> Iterator[DocumentPart]:
@@ -133,13 +137,15 @@ def contribution_parts(worked: WorkedExample, query: int | None = None) -> Itera
         yield Heading(f"Contributions{where}: weight times value")
         queries = range(len(worked.tokens)) if query is None else [query]
         columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
-        for row in list(queries)[:MAX_QUERIES]:
+        for row in list(queries)[:_MAX_QUERIES]:
             contributions = weights[row][:, None] * value
             numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
             name = f"contributions to {token_label(worked.tokens[row])}"
             yield Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
-        if len(queries) > MAX_QUERIES:
-            yield Paragraph(f"{len(queries) - MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note")
+        if len(queries) > _MAX_QUERIES:
+            yield Paragraph(
+                f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note"
+            )
 
 
 def _introduction(worked: WorkedExample) -> Iterator[DocumentPart]:
@@ -155,8 +161,8 @@ def _introduction(worked: WorkedExample) -> Iterator[DocumentPart]:
 def _steps(worked: WorkedExample, decimals: int) -> Iterator[DocumentPart]:
     section, head = 0, 0
     for step in worked.steps:
-        if (SECTIONS[step.base], step.head) != (section, head):
-            section, head = SECTIONS[step.base], step.head
+        if (_SECTIONS[step.base], step.head) != (section, head):
+            section, head = _SECTIONS[step.base], step.head
             yield Heading(_title(worked, section, head), number=section)
             if section == 2 and _has_no_projections(worked):
                 yield Paragraph("No projections: the inputs themselves are queries, keys and values.")
@@ -170,7 +176,7 @@ def _steps(worked: WorkedExample, decimals: int) -> Iterator[DocumentPart]:
 
 
 def _title(worked: WorkedExample, section: int, head: int) -> str:
-    title = TITLES[section]
+    title = _TITLES[section]
     if section == 4 and any(step.base == "masked" for step in worked.steps):
         title = "Scale and mask"
     if section == 5 and worked.example.normalise == "softmax":
@@ -191,16 +197,10 @@ def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) 
         yield Heading("Side by side")
     for name, worked in variants:
         step = worked.step(worked.example.last_step or "weights")
-        matrix = step_matrix(worked, step, decimals, shaded=True)
-        yield Matrix(
-            name, matrix.values, matrix.rows, matrix.columns, matrix.row_axis, matrix.column_axis, matrix.tex,
-            shaded=True, explain=matrix.explain,
-        )  # fmt: skip
-        if step.base == "weights" and len(worked.keys) <= MAX_SUM_KEYS:
-            sums = (
-                (token_label(token), weighted_sum_of_words(worked, row, 2)) for row, token in enumerate(worked.tokens)
-            )
-            yield Table(("word", "context"), tuple(sums))
+        yield replace(step_matrix(worked, step, decimals, shaded=True), name=name, description="")
+        if step.base == "weights" and len(worked.keys) <= _MAX_SUM_KEYS:
+            contexts = (weighted_sum_of_words(worked, row, 2) for row in range(len(worked.tokens)))
+            yield Table(("word", "context"), tuple(zip(map(token_label, worked.tokens), contexts, strict=True)))
 
 
 def _story_table(story: QueryDescription, decimals: int) -> Table:
@@ -222,3 +222,73 @@ def _story_table(story: QueryDescription, decimals: int) -> Table:
 
 def _vector(numbers: Sequence[float], decimals: int) -> str:
     return " ".join(format_number(number, decimals) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")
+
+
+def _word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
+    """Yield the plot of two features if the example names two, with the projection if it names two words."""
+    example = worked.example
+    if len(example.plot_features) == 2 and example.rows is not None:
+        x, y = (find_index(feature, example.features, "feature") for feature in example.plot_features)
+        points = [(token_label(token), row[x], row[y]) for token, row in zip(worked.tokens, example.rows, strict=True)]
+        lines: tuple[tuple[float, float, float, float], ...] = ()
+        yield Heading("Word vectors")
+        if example.project:
+            foot, explanation = _projection(worked)
+            moved = points[find_index(example.project[0], worked.tokens, "word")]
+            points.append((f"{moved[0]} on {token_label(example.project[1])}", float(foot[x]), float(foot[y])))
+            lines = ((moved[1], moved[2], float(foot[x]), float(foot[y])),)
+            yield from explanation
+        shown = tuple(point for point in points if point[1] or point[2])
+        yield Plane("Words", shown, example.plot_features[0], example.plot_features[1], arrows=True, lines=lines)
+        left_out = [point[0] for point in points if not (point[1] or point[2])]
+        if left_out:
+            yield Paragraph(f"At the origin, with neither feature: {', '.join(left_out)}.", "note")
+
+
+def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[DocumentPart]]:
+    """Return the projection of the first word onto the second, and its arithmetic."""
+    names = worked.example.project
+    if len(names) != 2:
+        raise InvalidInput("project must name two words: the one to project, and the one to project onto.")
+    x, y = (np.asarray(worked.example.rows)[find_index(name, worked.tokens, "word")] for name in names)
+    dot, square = float(x @ y), float(y @ y)
+    if square == 0:
+        raise InvalidInput(f'"{token_label(names[1])}" is the zero vector: nothing can be projected onto it.')
+    factor = dot / square
+    products = " + ".join(f"{format_operand(a)}·{format_operand(b)}" for a, b in zip(x, y, strict=True))
+    squares = " + ".join(f"{format_operand(b)}^2" for b in y)
+    lines = (
+        f"x · y: {products} = {format_number(dot)}",
+        f"y · y: {squares} = {format_number(square)}",
+        f"c: {format_number(dot)} / {format_number(square)} = {format_number(factor)}",
+        f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
+    )
+    first, second = map(token_label, names)
+    sentence = Paragraph(f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it.")
+    return factor * y, [sentence, Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
+
+
+def worksheet_document(exercise: Exercise, decimals: int = 2) -> Document:
+    """Document of the worksheet, with blank tables."""
+    task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
+    return _exercise_document(exercise, exercise.worked.example.title, task, False, decimals)
+
+
+def answer_key_document(exercise: Exercise, decimals: int = 2) -> Document:
+    """Document of the answer key."""
+    return _exercise_document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
+
+
+def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> Document:
+    parts: list[DocumentPart] = [Paragraph(task)] if task else []
+    parts += [Paragraph(setting) for setting in exercise.settings]
+    parts += [Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
+    parts.append(Heading("Answers" if with_answers else "To fill in"))
+    parts += [_table(exercise, step, with_answers, decimals) for step in exercise.solution]
+    return Document(title, tuple(parts), decimals, exercise.settings)
+
+
+def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) -> Matrix:
+    matrix = replace(step_matrix(exercise.worked, step, decimals, shaded=False), name=worksheet_caption(step))
+    blank = tuple(tuple(None for _ in step.columns) for _ in step.rows)
+    return matrix if filled else replace(matrix, values=blank, explain=None)

@@ -1,7 +1,7 @@
 """Training plan document."""
 
 from peasy.views.document import Arithmetic, Paragraph
-from peasy.views.plan import PlanFacts, plan_document
+from peasy.views.training import PlanFacts, plan_document
 
 
 def test_verdict_tone_and_formulas():

@@ -1,8 +1,8 @@
 """Tokenized text as a document."""
 
 from peasy.tokenization.encoding import Encoding
+from peasy.views.data import tokens_document
 from peasy.views.document import Table
-from peasy.views.tokens import tokens_document
 
 
 def test_one_row_for_each_token():

@@ -1,11 +1,12 @@
-"""Training run as a document: settings, progress, loss curves and samples."""
+"""Training as documents: a run with its settings, loss curves and samples, runs side by side, and the plan of a run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
+from peasy.views.document import Arithmetic, Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
 
-MAX_POINTS = 24
+_MAX_POINTS = 24
 """Maximum number of points of a curve; metrics.jsonl has all of them."""
 
 
@@ -49,7 +50,7 @@ def run_document(run: RunFacts) -> Document:
         ("folder", run.folder),
     ]
     parts: list[DocumentPart] = [Table(("field", "value"), tuple(rows))]
-    curves = (("training", downsample(run.train_losses)), ("validation", run.validation_losses))
+    curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
     lines = tuple((name, points) for name, points in curves if points)
     if lines:
         parts.append(Curves("Loss", lines, "step", "loss"))
@@ -61,20 +62,14 @@ def run_document(run: RunFacts) -> Document:
 
 def runs_document(runs: tuple[RunFacts, ...], folder: str) -> Document:
     """Document listing all runs, one row each."""
+    if not runs:
+        return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
     columns = ("name", "kind", "data", "state", "validation loss", "time")
     rows = tuple(
-        (
-            run.name,
-            f"{run.kind} {run.preset}",
-            run.data,
-            run.state,
-            _format_loss(run.validation_loss),
-            format_duration(run.elapsed),
-        )
+        (run.name, f"{run.kind} {run.preset}", run.data, run.state, _format_loss(run.validation_loss),
+         format_duration(run.elapsed))
         for run in runs
-    )
-    if not rows:
-        return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
+    )  # fmt: skip
     return Document("Runs", (Table(columns, rows), Paragraph(f"Runs are stored in {folder}.", "note")))
 
 
@@ -82,15 +77,9 @@ def diff_document(left: RunFacts, right: RunFacts) -> Document:
     """Document of the differences between two runs: settings, then results."""
     keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
     rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
-    for name, value in (("step", lambda run: str(run.step)), ("loss", lambda run: _format_loss(run.loss)),
-                        ("validation loss", lambda run: _format_loss(run.validation_loss)),
-                        ("time", lambda run: format_duration(run.elapsed)),
-                        ("weights", lambda run: (run.sha256 or "")[:16])):  # fmt: skip
-        if value(left) != value(right):
-            rows.append((name, value(left), value(right)))
-    if not rows:
-        return Document(f"{left.name} and {right.name}", (Paragraph("No differences.", "good"),))
-    return Document(f"{left.name} and {right.name}", (Table(("field", left.name, right.name), tuple(rows)),))
+    rows += [(name, value(left), value(right)) for name, value in _RESULTS.items() if value(left) != value(right)]
+    table = Table(("field", left.name, right.name), tuple(rows))
+    return Document(f"{left.name} and {right.name}", (table if rows else Paragraph("No differences.", "good"),))
 
 
 def format_duration(seconds: float) -> str:
@@ -107,12 +96,13 @@ def format_duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def downsample(
-    points: tuple[tuple[float, float], ...], max_points: int = MAX_POINTS
-) -> tuple[tuple[float, float], ...]:
+_Points = tuple[tuple[float, float], ...]
+
+
+def _downsample(points: _Points, max_points: int = _MAX_POINTS) -> _Points:
     """Downsample a long curve by averaging segments.
 
-    >>> downsample(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), max_points=2)
+    >>> _downsample(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), max_points=2)
     ((2, 3.0), (4, 1.0))
     """
     if len(points) <= max_points:
@@ -124,3 +114,38 @@ def downsample(
 
 def _format_loss(loss: float | None) -> str:
     return "" if loss is None else f"{loss:.4f}"
+
+
+_RESULTS: dict[str, Callable[[RunFacts], str]] = {
+    "step": lambda run: str(run.step),
+    "loss": lambda run: _format_loss(run.loss),
+    "validation loss": lambda run: _format_loss(run.validation_loss),
+    "time": lambda run: format_duration(run.elapsed),
+    "weights": lambda run: (run.sha256 or "")[:16],
+}
+"""Results of a run that are compared with those of another."""
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """Training plan: `rows` are (quantity, value, basis); `formulas` are (title, lines of arithmetic)."""
+
+    title: str
+    description: str
+    rows: tuple[tuple[str, str, str], ...]
+    formulas: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
+    verdict: tuple[str, bool] | None = None
+
+
+def plan_document(facts: PlanFacts) -> Document:
+    """Document with the table, whether it fits in memory, and the formulas with their numbers."""
+    parts: list[DocumentPart] = [Paragraph(facts.description), Table(("quantity", "value", "basis"), facts.rows)]
+    if facts.verdict is not None:
+        text, good = facts.verdict
+        parts.append(Paragraph(text, "good" if good else "bad"))
+    if facts.formulas:
+        parts.append(Heading("Formulas"))
+        parts += [Arithmetic(title, lines) for title, lines in facts.formulas]
+    parts += [Paragraph(note, "note") for note in facts.notes]
+    return Document(facts.title, tuple(parts))

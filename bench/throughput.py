@@ -85,7 +85,7 @@ def our_step(precision: str, same: bool = False) -> Callable[[], float]:
     from peasy.training.learner import GradientLearner
     from peasy.training.objective import NextToken
     from peasy.training.optimizer import AdamWConfig, Optimizer
-    from peasy.training.precision import choose_precision
+    from peasy.training.learner import choose_precision
     from peasy.training.recipe import make_recipe
 
     recipe: Any = make_recipe("gpt", "base")

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from peasy.checkpoint import paths
-from peasy.commands.plan import plan
-from peasy.commands.plan_measure import TruncatedCorpus, measure_activations
+from peasy.commands.plan import TruncatedCorpus, measure_activations, plan
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.build import build

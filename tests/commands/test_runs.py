@@ -6,7 +6,7 @@ import pytest
 
 from peasy.commands.runs import diff_runs, open_run, remove_run, runs, show_run
 from peasy.errors import NotFound, UsageError
-from peasy.training.lock import RunLocked, run_lock
+from peasy.training.run_folder import RunLocked, run_lock
 
 
 def write(folder, *, lr: float = 0.1, finished: bool = True) -> None:

@@ -197,7 +197,7 @@ def test_a_dry_run_is_a_plan(place):
     assert result.numbers["tokens_per_step"] == 4 * SMALL["seq_len"]
     assert not (place / "home" / "runs").exists()
     for option in ({"resume": True}, {"init_from": "fox"}, {"num_processes": 2}):
-        with pytest.raises(UsageError, match=f"does not support {next(iter(option))}"):
+        with pytest.raises(UsageError, match=f"does not support --{next(iter(option)).replace('_', '-')}"):
             train("gpt", "lines.txt", run="fox", dry_run=True, **option)
     with pytest.raises(UsageError, match="needs data"):
         train("gpt", dry_run=True)

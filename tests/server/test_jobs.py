@@ -7,7 +7,7 @@ from peasy.commands.runs import open_run
 from peasy.errors import InvalidInput, NotFound
 from peasy.server import upload
 from peasy.server.jobs import JobRunner
-from peasy.training.lock import RunLocked
+from peasy.training.run_folder import RunLocked
 
 
 @pytest.fixture

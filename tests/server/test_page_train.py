@@ -6,7 +6,7 @@ import pytest
 from tests.server.browser_window import serious_violations
 
 from peasy.commands.runs import open_run
-from peasy.training.lock import is_locked
+from peasy.training.run_folder import is_locked
 
 pytestmark = pytest.mark.browser
 

@@ -76,7 +76,7 @@ def test_documents_are_sequences(stories):
 
 def test_long_document_is_truncated(stories):
     _, shards, _ = stories
-    (batch,) = DocumentDataLoader(shards, 3, seed=1).validation(9, 5)
+    (batch,) = DocumentDataLoader(shards, SpecialTokensConfig(bos=3), SpecialTokens(), seed=1).validation(9, 5)
     assert batch["ids"].shape == batch["targets"].shape == (9, 5)
     assert (batch["ids"][:, 1:] == batch["targets"][:, :-1]).all()
 

@@ -9,7 +9,7 @@ from peasy.checkpoint.manifest import is_intact
 from peasy.training import loop
 from peasy.training.attention_snapshots import read_snapshots
 from peasy.training.event import Finished, Saved, Started, TrainStep, Validated
-from peasy.training.lock import RunLocked
+from peasy.training.run_folder import RunLocked
 from peasy.training.loop import train
 
 

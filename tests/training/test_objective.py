@@ -21,7 +21,7 @@ from peasy.training.objective import (
     SkipGram,
 )  # fmt: skip
 from peasy.training.optimizer import AdamWConfig, MuonConfig, Optimizer
-from peasy.training.rng import seeded_generator
+from peasy.training.learner import seeded_generator
 
 SPECIAL = kinds.SpecialTokensConfig(pad=0, bos=3, eos=(3,), decoder_start=2, mask=4, unk=1)
 VOCABULARY = 30

@@ -289,10 +289,8 @@ def test_rows_must_split_evenly():
         local_rows(batch, ProcessGroup(0, 3))
 
 
-def test_process_group_without_torchrun_is_single(monkeypatch):
+def test_group_needs_torchrun_or_a_number_of_processes():
     assert not is_distributed({"WORLD_SIZE": "2"})
     assert not is_distributed({"RANK": "0", "WORLD_SIZE": "1"})
-    with process_group() as group:
-        assert group.is_single
-        assert group.broadcast_str("me") == "me"
-        group.barrier()
+    with pytest.raises(InvalidInput, match="num_processes is None"), process_group():
+        pass

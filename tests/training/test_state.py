@@ -114,7 +114,7 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
     before = {folder.name for folder in list_checkpoints(saved.run)}
     progress = Progress(step=7, samples=28, seq_len=16)
     with pytest.raises(ResourceUnavailable, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
-        save_state(saved.run, saved.model, None, progress, saved.tokenizer, keep=3)
+        save_state(saved.run, saved.model, {}, progress, saved.tokenizer, keep=3)
     monkeypatch.undo()
     assert before <= {folder.name for folder in list_checkpoints(saved.run)}
     folder, warning = latest_state(saved.run)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from peasy.checkpoint.paths import find_runs, run_path
 from peasy.commands.evaluate import EvaluateResult, evaluate
 from peasy.commands.load import load
+from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import Result
 from peasy.commands.runs import Run, open_run
-from peasy.commands.train import DataSource, train_events
+from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
-from peasy.views.comparison import ComparedModel, ComparisonFacts, comparison_document
 from peasy.views.document import Document
+from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
@@ -84,7 +85,7 @@ def compare(
     Traceback (most recent call last):
     peasy.errors.UsageError: A comparison needs at least two kinds of model.
     """
-    from peasy.training.run_names import random_run_name
+    from peasy.training.run_folder import random_run_name
 
     if len(set(kinds)) < 2:
         raise UsageError("A comparison needs at least two kinds of model.", hint="For example: gpt rnn cnn ngram")

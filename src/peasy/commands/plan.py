@@ -1,31 +1,40 @@
 """`plan`: estimate memory and time of a training run, from a few real steps or from formulas for another machine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Gt, Le
 
 from peasy.checkpoint import ram
 from peasy.checkpoint.ram import format_bytes
 from peasy.commands.load import choose_device
-from peasy.commands.plan_measure import DryRun, TruncatedCorpus, dry_run
-from peasy.commands.recipe_changes import open_training_data, recipe_changes, with_suggested_settings
-from peasy.commands.result import Result
-from peasy.datasets import Corpus
+from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
+from peasy.commands.result import JsonDict, Result
+from peasy.datasets import Corpus, Sample, prepare_shards
+from peasy.datasets.sample import sample_texts
 from peasy.errors import UsageError
 from peasy.extras import require_extra
+from peasy.models.preset import ModelSize
 from peasy.views.document import Document
-from peasy.views.plan import PlanFacts, plan_document
-from peasy.views.run import format_duration
+from peasy.views.training import PlanFacts, format_duration, plan_document
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from peasy.models.protocol import Model
     from peasy.training.estimate import Hardware, ModelSizes, TrainingEstimate
+    from peasy.training.objective import Batch, Objective
     from peasy.training.recipe import Recipe
     from peasy.training.setup import RunSetup
 
-DataSource = str | Path | Sequence[str | Path] | Corpus
 _DRY_RUN_CHARACTERS = 1_000_000
 """Characters of data that a dry run reads for its tokenizer and its batches."""
+_DRY_RUN_STEPS = 3
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,21 +42,16 @@ class PlanResult(Result):
     """Plan of a training run: `numbers` has every quantity in bytes, seconds and counts."""
 
     facts: PlanFacts
-    numbers: dict[str, float | None]
+    numbers: dict[str, float]
 
     def document(self) -> Document:
         """Return the estimates and the formulas behind them."""
         return plan_document(self.facts)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the numbers, and the formulas as text."""
-        formulas = {title: list(lines) for title, lines in self.facts.formulas}
-        return {
-            "title": self.facts.title,
-            "numbers": self.numbers,
-            "formulas": formulas,
-            "notes": list(self.facts.notes),
-        }
+        formulas, notes = {title: list(lines) for title, lines in self.facts.formulas}, list(self.facts.notes)
+        return {"title": self.facts.title, "numbers": self.numbers, "formulas": formulas, "notes": notes}
 
     def __repr__(self) -> str:
         return f"PlanResult({self.facts.title})"
@@ -57,7 +61,7 @@ def plan(
     kind: str,
     data: DataSource | None = None,
     *,
-    preset: str = "small",
+    preset: ModelSize = "small",
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -65,91 +69,189 @@ def plan(
     lr: float | None = None,
     batch_size: int | None = None,
     config: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     accelerators: int | None = None,
     flops: str | float | None = None,
     memory: str | float | None = None,
     bandwidth: str | float | None = None,
-    mfu: float = 0.4,
+    mfu: Annotated[float, Gt(0), Le(1)] = 0.4,
 ) -> PlanResult:
     """Estimate memory and time of a training run without training.
 
     With `data`, the speed is measured by a few real steps on this machine. With `accelerators`, `flops`, `memory` and
-    `bandwidth` of each ("312T", "80GB", "300GB/s"), the plan is computed for another machine; `kind` may then also be
-    a known model, such as gpt2, and `mfu` is the model FLOPs utilization. `lr`, `batch_size`, `config` and `settings`
-    change the recipe as in `train`.
+    `bandwidth`, the plan is computed for another machine.
+
+    Args:
+        kind: Model kind: gpt, encoder, translator, ...; for other hardware also a known model such as gpt2.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        preset: Size of the model.
+        minutes: Training time.
+        steps: Number of training steps, instead of minutes.
+        lr: Learning rate: the setting optimizer.lr.
+        batch_size: Number of sequences per step: the setting batch_size.
+        config: File of settings in TOML or JSON, with the same names as --set.
+        settings: Changes to the recipe, over those of `config`.
+        accelerators: Number of accelerators.
+        flops: FLOP/s of each accelerator, such as 312T.
+        memory: Memory of each accelerator, such as 80GB.
+        bandwidth: Interconnect bandwidth of each accelerator, such as 300GB/s.
+        mfu: Model FLOPs utilization (MFU), from 0 to 1.
 
     >>> round(plan("gpt2", accelerators=8, flops="312T", memory="80GB", bandwidth="300GB/s").numbers["parameters"])
     124439808
     """
     require_extra("torch")
-    from peasy.training.estimate import Hardware, parse_amount
-
-    given = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}
     changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
-    request = _PlanRequest(kind, preset, changes, {"minutes": minutes, "steps": steps, "seed": seed})
-    if all(value is None for value in given.values()):
+    budget = {"minutes": minutes, "steps": steps, "seed": seed}
+    hardware = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}
+    if all(value is None for value in hardware.values()):
         if data is None:
             raise UsageError(
                 "A plan for this machine needs data.",
                 hint="For example: --data stories. For another machine: --accelerators --flops --memory --bandwidth.",
             )
-        return request.measure(data, choose_device(device))
-    if missing := [name for name, value in given.items() if value is None]:
-        raise UsageError(f"A plan for another machine also needs {', '.join('--' + name for name in missing)}.")
-    amounts = (parse_amount(flops or 0), parse_amount(memory or 0), parse_amount(bandwidth or 0))
-    return request.calculate(Hardware(accelerators or 0, *amounts, mfu))
+        return _measure(kind, preset, changes, budget, data, choose_device(device))
+    if accelerators is None or flops is None or memory is None or bandwidth is None:
+        missing = ", ".join(f"--{name}" for name, value in hardware.items() if value is None)
+        raise UsageError(f"A plan for another machine also needs {missing}.")
+    from peasy.training.estimate import Hardware, parse_amount
+
+    machine = Hardware(accelerators, parse_amount(flops), parse_amount(memory), parse_amount(bandwidth), mfu)
+    return _calculate(kind, preset, changes, budget, machine)
+
+
+def _measure(
+    kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], data: DataSource, device: str
+) -> PlanResult:
+    """Plan for this machine by running a few real training steps."""
+    from peasy.training.recipe import make_recipe
+    from peasy.training.setup import resolve_setup
+
+    data_name = data.name if isinstance(data, Corpus) else str(data)
+    corpus = open_training_data(kind, data, changes.get("data_options", {}))
+    settings = with_suggested_settings(kind, corpus, changes)
+    recipe = make_recipe(kind, preset, settings, data=data_name, **budget)
+    beginning = TruncatedCorpus(corpus, _DRY_RUN_CHARACTERS)
+    setup = resolve_setup(recipe, beginning, None, device)
+    return _measured_plan(setup, corpus, beginning, _dry_run(setup, beginning, device))
+
+
+def _calculate(
+    kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], machine: "Hardware"
+) -> PlanResult:
+    """Plan for another machine by formulas alone; `kind` may also be a known model, such as gpt2."""
+    from peasy.models import preset as models
+    from peasy.models.build import build
+    from peasy.training.estimate import ModelSizes, TrainingEstimate
+    from peasy.training.optimizer import AdamWConfig, OptimizerConfig
+    from peasy.training.recipe import MODEL_KINDS, make_recipe
+
+    optimizer: OptimizerConfig
+    if kind not in MODEL_KINDS and kind in {known.name for known in models.presets()}:
+        name, config, optimizer, batch_size, seq_len = kind, models.preset(kind, **changes), AdamWConfig(), 8, 1024
+    else:
+        recipe = make_recipe(kind, preset, changes, **budget)
+        overrides = {"vocab_size": recipe.tokenizer.vocab_size} if recipe.tokenizer.vocab_size else {}
+        name, config = f"{kind} {preset}", models.preset(f"{kind}-{preset}", **overrides | dict(recipe.model))
+        optimizer, batch_size, seq_len = recipe.optimizer, recipe.batch_size, recipe.seq_len
+    sizes = ModelSizes.of(build(config, seed=None), optimizer)
+    context = getattr(config, "max_seq_len", None) or seq_len
+    return _calculated_plan(name, TrainingEstimate(sizes, machine, batch_size, context))
+
+
+class TruncatedCorpus(Corpus):
+    """Corpus view: the first `characters` characters of the train split, a tenth of that of other splits."""
+
+    def __init__(self, corpus: Corpus, characters: int) -> None:
+        super().__init__()
+        self.inner, self.max_characters = corpus, characters
+        self.kind, self.name, self.splits = corpus.kind, corpus.name, corpus.splits
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield documents until the limit is reached."""
+        return (sample for sample, _ in self.pieces(split))
+
+    def pieces(self, split: str = "train") -> Iterator[tuple[Sample, bool]]:
+        """Yield documents, each with whether it ends there."""
+        remaining = self.max_characters if split == "train" else self.max_characters // 10
+        for sample, ends in self.inner.pieces(split):
+            yield (sample[:remaining] if isinstance(sample, str) else sample), ends
+            remaining -= sum(map(len, sample_texts(sample)))
+            if remaining <= 0:
+                return
 
 
 @dataclass(frozen=True)
-class _PlanRequest:
-    """Validated arguments of `plan`."""
+class _DryRun:
+    """Measurements of a few real training steps."""
 
-    kind: str
-    preset: str
-    settings: dict[str, Any]
-    budget: dict[str, Any]
-
-    def measure(self, data: DataSource, device: str) -> PlanResult:
-        """Plan for this machine by running a few real training steps."""
-        from peasy.training.recipe import make_recipe
-        from peasy.training.setup import resolve_setup
-
-        data_name = data.name if isinstance(data, Corpus) else str(data)
-        corpus = open_training_data(self.kind, data, self.settings.get("data_options", {}))
-        settings = with_suggested_settings(self.kind, corpus, self.settings)
-        recipe = make_recipe(self.kind, self.preset, settings, data=data_name, **self.budget)
-        beginning = TruncatedCorpus(corpus, _DRY_RUN_CHARACTERS)
-        setup = resolve_setup(recipe, beginning, None, device)
-        measurements = dry_run(setup, beginning, device)
-        return _measured_plan(setup, corpus, beginning, measurements)
-
-    def calculate(self, machine: "Hardware") -> PlanResult:
-        """Plan for another machine by formulas alone."""
-        from peasy.models.build import build
-        from peasy.training.estimate import ModelSizes, TrainingEstimate
-        from peasy.training.optimizer import AdamWConfig
-
-        config, recipe = self._config()
-        context = getattr(config, "max_seq_len", None) or (recipe.seq_len if recipe else 1024)
-        rows = recipe.batch_size if recipe else 8
-        model = build(config, seed=None)
-        sizes = ModelSizes.of(model, recipe.optimizer if recipe else AdamWConfig())
-        name = f"{self.kind} {self.preset}" if recipe else self.kind
-        return _calculated_plan(name, TrainingEstimate(sizes, machine, rows, context))
-
-    def _config(self) -> "tuple[Any, Recipe | None]":
-        from peasy.models.preset import preset, presets
-        from peasy.training.recipe import MODEL_KINDS, make_recipe
-
-        if self.kind not in MODEL_KINDS and self.kind in {known.name for known in presets()}:
-            return preset(self.kind, **self.settings), None
-        recipe = make_recipe(self.kind, self.preset, self.settings, **self.budget)
-        overrides = {"vocab_size": recipe.tokenizer.vocab_size} if recipe.tokenizer.vocab_size else {}
-        return preset(f"{self.kind}-{self.preset}", **overrides | dict(recipe.model)), recipe
+    sizes: "ModelSizes | None"
+    parameters: int
+    activation_bytes: int
+    tokens: int
+    seconds: float
+    tokens_per_character: float
+    samples: int
 
 
-def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run: DryRun) -> PlanResult:
+def _dry_run(setup: "RunSetup", corpus: Corpus, device: str) -> _DryRun:
+    """Build the model, train a few steps on real batches, and discard everything."""
+    from peasy.training.data_loader import SpecialTokens, make_data_loader
+    from peasy.training.estimate import ModelSizes
+    from peasy.training.learner import make_learner, seeded_generator, split_batch
+    from peasy.training.objective import NGramCounting
+    from peasy.training.setup import build_model
+
+    recipe, objective = setup.recipe, setup.recipe.objective
+    assert objective is not None, "set by resolve_setup"
+    model = build_model(setup).to(device).train()
+    learner = make_learner(model, objective, recipe)
+    rows, context = recipe.batch_shape(1.0)
+    with TemporaryDirectory() as folder:
+        shards = prepare_shards(corpus, setup.tokenizer, Path(folder) / "shards")
+        special, frame = model.config.special_tokens, SpecialTokens.from_tokenizer(setup.tokenizer)
+        loader = make_data_loader(shards, objective, special, frame, seed=recipe.seed, sample_unit=recipe.sample_unit)
+        times, tokens, activation_bytes = [], 0, 0
+        for step in range(_DRY_RUN_STEPS + 1):  # the first one is slower
+            batch = loader.batch(step * rows, rows, context)
+            batch = objective.prepare(batch, model.config, seeded_generator(recipe.seed, step))
+            micro_batches = split_batch(batch, recipe.grad_accum_steps, device)
+            if step == 0 and not isinstance(objective, NGramCounting):
+                activation_bytes = measure_activations(model, objective, micro_batches[0], recipe.precision)
+            start = perf_counter()
+            learner.step(micro_batches, step + 1, 0.01)
+            times.append(perf_counter() - start)
+            tokens += batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
+        characters = corpus.cached_survey.sizes["train"].characters
+        train_tokens, samples = shards.num_tokens("train"), loader.num_samples(context)
+    return _DryRun(
+        None if isinstance(objective, NGramCounting) else ModelSizes.of(model, recipe.optimizer),
+        model.count_parameters(), activation_bytes, tokens // len(times), median(times[1:]),
+        train_tokens / max(characters, 1), samples,
+    )  # fmt: skip
+
+
+def measure_activations(model: "Model", objective: "Objective", batch: "Batch", precision: str) -> int:
+    """Return the bytes that autograd saves for the backward pass, without the weights."""
+    import torch
+
+    from peasy.training.learner import autocast
+
+    weights = {weight.untyped_storage().data_ptr() for weight in model.state_dict().values()}
+    saved: dict[int, int] = {}
+
+    def pack(tensor: "Tensor") -> "Tensor":
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), autocast(precision, str(model.device)):
+        objective.loss_sum(model, batch)
+    return sum(saved.values())
+
+
+def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run: _DryRun) -> PlanResult:
     recipe, sizes = setup.recipe, dry_run.sizes
     tokens_per_second = dry_run.tokens / dry_run.seconds
     fraction = truncated.cached_survey.sizes["train"].characters / max(
@@ -167,7 +269,7 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
         ("time", format_duration(seconds), f"{dry_run.seconds:.3f} s per step, without validation and saving"),
         ("epochs", f"{steps / epoch:.2f}", f"{epoch:,} steps each"),
     ]
-    numbers: dict[str, float | None] = {
+    numbers: dict[str, float] = {
         "parameters": dry_run.parameters, "tokens_per_step": dry_run.tokens, "tokens_per_second": tokens_per_second,
         "seconds_per_step": dry_run.seconds, "steps": steps, "seconds": seconds, "epochs": steps / epoch,
     }  # fmt: skip
@@ -234,7 +336,7 @@ def _calculated_plan(name: str, estimate: "TrainingEstimate") -> PlanResult:
     sizes, machine = estimate.sizes, estimate.hardware
     rows = [("parameters", f"{sizes.parameters:,}", "counted"),
             ("activations", format_bytes(estimate.activation_bytes), "on each accelerator")]  # fmt: skip
-    numbers: dict[str, float | None] = {"parameters": sizes.parameters, "weights": sizes.weight_bytes,
+    numbers: dict[str, float] = {"parameters": sizes.parameters, "weights": sizes.weight_bytes,
                                         "gradients": sizes.weight_bytes, "optimizer": sizes.optimizer_bytes,
                                         "activations": estimate.activation_bytes}  # fmt: skip
     for way in ("ddp", "fsdp"):

@@ -4,17 +4,17 @@ import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from peasy.atomic import set_aside
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import parse_json
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
-from peasy.training.lock import is_locked, run_lock
+from peasy.training.metrics_log import METRICS_FILE, SAMPLES_FILE, read_log
+from peasy.training.run_folder import is_locked, run_lock
 from peasy.views.document import Document, Paragraph
-from peasy.views.run import RunFacts, diff_document, run_document, runs_document
+from peasy.views.training import RunFacts, diff_document, run_document, runs_document
 
 RECIPE = "recipe.json"
 
@@ -26,26 +26,27 @@ class Run:
     name: str
     folder: Path
 
-    def recipe(self) -> dict[str, Any]:
+    def recipe(self) -> JsonDict:
         """Return the recipe as plain data."""
         path = self.folder / RECIPE
-        return parse_json(path.read_bytes(), str(path))
+        recipe: JsonDict = parse_json(path.read_bytes(), str(path))
+        return recipe
 
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[JsonDict]:
         """Return every complete line of `metrics.jsonl`."""
-        return _read_events(self.folder / "metrics.jsonl")
+        return list(read_log(self.folder / METRICS_FILE))
 
-    def samples(self) -> list[dict[str, Any]]:
+    def samples(self) -> list[JsonDict]:
         """Return all samples generated during training."""
-        return _read_events(self.folder / "samples.jsonl")
+        return list(read_log(self.folder / SAMPLES_FILE))
 
     def facts(self) -> RunFacts:
         """Collect state, losses, samples and settings of the run."""
         recipe, metrics, samples = self.recipe(), self.metrics(), self.samples()
         steps = [line for line in metrics if line["event"] == "step"]
         validations = [line for line in metrics if line["event"] == "validated"]
-        end: dict[str, Any] = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
-        start: dict[str, Any] = next((line for line in metrics if line["event"] == "started"), {})
+        end: JsonDict = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
+        start: JsonDict = next((line for line in metrics if line["event"] == "started"), {})
         last = steps[-1] if steps else {}
         latest = samples[-1] if samples else {"prompts": (), "texts": ()}
         return RunFacts(
@@ -59,7 +60,7 @@ class Run:
             dict(_flatten(recipe, "")),
         )  # fmt: skip
 
-    def _state(self, recipe: dict[str, Any], metrics: list[dict[str, Any]]) -> str:
+    def _state(self, recipe: JsonDict, metrics: list[JsonDict]) -> str:
         step = max((line.get("step", 0) for line in metrics), default=0)
         if any(line["event"] == "finished" for line in metrics):
             return f"finished after {step:,} steps"
@@ -73,10 +74,9 @@ class Run:
         is_named = paths.find_runs().get(self.name) == self.folder
         return f"peasy train {self.recipe()['model_kind']} --run {self.name if is_named else self.folder} --resume"
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return facts, recipe and resume command as plain data."""
-        facts = asdict(self.facts())
-        return facts | {"recipe": self.recipe(), "resume": self.resume_command()}
+        return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +89,7 @@ class RunsResult(Result):
         """Return a table with one row per run."""
         return runs_document(tuple(run.facts() for run in self.runs), str(paths.data_dir() / "runs"))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the facts without curves and samples."""
         omitted = ("train_losses", "validation_losses", "samples", "settings")
         rows = [{k: v for k, v in asdict(run.facts()).items() if k not in omitted} for run in self.runs]
@@ -109,34 +109,26 @@ class RunResult(Result):
         """Return facts, curves and samples."""
         return run_document(self.run.facts())
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the run as plain data."""
         return self.run.data()
 
     def __repr__(self) -> str:
-        return f"RunResult({self.run.name})"
+        return f"{type(self).__name__}({self.run.name}: {self.run.facts().state})"
 
 
 @dataclass(frozen=True, repr=False)
-class MetricsResult(Result):
+class MetricsResult(RunResult):
     """Metrics of a run from event number `since` on; `live` while it is being trained."""
 
-    run: Run
-    events: tuple[dict[str, Any], ...]
+    events: tuple[JsonDict, ...]
     since: int
     live: bool
 
-    def document(self) -> Document:
-        """Return the current state of the run."""
-        return run_document(self.run.facts())
-
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the events, the number of the next one, and the latest samples."""
         position = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
         return {"run": self.run.name, **position, "events": list(self.events), "samples": self.run.samples()[-6:]}
-
-    def __repr__(self) -> str:
-        return f"MetricsResult({self.run.name}: {len(self.events)} events)"
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,41 +142,28 @@ class DiffResult(Result):
         """Return only what differs."""
         return diff_document(self.left.facts(), self.right.facts())
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the differing settings with both values."""
         left, right = self.left.facts(), self.right.facts()
-        keys = [key for key in {**left.settings, **right.settings} if left.settings.get(key) != right.settings.get(key)]
-        changed = {key: [left.settings.get(key), right.settings.get(key)] for key in sorted(keys)}
-        return {
-            "left": left.name,
-            "right": right.name,
-            "settings": changed,
-            "validation_loss": [left.validation_loss, right.validation_loss],
-            "loss": [left.loss, right.loss],
-            "sha256": [left.sha256, right.sha256],
-        }
+        pairs = {key: [left.settings.get(key), right.settings.get(key)] for key in left.settings | right.settings}
+        both = {name: [getattr(left, name), getattr(right, name)] for name in ("validation_loss", "loss", "sha256")}
+        changed = {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
+        return {"left": left.name, "right": right.name, "settings": changed, **both}
 
     def __repr__(self) -> str:
         return f"DiffResult({self.left.name}, {self.right.name})"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class RemoveResult(Result):
     """A deleted run or imported model."""
 
-    name: str
+    removed: str
     folder: Path
 
     def document(self) -> Document:
         """Return a confirmation."""
-        return Document("Removed", (Paragraph(f"Removed {self.name}: {self.folder}."),))
-
-    def data(self) -> dict[str, Any]:
-        """Return name and folder."""
-        return {"removed": self.name, "folder": str(self.folder)}
-
-    def __repr__(self) -> str:
-        return f"RemoveResult({self.name})"
+        return Document("Removed", (Paragraph(f"Removed {self.removed}: {self.folder}."),))
 
 
 def runs() -> RunsResult:
@@ -248,20 +227,7 @@ def _is_readable(run: Run) -> bool:
         return False
 
 
-def _read_events(path: Path) -> list[dict[str, Any]]:
-    """Read complete JSON lines; the last line may be torn if the run was killed."""
-    events = []
-    for line in path.read_bytes().split(b"\n") if path.is_file() else ():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "event" in event:
-            events.append(event)
-    return events
-
-
-def _flatten(data: Any, prefix: str) -> list[tuple[str, str]]:
+def _flatten(data: object, prefix: str) -> list[tuple[str, str]]:
     """Flatten nested settings into (dotted path, value as text)."""
     if isinstance(data, dict):
         return [pair for key, value in data.items() for pair in _flatten(value, f"{prefix}.{key}".lstrip("."))]

@@ -8,16 +8,16 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from peasy import config as reader
 from peasy.atomic import refuse_existing
 from peasy.checkpoint.paths import data_dir, find_runs, run_path
 from peasy.commands.load import LoadedModel, choose_device, load
 from peasy.commands.plan import PlanResult, plan
-from peasy.commands.recipe_changes import open_training_data, recipe_changes, with_suggested_settings
-from peasy.commands.result import Result
-from peasy.commands.runs import Run, open_run
+from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
+from peasy.commands.result import JsonDict
+from peasy.commands.runs import RECIPE, RunResult, open_run
 from peasy.commands.train_samples import make_sampler, tracked_sentence
 from peasy.datasets import (
     BUILT_IN,
@@ -27,8 +27,8 @@ from peasy.datasets import (
 )
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
-from peasy.views.document import Document
-from peasy.views.run import run_document
+from peasy.models.preset import ModelSize
+from peasy.training.run_folder import random_run_name
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
@@ -37,18 +37,16 @@ if TYPE_CHECKING:
     from peasy.training.setup import PretrainedModel, RunSetup
     from peasy.training.sink import Sink
 
-DataSource = str | Path | Sequence[str | Path] | Corpus
 OnProgress = Callable[[int, int], None]
 
 _RESUMABLE = ("steps", "minutes", "parallel")
 """Settings that may change when a run is resumed."""
+_DATA_HINT = "For example: --data stories. See all: peasy data"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TrainResult(Result):
+class TrainResult(RunResult):
     """A finished or interrupted training run. `model` is loaded from the newest checkpoint."""
-
-    run: Run
 
     @property
     def folder(self) -> Path:
@@ -66,27 +64,16 @@ class TrainResult(Result):
         return load(self.folder)
 
     @property
-    def metrics(self) -> list[dict[str, Any]]:
+    def metrics(self) -> list[JsonDict]:
         """Every line of `metrics.jsonl`."""
         return self.run.metrics()
-
-    def document(self) -> Document:
-        """Return recipe, state, loss curves and samples."""
-        return run_document(self.run.facts())
-
-    def data(self) -> dict[str, Any]:
-        """Return the run as plain data."""
-        return self.run.data()
-
-    def __repr__(self) -> str:
-        return f"TrainResult({self.name}: {self.run.facts().state})"
 
 
 def train_events(
     kind: str,
     data: DataSource | None = None,
     *,
-    preset: str | None = None,
+    preset: ModelSize | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int | None = None,
@@ -97,43 +84,43 @@ def train_events(
     lr: float | None = None,
     batch_size: int | None = None,
     config: str | Path | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
     resume: bool = False,
     sinks: Sequence["Sink | str"] = (),
     progress: OnProgress | None = None,
 ) -> Generator["Event", None, None]:
-    """Yield the events of `train` as they happen. Closing the iterator stops and saves the run.
-
-    `progress` is called with the number of characters tokenized so far, and their total.
-    """
+    """Yield the events of `train`, which explains the parameters. Closing the iterator stops and saves the run."""
     require_extra("torch")
     if num_processes is not None and num_processes > 1 and isinstance(data, Corpus):
         raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
-    from peasy.training import parallel
-    from peasy.training.distributed import main_first, process_group
+    from peasy.training import loop
+    from peasy.training.distributed import is_distributed, main_first, process_group
 
     given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed}
     given = {key: value for key, value in given.items() if value is not None}
     given |= {} if init_from is None else {"init_from": str(init_from)}
     changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
     request = _TrainRequest(kind, data, given, changes)
+    if num_processes in (None, 1) and not is_distributed():
+        spec = request.open(_run_folder(run), choose_device(device), resume, progress)
+        yield from loop.train(replace(spec, sinks=tuple(sinks)))
+        return
+    from peasy.training import parallel
+
     with process_group(num_processes, request.worker_command(device)) as group:
         folder, rank_device = Path(group.broadcast_str(str(_run_folder(run)))), group.device(choose_device(device))
-
-        def start_main() -> "TrainSpec":
-            if (folder / "recipe.json").is_file() and resume:
-                return request.resume(folder, rank_device, progress)
-            refuse_existing_run(folder, resume)
-            return request.start(folder, rank_device, progress)
-
-        spec = main_first(group, start_main, lambda: request.join_run(folder, rank_device))
+        spec = main_first(
+            group,
+            lambda: request.open(folder, rank_device, resume, progress),
+            lambda: request.join_run(folder, rank_device),
+        )
         yield from parallel.train(replace(spec, sinks=tuple(sinks)), group)
 
 
 class TrainOptions(TypedDict, total=False):
     """Keywords of `train`: those of `train_events`."""
 
-    preset: str | None
+    preset: ModelSize | None
     minutes: float | None
     steps: int | None
     seed: int | None
@@ -144,7 +131,7 @@ class TrainOptions(TypedDict, total=False):
     lr: float | None
     batch_size: int | None
     config: str | Path | None
-    settings: Mapping[str, Any] | None
+    settings: Mapping[str, object] | None
     resume: bool
     sinks: Sequence["Sink | str"]
     progress: OnProgress | None
@@ -163,13 +150,26 @@ def train(
 def train(
     kind: str, data: DataSource | None = None, *, dry_run: bool = False, **options: Unpack[TrainOptions]
 ) -> TrainResult | PlanResult:
-    """Train a model: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
+    """Train a model. Ctrl-C saves first; the same call with `resume=True` continues.
 
-    `data` is a built-in corpus or files; `preset` is tiny, small (default) or base; `minutes` or `steps` is the
-    budget. `run` is a name or a folder; `resume` continues it. `init_from` initializes the weights from another
-    model. `settings` change the recipe, over those of the TOML or JSON file `config`; `lr` and `batch_size` are short
-    for two of them. `num_processes` trains data-parallel on this machine. With `dry_run` nothing is trained: the
-    result is that of `plan`. Ctrl-C saves first; the same call with `resume=True` continues.
+    Args:
+        kind: Model kind: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
+        preset: Size of the model and its training recipe; default: small.
+        minutes: Time budget; the learning-rate schedule is stretched over it.
+        steps: Number of training steps, instead of minutes.
+        seed: Random seed of weights, order of samples and dropout.
+        num_processes: Number of data-parallel processes on this machine.
+        run: Name or folder of the run; default: a random name.
+        init_from: Fine-tune this model: start from its weights, with its tokenizer.
+        lr: Learning rate: the setting optimizer.lr.
+        batch_size: Number of sequences per step: the setting batch_size.
+        config: File of settings in TOML or JSON, with the same names as --set.
+        settings: Changes to the recipe, over those of `config`; `lr` and `batch_size` are short for two of them.
+        resume: Resume the run from its last checkpoint.
+        sinks: Receivers of every training event: callables, or tensorboard.
+        progress: Called with the number of characters tokenized so far, and their total.
+        dry_run: Print the estimated time and memory, as peasy plan does, and train nothing.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -215,20 +215,15 @@ train.__signature__ = _signature()  # type: ignore[attr-defined]
 def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> PlanResult:
     """Plan the run that `train` would start with these options."""
     if unsupported := [name for name in ("resume", "init_from", "num_processes") if options.get(name)]:
-        raise UsageError(
-            f"A dry run does not support {unsupported[0]}.", hint=f"Leave out {unsupported[0]} or dry_run."
-        )
+        flag = f"--{unsupported[0].replace('_', '-')}"
+        raise UsageError(f"A dry run does not support {flag}.", hint=f"Leave out {flag} or --dry-run.")
     if data is None:
-        raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
-    planned: dict[str, Any] = {name: value for name, value in options.items() if name in parameter_names(plan)}
-    return plan(kind, data, **planned | {"preset": options.get("preset") or "small"})
-
-
-def refuse_existing_run(folder: Path, resume: bool) -> None:
-    """Raise if a new run would overwrite something."""
-    if (folder / "recipe.json").is_file() and not resume:
-        raise InvalidInput(f"The run {folder} exists already.", hint="Continue with --resume, or choose another --run.")
-    refuse_existing(folder)
+        raise UsageError("Training needs data.", hint=_DATA_HINT)
+    return plan(
+        kind, data, preset=options.get("preset") or "small", minutes=options.get("minutes"), steps=options.get("steps"),
+        seed=options.get("seed"), device=options.get("device", "auto"), lr=options.get("lr"),
+        batch_size=options.get("batch_size"), config=options.get("config"), settings=options.get("settings"),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -237,8 +232,18 @@ class _TrainRequest:
 
     kind: str
     data: DataSource | None
-    given: dict[str, Any]
-    settings: dict[str, Any]
+    given: JsonDict
+    settings: JsonDict
+
+    def open(self, folder: Path, device: str, resume: bool, progress: OnProgress | None) -> "TrainSpec":
+        """Resume the run in this folder, or start a new one there."""
+        if (folder / RECIPE).is_file():
+            if resume:
+                return self.resume(folder, device, progress)
+            hint = "Continue with --resume, or choose another --run."
+            raise InvalidInput(f"The run {folder} exists already.", hint=hint)
+        refuse_existing(folder)
+        return self.start(folder, device, progress)
 
     def start(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Start a new run."""
@@ -246,7 +251,7 @@ class _TrainRequest:
         from peasy.training.setup import resolve_setup, write_run
 
         if self.data is None:
-            raise UsageError("Training needs data.", hint="For example: --data stories. See all: peasy data")
+            raise UsageError("Training needs data.", hint=_DATA_HINT)
         given = dict(self.given)
         corpus = open_training_data(self.kind, self.data, self.settings.get("data_options", {}))
         settings = with_suggested_settings(self.kind, corpus, self.settings)
@@ -263,7 +268,7 @@ class _TrainRequest:
         from peasy.training.setup import environment_changes, read_run
 
         setup = read_run(folder)
-        new: dict[str, Any] = {"model_kind": self.kind} | self.given
+        new: JsonDict = {"model_kind": self.kind} | self.given
         if self.data is not None:
             new["data"] = _data_name(self.data)
         settings = merge_settings(reader.to_plain(setup.recipe), merge_settings(self.settings, new))
@@ -326,8 +331,6 @@ def _make_spec(
 def _run_folder(run: str | Path | None) -> Path:
     """Resolve a run name to its folder in peasy's data directory or in ./runs; a path is used as it is."""
     if run is None:
-        from peasy.training.run_names import random_run_name
-
         return run_path(random_run_name(find_runs()))
     if isinstance(run, Path) or any(separator in run for separator in "/\\") or run.startswith((".", "~")):
         return Path(run).expanduser()

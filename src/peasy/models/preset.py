@@ -4,10 +4,14 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from peasy.errors import NotFound, did_you_mean
 from peasy.models.config import ModelConfig, read_config
+
+ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
+"""Model kinds of peasy's own sizes: the preset of a kind and a size is "gpt-tiny"."""
+ModelSize = Literal["tiny", "small", "base"]
 
 
 @dataclass(frozen=True)

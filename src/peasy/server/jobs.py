@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from peasy.errors import NotFound
-from peasy.training.lock import RunLocked
+from peasy.training.run_folder import RunLocked
 
 SHUTDOWN_TIMEOUT = 30.0
 """Seconds that a job has to save and stop when the server shuts down."""

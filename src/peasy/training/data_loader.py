@@ -1,8 +1,9 @@
 """Data loaders: batches of tensors from token shards, each a pure function of the position in the run."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -25,6 +26,7 @@ from peasy.tokenization import Tokenizer
 from peasy.training.objective import IGNORE_INDEX, Batch, Contrastive, NextToken, Objective, Seq2Seq
 
 TokenIds = NDArray[np.int64]
+Array = NDArray[np.int64] | NDArray[np.bool_]
 
 
 class DataLoader(Protocol):
@@ -60,34 +62,6 @@ class WindowDataLoader:
         return num_windows(self.train, seq_len)
 
 
-class DocumentDataLoader:
-    """Whole documents as sequences, each preceded by bos; truncated to the sequence length."""
-
-    def __init__(self, shards: TokenShards, bos: int | None, *, seed: int) -> None:
-        self.shards, self.bos, self.seed = shards, bos, seed
-
-    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return a batch of documents of similar length; each occurs once per epoch."""
-        return self._make_batch(
-            "train", bucketed_indices(self.shards, batch_size, seed=self.seed, position=position), seq_len
-        )
-
-    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation documents."""
-        for indices in _validation_indices(self.shards, batch_size):
-            yield self._make_batch("valid", indices, seq_len)
-
-    def num_samples(self, seq_len: int) -> int:
-        """Return the number of training documents."""
-        return self.shards.num_documents("train")
-
-    def _make_batch(self, split: str, indices: TokenIds, seq_len: int) -> Batch:
-        """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
-        documents = padded_batch(self.shards.column(split), indices, bos=self.bos)
-        ids, padding_mask = documents.ids[:, : seq_len + 1], documents.padding_mask[:, 1 : seq_len + 1]
-        return to_tensors({"ids": ids[:, :-1], "targets": np.where(padding_mask, ids[:, 1:], IGNORE_INDEX)})
-
-
 @dataclass(frozen=True)
 class SpecialTokens:
     """Special tokens that a tokenizer adds around a text (bos, eos), so that training matches inference."""
@@ -106,8 +80,8 @@ class SpecialTokens:
         return cls(encoded[0] if num_before else None, suffix[-1] if suffix else None)
 
 
-class PairDataLoader:
-    """Source-target pairs for seq2seq; a target starts with decoder_start and ends with eos."""
+class _SequenceDataLoader(ABC):
+    """Batches of whole texts of similar length; each occurs once per epoch."""
 
     def __init__(
         self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
@@ -115,72 +89,69 @@ class PairDataLoader:
         self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return a batch of pairs of similar length; each occurs once per epoch."""
-        return self._make_batch(
-            "train", bucketed_indices(self.shards, batch_size, seed=self.seed, position=position), seq_len
-        )
+        """Return the batch at this position."""
+        indices = bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
+        return self._make_batch("train", indices, seq_len, position)
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation pairs."""
-        for indices in _validation_indices(self.shards, batch_size):
-            yield self._make_batch("valid", indices, seq_len)
+        """Yield all validation samples."""
+        count = self.shards.num_documents("valid") if "valid" in self.shards.splits else 0
+        for first in range(0, count, batch_size):
+            indices = np.arange(first, min(first + batch_size, count), dtype=np.int64)
+            yield self._make_batch("valid", indices, seq_len, 0)
 
     def num_samples(self, seq_len: int) -> int:
-        """Return the number of training pairs."""
+        """Return the number of training samples."""
         return self.shards.num_documents("train")
 
-    def _make_batch(self, split: str, indices: TokenIds, seq_len: int) -> Batch:
-        special, source_tokens, pad = self.special, self.source_tokens, self.special.pad or 0
+    @abstractmethod
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        """Return the batch of these samples; `position` seeds what is drawn at random."""
+
+    def _padded(self, split: str, column: str, indices: TokenIds) -> PaddedBatch:
+        """Return the texts as a tokenizer frames them."""
+        tokens, pad = self.source_tokens, self.special.pad or 0
+        return padded_batch(self.shards.column(split, column), indices, pad=pad, bos=tokens.bos, eos=tokens.eos)
+
+
+class DocumentDataLoader(_SequenceDataLoader):
+    """Whole documents as sequences, each preceded by bos; truncated to the sequence length."""
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
+        documents = padded_batch(self.shards.column(split), indices, bos=self.special.bos)
+        return _to_tensors(_shifted(documents, seq_len))
+
+
+class PairDataLoader(_SequenceDataLoader):
+    """Source-target pairs for seq2seq; a target starts with decoder_start and ends with eos."""
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        special, pad = self.special, self.special.pad or 0
         eos = special.eos[0] if special.eos else None
-        source = padded_batch(
-            self.shards.column(split, "source"), indices, pad=pad, bos=source_tokens.bos, eos=source_tokens.eos
-        )
+        source = self._padded(split, "source", indices)
         target = padded_batch(self.shards.column(split, "target"), indices, pad=pad, bos=special.decoder_start, eos=eos)
-        ids, padding_mask = target.ids[:, : seq_len + 1], target.padding_mask[:, : seq_len + 1]
-        batch = {"ids": ids[:, :-1], "targets": np.where(padding_mask[:, 1:], ids[:, 1:], IGNORE_INDEX)}
-        return to_tensors(batch | _padded_fields("source", source, seq_len))
+        return _to_tensors(_shifted(target, seq_len) | _padded_fields("source", source, seq_len))
 
 
-class ContrastiveDataLoader:
+class ContrastiveDataLoader(_SequenceDataLoader):
     """Positive pairs for contrastive training: the two sides of a pair, or two texts with the same label."""
 
     def __init__(
         self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
     ) -> None:
-        self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
+        super().__init__(shards, special, source_tokens, seed=seed)
         self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
-
-    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return a batch of positive pairs; each text occurs once per epoch."""
-        chosen = bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
-        return self._make_batch("train", chosen, seq_len, position)
-
-    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation texts with their positives."""
-        for indices in _validation_indices(self.shards, batch_size):
-            yield self._make_batch("valid", indices, seq_len, 0)
-
-    def num_samples(self, seq_len: int) -> int:
-        """Return the number of training texts."""
-        return self.shards.num_documents("train")
 
     def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
         if self.shards.kind == "pairs":
-            return to_tensors(
-                _padded_fields("source", self._padded(split, "source", indices), seq_len)
-                | _padded_fields("", self._padded(split, "target", indices), seq_len)
-            )
-        labels = self.shards.column(split, "labels").windows(indices, 1)[:, 0]
-        positives = self._draw_positives(split, indices, labels, position)
-        return to_tensors(
-            _padded_fields("source", self._padded(split, "tokens", indices), seq_len)
-            | _padded_fields("", self._padded(split, "tokens", positives), seq_len)
-            | {"label": labels}
-        )
-
-    def _padded(self, split: str, name: str, indices: TokenIds) -> PaddedBatch:
-        column, source_tokens = self.shards.column(split, name), self.source_tokens
-        return padded_batch(column, indices, pad=self.special.pad or 0, bos=source_tokens.bos, eos=source_tokens.eos)
+            left, right, labels = ("source", indices), ("target", indices), {}
+        else:
+            label = self.shards.column(split, "labels").windows(indices, 1)[:, 0]
+            positives = self._draw_positives(split, indices, label, position)
+            left, right, labels = ("tokens", indices), ("tokens", positives), {"label": label}
+        source, target = self._padded(split, *left), self._padded(split, *right)
+        return _to_tensors(_padded_fields("source", source, seq_len) | _padded_fields("", target, seq_len) | labels)
 
     def _draw_positives(self, split: str, indices: TokenIds, labels: TokenIds, position: int) -> TokenIds:
         """Draw for each text another one with its label (itself if there is none), seeded by the position."""
@@ -202,35 +173,27 @@ class ContrastiveDataLoader:
         return self._label_index[split]
 
 
-def to_tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Convert arrays to tensors."""
+def _to_tensors(batch: Mapping[str, Array]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in batch.items()}
 
 
 def _window_tensors(batch: WindowBatch) -> dict[str, Tensor]:
     if batch.padding_mask.all():
-        return to_tensors({"ids": batch.inputs, "targets": batch.targets})
-    return to_tensors(
-        {
-            "ids": batch.inputs,
-            "targets": np.where(batch.padding_mask, batch.targets, IGNORE_INDEX),
-            "padding_mask": batch.padding_mask,
-        }
-    )
+        return _to_tensors({"ids": batch.inputs, "targets": batch.targets})
+    targets = np.where(batch.padding_mask, batch.targets, IGNORE_INDEX)
+    return _to_tensors({"ids": batch.inputs, "targets": targets, "padding_mask": batch.padding_mask})
 
 
-def _padded_fields(name: str, batch: PaddedBatch, seq_len: int) -> dict[str, Any]:
+def _shifted(batch: PaddedBatch, seq_len: int) -> dict[str, Array]:
+    """Return inputs and targets shifted by one token; padding is no target."""
+    ids, padding_mask = batch.ids[:, : seq_len + 1], batch.padding_mask[:, 1 : seq_len + 1]
+    return {"ids": ids[:, :-1], "targets": np.where(padding_mask, ids[:, 1:], IGNORE_INDEX)}
+
+
+def _padded_fields(name: str, batch: PaddedBatch, seq_len: int) -> dict[str, Array]:
     ids, padding_mask = batch.ids[:, :seq_len], batch.padding_mask[:, :seq_len]
     ids_key, mask_key = (name, f"{name}_padding_mask") if name else ("ids", "padding_mask")
     return {ids_key: ids} if padding_mask.all() else {ids_key: ids, mask_key: padding_mask}
-
-
-def _validation_indices(shards: TokenShards, batch_size: int) -> Iterator[TokenIds]:
-    if "valid" not in shards.splits:
-        return
-    count = shards.num_documents("valid")
-    for first in range(0, count, batch_size):
-        yield np.arange(first, min(first + batch_size, count), dtype=np.int64)
 
 
 def make_data_loader(
@@ -259,6 +222,6 @@ def make_data_loader(
     if pairs:
         return PairDataLoader(shards, special, source_tokens, seed=seed)
     if sample_unit == "documents" and isinstance(objective, NextToken):
-        return DocumentDataLoader(shards, special.bos, seed=seed)
+        return DocumentDataLoader(shards, special, source_tokens, seed=seed)
     valid = shards.column("valid") if "valid" in shards.splits else None
     return WindowDataLoader(shards.column("train"), valid, seed=seed)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
 
-TIMEOUT_VARIABLE = "PEASY_TIMEOUT"
+_TIMEOUT_VARIABLE = "PEASY_TIMEOUT"
 """Environment variable: seconds to wait for a process that does not answer; 100 by default."""
 
 _LOOPBACK = "127.0.0.1"
@@ -37,10 +37,7 @@ class RankLost(PeasyError):
 
 
 class ProcessGroup:
-    """Process group as seen from one rank. Rank 0 is the main process: only it prints and writes.
-
-    A group of size 1 does no communication.
-    """
+    """Process group as seen from one rank. Rank 0 is the main process: only it prints and writes."""
 
     def __init__(
         self, rank: int = 0, world_size: int = 1, local_rank: int = 0, backend: str = "", store: Any = None
@@ -56,14 +53,11 @@ class ProcessGroup:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         """Leave the group; after an error without waiting for the other ranks."""
         if self._heartbeat is not None:
-            self._heartbeat.stop()
             if kind is None or kind is GeneratorExit:
+                if self.is_main:  # it holds the store
+                    self.wait_until_received()
                 dist.destroy_process_group()
-
-    @property
-    def is_single(self) -> bool:
-        """True if this is the only process."""
-        return self.world_size == 1
+            self._heartbeat.stop()
 
     @property
     def is_main(self) -> bool:
@@ -71,8 +65,8 @@ class ProcessGroup:
         return self.rank == 0
 
     def device(self, requested: str) -> str:
-        """Return this rank's device: with several processes, each has its own GPU."""
-        return f"cuda:{self.local_rank}" if requested == "cuda" and not self.is_single else requested
+        """Return this rank's device: each has its own GPU."""
+        return f"cuda:{self.local_rank}" if requested == "cuda" else requested
 
     def clock(self) -> float:
         """Return rank 0's time at the last step, so that all ranks agree when a time budget is used up."""
@@ -102,10 +96,7 @@ class ProcessGroup:
 
     def barrier(self) -> None:
         """Barrier: wait until all ranks arrive."""
-        if self.is_single:
-            return
-        with self.detect_lost_ranks():
-            dist.all_reduce(torch.zeros(1, device=self._comm_device()))
+        self.all_reduce(torch.zeros(1, device=self._comm_device()))
 
     def reduce_step(self, loss: float) -> float:
         """After a step: sum the loss over all ranks, take rank 0's time, and combine the stop requests."""
@@ -142,7 +133,7 @@ class ProcessGroup:
         missing = self._heartbeat.dead_ranks() if self._heartbeat is not None else []
         if not missing:
             return (
-                RankLost(_SLOW_MESSAGE, hint=f"Set {TIMEOUT_VARIABLE}=1000 to wait longer.")
+                RankLost(_SLOW_MESSAGE, hint=f"Set {_TIMEOUT_VARIABLE}=1000 to wait longer.")
                 if "imed out" in str(error)
                 else error
             )
@@ -271,18 +262,13 @@ class RankInfo:
 
 @contextmanager
 def process_group(num_processes: int | None = None, command: Sequence[str] = ()) -> Iterator[ProcessGroup]:
-    """Process group as a context: torchrun's if it started this process, else `num_processes` that run `command`.
-
-    Without either, a group of size 1.
-    """
+    """Process group as a context: torchrun's if it started this process, else `num_processes` that run `command`."""
     if is_distributed():
         if num_processes is not None:
             raise InvalidInput("torchrun has started the processes already.", hint="Omit --num-processes.")
         with _init_process_group(RankInfo.from_env(os.environ), None) as group:
             yield group
-    elif num_processes is None or num_processes == 1:
-        yield ProcessGroup()
-    elif num_processes < 1:
+    elif num_processes is None or num_processes < 1:
         raise InvalidInput(f"num_processes is {num_processes}.", hint="It must be at least 1.")
     else:
         listener = socket.create_server((_LOOPBACK, 0), backlog=128)
@@ -320,10 +306,10 @@ def _init_process_group(info: RankInfo, listener: socket.socket | None) -> Proce
         torch.cuda.set_device(info.local_rank)
     host = info.host
     if info.single_host:
-        use_loopback()
+        _use_loopback()
     if info.single_host and not info.agent_store:
         host = _LOOPBACK
-        store = create_store(info.port, listener) if info.rank == 0 else _connect_store(info.port)
+        store = _create_store(info.port, listener) if info.rank == 0 else _connect_store(info.port)
         dist.init_process_group(backend, timeout=_timeout(), store=store, rank=info.rank, world_size=info.world_size)
     else:  # torchrun provides the store, or it is on another host
         dist.init_process_group(backend, timeout=_timeout())
@@ -335,7 +321,7 @@ def _connect_store(port: int) -> dist.TCPStore:
     return dist.TCPStore(_LOOPBACK, port, is_master=False, timeout=_timeout())
 
 
-def create_store(port: int, listener: socket.socket | None = None) -> dist.TCPStore:
+def _create_store(port: int, listener: socket.socket | None = None) -> dist.TCPStore:
     """Create the rendezvous store, bound to loopback only."""
     server_socket = listener or socket.create_server((_LOOPBACK, port), backlog=128)
     return dist.TCPStore(
@@ -344,14 +330,14 @@ def create_store(port: int, listener: socket.socket | None = None) -> dist.TCPSt
 
 
 def _timeout() -> timedelta:
-    seconds = os.environ.get(TIMEOUT_VARIABLE, "100")
+    seconds = os.environ.get(_TIMEOUT_VARIABLE, "100")
     try:
         return timedelta(seconds=max(1.0, float(seconds)))
     except (ValueError, OverflowError):
-        raise InvalidInput(f"{TIMEOUT_VARIABLE} is {seconds}.", hint="It must be a number of seconds.") from None
+        raise InvalidInput(f"{_TIMEOUT_VARIABLE} is {seconds}.", hint="It must be a number of seconds.") from None
 
 
-def use_loopback() -> None:
+def _use_loopback() -> None:
     """Make gloo and NCCL use the loopback interface: all processes are on one host."""
     interface = "lo0" if sys.platform == "darwin" else "lo"
     for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):

@@ -8,11 +8,11 @@ from peasy.models.protocol import Model
 from peasy.nn.block import Block
 from peasy.training.optimizer import MuonConfig, OptimizerConfig, linear_weights
 
-FLOAT32_BYTES = 4
+_FLOAT32_BYTES = 4
 """Bytes of a float32. Weights, gradients and optimizer state are float32, also under bfloat16 autocast."""
 
-FLOAT16_BYTES = 2
-ACTIVATION_BYTES = 34
+_FLOAT16_BYTES = 2
+_ACTIVATION_BYTES = 34
 """Activation bytes per token, layer and unit of width: 16-bit numbers, fused attention."""
 
 
@@ -58,12 +58,12 @@ class ModelSizes:
     @property
     def weight_bytes(self) -> int:
         """Bytes of the weights; the gradients take the same."""
-        return FLOAT32_BYTES * self.parameters
+        return _FLOAT32_BYTES * self.parameters
 
     @property
     def optimizer_bytes(self) -> int:
         """Bytes of the optimizer state: one number per Muon parameter, two per AdamW parameter, and step counters."""
-        return FLOAT32_BYTES * (
+        return _FLOAT32_BYTES * (
             self.muon_parameters + 2 * (self.parameters - self.muon_parameters) + self.adamw_tensors
         )
 
@@ -117,8 +117,8 @@ class TrainingEstimate:
     def activation_bytes(self) -> float:
         """Bytes of activations kept for the backward pass, and of the logits in 16 and 32 bits."""
         sizes = self.sizes
-        block_bytes = ACTIVATION_BYTES * self.tokens_per_step * sizes.d_model * sizes.num_layers
-        return block_bytes + (FLOAT16_BYTES + FLOAT32_BYTES) * self.tokens_per_step * sizes.vocab_size
+        block_bytes = _ACTIVATION_BYTES * self.tokens_per_step * sizes.d_model * sizes.num_layers
+        return block_bytes + (_FLOAT16_BYTES + _FLOAT32_BYTES) * self.tokens_per_step * sizes.vocab_size
 
     @property
     def state_bytes(self) -> int:
@@ -131,7 +131,7 @@ class TrainingEstimate:
             return self.state_bytes + self.activation_bytes
         return (
             self.state_bytes / self.hardware.accelerators
-            + FLOAT32_BYTES * self.sizes.largest_block
+            + _FLOAT32_BYTES * self.sizes.largest_block
             + self.activation_bytes
         )
 
@@ -163,7 +163,7 @@ class TrainingEstimate:
     @property
     def kv_cache_bytes(self) -> int:
         """Bytes of a 16-bit KV cache for one sequence of full length."""
-        return FLOAT16_BYTES * self.sizes.kv_per_token * self.seq_len
+        return _FLOAT16_BYTES * self.sizes.kv_per_token * self.seq_len
 
 
 def parse_amount(text: str | float) -> float:

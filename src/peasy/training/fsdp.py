@@ -19,6 +19,7 @@ from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.models.build import build
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
+from peasy.training.learner import FullState
 from peasy.training.muon import orthogonalise
 from peasy.training.optimizer import MuonConfig, Optimizer, OptimizerConfig, linear_weights
 
@@ -39,7 +40,7 @@ class ShardedOptimizer(Optimizer):
         super().__init__(model, config, bfloat16=bfloat16)
         if isinstance(config, MuonConfig) and self._muon is not None:
             matrices = {name: cast(DTensor, weight) for name, weight in linear_weights(model).items()}
-            self._muon = cast(Any, ShardedMuon(matrices, config, torch.bfloat16 if bfloat16 else torch.float32))
+            self._muon = cast(Any, _ShardedMuon(matrices, config, torch.bfloat16 if bfloat16 else torch.float32))
 
     def clip_grad_norm(self, max_norm: float | None) -> Tensor:
         """Clip the global gradient norm, computed over all processes."""
@@ -55,7 +56,7 @@ class ShardedOptimizer(Optimizer):
         sharded: dict[str, Tensor] = {}
         for key, tensor in state.items():
             weight = self.params.get(_weight_name(key))
-            sharded[key] = tensor if weight is None else shard_like(weight, tensor)
+            sharded[key] = tensor if weight is None else _shard_like(weight, tensor)
         super().load_state_dict(sharded)
 
 
@@ -67,7 +68,7 @@ def _weight_name(key: str) -> str:
     return ""
 
 
-class ShardedMuon:
+class _ShardedMuon:
     """Muon with sharded momentum. Each matrix is gathered for its update, on every process, one after the other."""
 
     def __init__(self, matrices: Mapping[str, DTensor], config: MuonConfig, dtype: torch.dtype) -> None:
@@ -87,7 +88,7 @@ class ShardedMuon:
             orthogonal = orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
             scaled_lr = lr * max(1.0, rows / columns) ** 0.5
             matrix.mul_(1 - lr * self.config.weight_decay)
-            matrix.sub_(shard_like(matrix, orthogonal if rows <= columns else orthogonal.mT), alpha=scaled_lr)
+            matrix.sub_(_shard_like(matrix, orthogonal if rows <= columns else orthogonal.mT), alpha=scaled_lr)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the momentum of each matrix."""
@@ -99,7 +100,7 @@ class ShardedMuon:
             momentum.copy_(state[name])
 
 
-def shard_like(weight: Tensor, full: Tensor) -> Tensor:
+def _shard_like(weight: Tensor, full: Tensor) -> Tensor:
     """Return this process's shard of a full tensor, laid out like `weight`; no communication."""
     if not isinstance(weight, DTensor):
         return full
@@ -114,30 +115,17 @@ def gather_model(model: Model, *, keep: bool) -> Model | None:
         full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         if keep:
             tensors[name] = full.detach().cpu()
-    return model_from_tensors(model, tensors) if keep else None
+    return _model_from_tensors(model, tensors) if keep else None
 
 
-def model_from_tensors(model: Model, tensors: Mapping[str, Tensor]) -> Model:
+def _model_from_tensors(model: Model, tensors: Mapping[str, Tensor]) -> Model:
     """Build a model with the same config over these tensors."""
     copy = build(model.config, seed=None)
     copy.load_state_dict(dict(tensors), strict=True, assign=True)
     return copy.eval()
 
 
-class FullOptimizerState:
-    """Full optimizer state with the interface that saving needs."""
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self.tensors = dict(tensors)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Return all tensors by name."""
-        return self.tensors
-
-
-def gather_checkpoint(
-    folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool
-) -> tuple[Model, FullOptimizerState] | None:
+def gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool) -> FullState | None:
     """Write the shards of all processes (DCP, safetensors) and read them back as full tensors on rank 0.
 
     `folder` must be visible to all processes; it is deleted afterwards.
@@ -150,7 +138,8 @@ def gather_checkpoint(
     try:
         dcp.save(tensors, storage_writer=writer)
     except dcp.api.CheckpointException as error:
-        raise ResourceUnavailable(f"Cannot write the shards of {folder}: {_error_cause(error)}.") from error
+        cause = next((failure[0] for failure in error.failures.values()), error)
+        raise ResourceUnavailable(f"Cannot write the shards of {folder}: {str(cause)[:200]}.") from error
     if not is_main:
         return None
     files = sorted(folder.glob("model-*.safetensors"))
@@ -158,14 +147,8 @@ def gather_checkpoint(
         raise InvalidInput(f"{folder} contains no shards.")
     full = scalars | {name: tensor.clone() for file in files for name, tensor in load_file(file).items()}
     shutil.rmtree(folder, ignore_errors=True)
-    gathered = model_from_tensors(
-        model, {k.removeprefix("weights."): v for k, v in full.items() if k.startswith("weights.")}
+    weights, state = (
+        {name.removeprefix(prefix): tensor for name, tensor in full.items() if name.startswith(prefix)}
+        for prefix in ("weights.", "state.")
     )
-    return gathered, FullOptimizerState(
-        {k.removeprefix("state."): v for k, v in full.items() if k.startswith("state.")}
-    )
-
-
-def _error_cause(error: dcp.api.CheckpointException) -> str:
-    failure = next(iter(error.failures.values()), None)
-    return str(failure[0] if failure else error)[:200]
+    return FullState(_model_from_tensors(model, weights), state)

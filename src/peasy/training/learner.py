@@ -1,9 +1,12 @@
-"""Learners: one training step, by gradient descent or by n-gram counting."""
+"""Learners: one training step, by gradient descent or by n-gram counting; precision and seeding of a step."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,8 +14,7 @@ from peasy.models.protocol import Model
 from peasy.training.nan_check import Diverged, find_nan_source, is_nonfinite
 from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
-from peasy.training.precision import autocast
-from peasy.training.rng import seeded_step
+from peasy.training.recipe import Precision, Recipe
 
 
 class StepResult(NamedTuple):
@@ -22,19 +24,46 @@ class StepResult(NamedTuple):
     grad_norm: float | None
 
 
-class Learner(Protocol):
-    """Updates a model on one batch, given as micro-batches."""
+class FullState(NamedTuple):
+    """Model and optimizer state as they are saved."""
 
-    @property
-    def optimizer(self) -> Optimizer | None:
-        """The optimizer, for models trained by gradients."""
+    model: Model
+    optimizer_state: Mapping[str, Tensor]
 
+
+class Learner(ABC):
+    """Trains a model in one process; `parallel` has the learner of several processes."""
+
+    stopping = False
+    """Whether the run ends after this step."""
+
+    def __init__(self, model: Model, optimizer: Optimizer | None = None) -> None:
+        self.model, self.optimizer = model, optimizer
+
+    @abstractmethod
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
-        """Do one training step; `lr_scale` multiplies the learning rate."""
+        """Do one training step on a batch, given as micro-batches; `lr_scale` multiplies the learning rate."""
+
+    def request_stop(self) -> None:
+        """End the run after this step."""
+        self.stopping = True
+
+    @contextlib.contextmanager
+    def inference_model(self) -> Iterator[Model | None]:
+        """Full model in eval mode inside the block; None in a process that does not write."""
+        yield self.model.eval()
+        self.model.train()
+
+    @contextlib.contextmanager
+    def full_state(self, folder: Path) -> Iterator[FullState | None]:
+        """State for the checkpoint `folder` inside the block; None in a process that does not write."""
+        yield FullState(self.model, {} if self.optimizer is None else self.optimizer.state_dict())
 
 
-class GradientLearner:
+class GradientLearner(Learner):
     """Forward and backward pass for each micro-batch, gradient clipping, then one optimizer step."""
+
+    optimizer: Optimizer
 
     def __init__(
         self,
@@ -47,8 +76,8 @@ class GradientLearner:
         precision: str = "float32",
         compile: bool = False,
     ) -> None:
-        self.model, self.objective, self.optimizer = model, objective, optimizer
-        self.seed, self.grad_clip, self.precision = seed, grad_clip, precision
+        super().__init__(model, optimizer)
+        self.objective, self.seed, self.grad_clip, self.precision = objective, seed, grad_clip, precision
         self.device = str(model.device)
         self._compiled_hidden = torch.compile(model.hidden) if compile else None
         self._has_dropout = getattr(model.config, "dropout", 0.0) > 0
@@ -96,13 +125,12 @@ class GradientLearner:
             del self.model.hidden
 
 
-class CountingLearner:
+class CountingLearner(Learner):
     """Counts every batch; the loss is measured beforehand on a few of its sequences."""
 
-    optimizer: Optimizer | None = None
-
     def __init__(self, model: Model, objective: NGramCounting, *, loss_rows: int = 2) -> None:
-        self.model, self.objective, self.loss_rows = model, objective, loss_rows
+        super().__init__(model)
+        self.objective, self.loss_rows = objective, loss_rows
 
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Measure the loss, then count one batch."""
@@ -113,3 +141,65 @@ class CountingLearner:
             for part in micro_batches:
                 self.objective.count_ngrams(self.model, part)
         return StepResult(loss, None)
+
+
+def make_learner(model: Model, objective: Objective, recipe: Recipe) -> Learner:
+    """Return the learner of one process for an objective."""
+    if isinstance(objective, NGramCounting):
+        return CountingLearner(model, objective)
+    precision = choose_precision(recipe.precision, str(model.device))
+    optimizer = Optimizer(model, recipe.optimizer, bfloat16=precision == "bfloat16")
+    return GradientLearner(
+        model, objective, optimizer, seed=recipe.seed, grad_clip=recipe.grad_clip, precision=precision,
+        compile=recipe.compile,
+    )  # fmt: skip
+
+
+def split_batch(batch: Batch, num_parts: int, device: str) -> list[Batch]:
+    """Split a batch into equal micro-batches on the model's device."""
+    on_device = batch if device == "cpu" else {name: array.to(device) for name, array in batch.items()}
+    if num_parts == 1:
+        return [on_device]
+    chunks = {name: array.chunk(num_parts) for name, array in on_device.items()}
+    return [{name: pieces[i] for name, pieces in chunks.items()} for i in range(len(next(iter(chunks.values()))))]
+
+
+def choose_precision(precision: Precision, device: str = "cpu") -> Literal["float32", "bfloat16"]:
+    """Resolve "auto" to bfloat16 if the hardware has bfloat16 matrix products; without them float32 is faster."""
+    if precision != "auto":
+        return precision
+    if device.startswith("cuda"):
+        supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    else:
+        checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+        supported = device == "cpu" and any(check is not None and check() for check in checks)
+    return "bfloat16" if supported else "float32"
+
+
+def autocast(precision: str, device: str = "cpu") -> contextlib.AbstractContextManager[object]:
+    """Autocast context (mixed precision): matrix products in bfloat16; weights and reductions stay float32."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(torch.device(device).type, dtype=torch.bfloat16)
+
+
+def _derive_seed(seed: int, *counters: int) -> int:
+    """Derive a seed from a seed and a position: no random state is saved."""
+    return int(np.random.SeedSequence([seed % 2**64, *counters]).generate_state(1, np.uint64)[0])
+
+
+def seeded_generator(seed: int, *counters: int) -> torch.Generator:
+    """Return a generator seeded for one position.
+
+    >>> seeded_generator(1, 2).initial_seed() == seeded_generator(2, 1).initial_seed()
+    False
+    """
+    return torch.Generator().manual_seed(_derive_seed(seed, *counters))
+
+
+@contextlib.contextmanager
+def seeded_step(seed: int, step: int) -> Iterator[None]:
+    """Seed torch's global generator (dropout) for one step inside the block; restore it afterwards."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(_derive_seed(seed, step))
+        yield

@@ -1,15 +1,19 @@
-"""Metrics log: one JSON line per event, truncated to the checkpoint on resume."""
+"""Metrics log: one JSON line per event, truncated to the checkpoint on resume; recorder of all events of a run."""
 
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from peasy.atomic import write_atomic
 from peasy.errors import ResourceUnavailable
+from peasy.training.event import Event, Sampled, event_data
+from peasy.training.sink import Sink, open_sink
+
+METRICS_FILE, SAMPLES_FILE = "metrics.jsonl", "samples.jsonl"
+E = TypeVar("E", bound=Event)
 
 
 class MetricsLog:
@@ -19,7 +23,7 @@ class MetricsLog:
         self.path = path
         self._file = path.open("ab", buffering=0)
 
-    def write(self, line: dict[str, Any]) -> None:
+    def write(self, line: Mapping[str, object]) -> None:
         """Append one line in a single write: a kill leaves complete lines and at most one partial line at the end."""
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
         self._with_error(lambda: self._file.write(data), len(data))
@@ -38,15 +42,40 @@ class MetricsLog:
                 f"Cannot write {self.path}: {reason}.", hint="The checkpoints are untouched."
             ) from error
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def __enter__(self) -> "MetricsLog":
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+class Recorder:
+    """Records every event of a run in its logs, opened at the restored step, and then passes it to the sinks."""
+
+    def __init__(self, run: Path, step: int, sinks: Sequence[Sink | str] = ()) -> None:
+        for name in (METRICS_FILE, SAMPLES_FILE):
+            truncate_log(run / name, step)
+        self._metrics, self._samples = MetricsLog(run / METRICS_FILE), MetricsLog(run / SAMPLES_FILE)
+        self._sinks = [open_sink(sink, run) for sink in sinks]
+
+    def record(self, event: E) -> E:
+        """Record an event and return it."""
+        (self._samples if isinstance(event, Sampled) else self._metrics).write(event_data(event))
+        for sink in self._sinks:
+            sink(event)
+        return event
+
+    def flush(self) -> None:
+        """Flush the logs to disk."""
+        self._metrics.flush()
+        self._samples.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._metrics.__exit__()
+        self._samples.__exit__()
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

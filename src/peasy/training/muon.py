@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of the polynomial a·x + b·x³ + c·x⁵ that pushes singular values towards 1, steep at 0."""
 
 _EPS = 1e-7
@@ -24,11 +24,11 @@ def orthogonalise(matrices: Tensor, ns_steps: int = 5, dtype: torch.dtype = torc
     >>> bool((torch.linalg.svdvals(orthogonal) - 1).abs().max() < 0.4)
     True
     """
-    a, b, c = COEFFICIENTS
+    a, b, c = _COEFFICIENTS
     x = matrices.to(dtype)
     x = x / torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True).clamp(min=_EPS)
     if x.shape[-1] >= _GRAM_ASPECT_RATIO * x.shape[-2] and dtype in (torch.float32, torch.float64):
-        return _gram_newton_schulz(x @ x.mT, ns_steps) @ x
+        return torch.matmul(_gram_newton_schulz(x @ x.mT, ns_steps), x)
     for _ in range(ns_steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
@@ -41,7 +41,7 @@ def _gram_newton_schulz(gram: Tensor, ns_steps: int) -> Tensor:
     A wide x is then multiplied twice instead of in every iteration: x' = q x with q = a + b g + c g² and g = x xᵀ, and
     then g' = q g q. In 16 bits g would be too coarse.
     """
-    a, b, c = COEFFICIENTS
+    a, b, c = _COEFFICIENTS
     product = None
     for iteration in range(ns_steps):
         factor = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)

@@ -37,9 +37,9 @@ class Objective(ABC):
         """Return the batch as model input; `rng` depends only on seed and position."""
         return batch
 
-    @abstractmethod
     def num_targets(self, batch: Batch) -> int:
-        """Return the number of targets."""
+        """Return the number of targets that are not ignored."""
+        return int((batch["targets"] != IGNORE_INDEX).sum())
 
     @abstractmethod
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
@@ -51,10 +51,6 @@ class NextToken(Objective):
     """Next-token prediction (causal language modelling)."""
 
     kind: ClassVar[str] = "next-token"
-
-    def num_targets(self, batch: Batch) -> int:
-        """Return the number of targets that are not ignored."""
-        return int((batch["targets"] != IGNORE_INDEX).sum())
 
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy of the next token."""
@@ -101,10 +97,6 @@ class MaskedToken(Objective):
         masked_ids = torch.where(is_target & (replacement >= 1 - self.random_replace_prob), random_ids, masked_ids)
         return dict(batch) | {"ids": masked_ids, "targets": torch.where(is_target, ids, IGNORE_INDEX)}
 
-    def num_targets(self, batch: Batch) -> int:
-        """Return the number of masked positions."""
-        return int((batch["targets"] != IGNORE_INDEX).sum())
-
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy at the masked positions; logits are computed only there."""
         is_target = batch["targets"] != IGNORE_INDEX
@@ -124,10 +116,6 @@ class Seq2Seq(Objective):
         check_minimums(self, label_smoothing=0)
         if self.label_smoothing >= 1:
             raise InvalidInput(f"label_smoothing is {self.label_smoothing}.", hint="It must be below 1.")
-
-    def num_targets(self, batch: Batch) -> int:
-        """Return the number of target tokens."""
-        return int((batch["targets"] != IGNORE_INDEX).sum())
 
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy, with label smoothing in training mode only."""

@@ -10,14 +10,13 @@ from typing import Any, Literal, get_args
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.models.preset import ModelKind, ModelSize
 from peasy.nn.config import check_minimums
 from peasy.training.objective import ObjectiveConfig
 from peasy.training.optimizer import AdamWConfig, OptimizerConfig
-from peasy.training.precision import Precision
 from peasy.training.schedule import CosineSchedule, Schedule
 
-ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
-ModelSize = Literal["tiny", "small", "base"]
+Precision = Literal["auto", "float32", "bfloat16"]
 MODEL_KINDS: tuple[str, ...] = get_args(ModelKind)
 MODEL_SIZES: tuple[str, ...] = get_args(ModelSize)
 

@@ -24,6 +24,7 @@ from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
+from peasy.training.learner import choose_precision
 from peasy.training.objective import (
     Contrastive,
     MaskedToken,
@@ -33,7 +34,6 @@ from peasy.training.objective import (
     Seq2Seq,
     SkipGram,
 )
-from peasy.training.precision import choose_precision
 from peasy.training.recipe import Recipe
 from peasy.training.state import CHECKPOINTS_FOLDER
 
@@ -71,7 +71,7 @@ def resolve_setup(
     """Resolve all defaults of a recipe, so that the run can be repeated from its folder alone."""
     tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
     config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
-    objective = recipe.objective or default_objective(recipe, config, corpus.kind)
+    objective = recipe.objective or _default_objective(recipe, config, corpus.kind)
     seq_len = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
     resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
@@ -94,7 +94,7 @@ def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> M
     return model
 
 
-def default_objective(recipe: Recipe, config: ModelConfig, data_kind: str) -> ObjectiveConfig:
+def _default_objective(recipe: Recipe, config: ModelConfig, data_kind: str) -> ObjectiveConfig:
     """Return the default objective of a model kind for such data ("text", "pairs" or "labelled")."""
     if recipe.model_kind == "ngram":
         return NGramCounting()

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
@@ -33,10 +33,10 @@ def stop_on_signal() -> Iterator[StopRequest]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         request.signal = number
-        for handled in SIGNALS:
+        for handled in _SIGNALS:
             signal.signal(handled, signal.SIG_DFL)
 
-    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield request
     finally:

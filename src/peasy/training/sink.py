@@ -20,7 +20,7 @@ from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, V
 Sink = Callable[[Event], object]
 
 
-class TensorBoardSink:
+class _TensorBoardSink:
     """TensorBoard writer of curves and samples, in the folder `tensorboard` of the run."""
 
     def __init__(self, run: Path) -> None:
@@ -47,7 +47,7 @@ class TensorBoardSink:
             self._writer.close()
 
 
-SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": TensorBoardSink}
+_SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": _TensorBoardSink}
 """Sinks that a recipe can name."""
 
 
@@ -55,9 +55,9 @@ def open_sink(sink: str | Sink, run: Path) -> Sink:
     """Return the sink with this name, or the callable itself."""
     if not isinstance(sink, str):
         return sink
-    if sink not in SINKS_BY_NAME:
+    if sink not in _SINKS_BY_NAME:
         raise InvalidInput(
             f'There is no sink "{sink}".',
-            hint=did_you_mean(sink, SINKS_BY_NAME) or f"Known: {', '.join(SINKS_BY_NAME)}.",
+            hint=did_you_mean(sink, _SINKS_BY_NAME) or f"Known: {', '.join(_SINKS_BY_NAME)}.",
         )
-    return SINKS_BY_NAME[sink](run)
+    return _SINKS_BY_NAME[sink](run)

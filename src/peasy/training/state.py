@@ -7,6 +7,7 @@ the order of samples and dropout are functions of the seed and the step.
 import hashlib
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,17 +20,20 @@ from peasy.atomic import set_aside
 from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.model import check_weights, save_model
 from peasy.checkpoint.paths import list_checkpoints
+from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import read_checkpoint
 from peasy.checkpoint.tensors import TensorFile, check_finite
 from peasy.errors import ResourceUnavailable
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
+from peasy.training.event import Saved
+from peasy.training.learner import Learner
 from peasy.training.nan_check import check_weights_finite
 from peasy.training.optimizer import Optimizer
 
 CHECKPOINTS_FOLDER = "checkpoints"
-STATE_FILE, PROGRESS_FILE = "state.safetensors", "state.json"
+_STATE_FILE, _PROGRESS_FILE = "state.safetensors", "state.json"
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,32 @@ class Progress:
     elapsed: float = 0.0
 
 
+@dataclass
+class Checkpointer:
+    """Writes the checkpoints of a run; `newest` is the last one, `sha256` the hash of its weights."""
+
+    run: Path
+    keep: int
+    tokenizer: Tokenizer | None = None
+    target_tokenizer: Tokenizer | None = None
+    newest: Path | None = None
+    sha256: str = ""
+
+    def save(self, learner: Learner, progress: Progress) -> Saved:
+        """Write the checkpoint of a step; with several processes, one of them writes and all wait for it."""
+        self.newest = self.run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
+        with learner.full_state(self.newest) as state:
+            if state is not None:
+                tokenizers = self.tokenizer, self.target_tokenizer
+                save_state(self.run, *state, progress, *tokenizers, keep=self.keep)
+                self.sha256 = weights_hash(state.model.state_dict())
+        return Saved(progress.step, self.newest, self.sha256)
+
+
 def save_state(
     run: Path,
     model: Model,
-    optimizer: Optimizer | None,
+    optimizer_state: Mapping[str, Tensor],
     progress: Progress,
     tokenizer: Tokenizer | None = None,
     target_tokenizer: Tokenizer | None = None,
@@ -60,12 +86,11 @@ def save_state(
             return target
         set_aside(target, "damaged")
     check_weights_finite(model, progress.step)
-    state = {} if optimizer is None else optimizer.state_dict()
-    for name, tensor in state.items():
+    for name, tensor in optimizer_state.items():
         check_finite(tensor, f"The optimizer's {name}")
     extras = {
-        PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
-        STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in state.items()}),
+        _PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
+        _STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in optimizer_state.items()}),
     }
     try:
         metadata = {"step": str(progress.step), "run": run.name}
@@ -74,7 +99,8 @@ def save_state(
         needed = model.weight_bytes() + sum(map(len, extras.values()))
         hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
         raise ResourceUnavailable(f"{error.message.rstrip('.')}; {needed:,} bytes are needed.", hint=hint) from error
-    _delete_old(run, keep)
+    for folder in list_checkpoints(run)[keep:]:
+        shutil.rmtree(set_aside(folder, "old"), ignore_errors=True)
     return target
 
 
@@ -103,9 +129,14 @@ def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Progr
     check_weights(model, checkpoint.tensors, checkpoint.folder)
     model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True)
     if optimizer is not None:
-        file = TensorFile(checkpoint.folder, STATE_FILE)
-        optimizer.load_state_dict({name: file.tensor(name) for name in file.info})
-    return config.read(Progress, checkpoint.folder.read_json(PROGRESS_FILE), where=str(folder / PROGRESS_FILE))
+        load_optimizer_state(checkpoint.folder, optimizer)
+    return config.read(Progress, checkpoint.folder.read_json(_PROGRESS_FILE), where=str(folder / _PROGRESS_FILE))
+
+
+def load_optimizer_state(folder: SafeFolder, optimizer: Optimizer) -> None:
+    """Load the optimizer state of a checkpoint."""
+    file = TensorFile(folder, _STATE_FILE)
+    optimizer.load_state_dict({name: file.tensor(name) for name in file.info})
 
 
 def weights_hash(tensors: dict[str, Tensor]) -> str:
@@ -126,9 +157,3 @@ def remove_leftovers(run: Path) -> None:
     for pattern in (".*.part-*", ".*.old-*"):
         for leftover in (run / CHECKPOINTS_FOLDER).glob(pattern):
             shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _delete_old(run: Path, keep: int) -> None:
-    for folder in list_checkpoints(run)[keep:]:
-        gone = set_aside(folder, "old")
-        shutil.rmtree(gone, ignore_errors=True)

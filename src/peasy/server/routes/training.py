@@ -17,7 +17,7 @@ from peasy.server import upload
 from peasy.server.jobs import JobRunner
 from peasy.server.responses import CommandBody, Name, respond
 from peasy.server.routes.data_runs import check_built_in
-from peasy.training.run_names import random_run_name
+from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document, Paragraph
 
 ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from peasy.training.lock import RunLocked, is_locked, run_lock
+from peasy.training.run_folder import RunLocked, is_locked, run_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from peasy.training.lock import run_lock
+from peasy.training.run_folder import run_lock
 with run_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -1,0 +1,77 @@
+"""Run folder: random names such as quiet-fox, and an exclusive lock that the operating system releases."""
+
+import os
+import secrets
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from peasy.errors import PeasyError
+
+_LOCK_FILE = ".lock"
+_ADJECTIVES = (
+    "amber", "brave", "bright", "calm", "clear", "clever", "cosy", "crisp", "early", "fair", "gentle", "glad", "golden",
+    "green", "happy", "honest", "keen", "kind", "late", "light", "lively", "lucky", "mellow", "merry", "neat", "noble",
+    "patient", "plain", "proud", "quick", "quiet", "rapid", "silver", "sleepy", "smart", "snowy", "steady", "sunny",
+    "swift", "tidy", "warm", "wise",
+)  # fmt: skip
+_ANIMALS = (
+    "badger", "bear", "beaver", "bee", "bison", "crane", "crow", "deer", "dove", "duck", "eagle", "falcon", "ferret",
+    "finch", "fox", "frog", "gecko", "goose", "hare", "hawk", "heron", "ibis", "lark", "lemur", "lynx", "magpie",
+    "marten", "mole", "moose", "newt", "otter", "owl", "panda", "puffin", "raven", "robin", "seal", "stoat", "swan",
+    "tiger", "trout", "wolf", "wren", "yak",
+)  # fmt: skip
+
+
+def random_run_name(taken: Container[str] = ()) -> str:
+    """Return a random name that is not in `taken`.
+
+    >>> len(random_run_name().split("-"))
+    2
+    """
+    for _ in range(100):
+        name = f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_ANIMALS)}"
+        if name not in taken:
+            return name
+    return f"{name}-{secrets.token_hex(3)}"
+
+
+class RunLocked(PeasyError):
+    """Another process is training in this folder."""
+
+    code, exit_code = "busy", 6
+
+
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of `folder` inside the block; raise RunLocked, with the holder's process id, if it is taken."""
+
+    def write_holder(descriptor: int) -> None:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {os.getpid()}".encode())
+
+    path = folder / _LOCK_FILE
+    lock = FileLock(path, blocking=False, thread_local=False, preserve_lock_file=True, on_acquired=write_holder)
+    try:
+        held = lock.acquire()
+    except Timeout:
+        holder = path.read_text(encoding="utf-8")[:40].strip()
+        raise RunLocked(
+            f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
+            hint="Wait for it, stop it, or choose another --run.",
+        ) from None
+    with held:
+        yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process is training in this folder now."""
+    if not (folder / _LOCK_FILE).is_file():
+        return False
+    try:
+        with FileLock(folder / _LOCK_FILE, blocking=False, thread_local=False, preserve_lock_file=True):
+            return False
+    except Timeout:
+        return True

@@ -27,6 +27,8 @@ class EngineThread:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         engine.model.eval()
+        if engine.limits.kv_cache_bytes is not None:
+            _ = engine.footprint  # measured here: a thread that submits would keep OpenMP workers
         self._wake, self._stop = threading.Event(), False
         engine.wake = self._wake.set
         release_openmp_threads()  # the calling thread has loaded and packed the model: release its OpenMP workers

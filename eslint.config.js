@@ -11,6 +11,7 @@ export default [
 			eqeqeq: ["error", "always", { null: "ignore" }],
 			"max-len": ["error", { code: 120, tabWidth: 1, ignoreUrls: true }],
 			"no-shadow": "error",
+			"no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
 			"no-var": "error",
 			"prefer-const": "error",
 		},

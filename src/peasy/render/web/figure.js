@@ -30,6 +30,12 @@ export function makeSelect(label, options, chosen, onChange) {
 
 // Children with slot="table" stay visible. The static picture in <noscript> is the fallback if drawing fails.
 export class Figure extends HTMLElement {
+	/** @type {ResizeObserver | null} */
+	resizeObserver;
+
+	/** Draw the figure; each kind of figure has its own. */
+	async build(_data) {}
+
 	#data = null;
 
 	connectedCallback() {

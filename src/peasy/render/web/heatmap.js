@@ -9,6 +9,11 @@ const SMALL_FONT = '11px system-ui,"Noto Sans",sans-serif';
 const LABEL_ANGLE = -0.84;
 
 export class HeatMap {
+	/** @type {string[]} */
+	rowLabels;
+	/** @type {string[]} */
+	columnLabels;
+
 	constructor(host, rowLabels, columnLabels) {
 		this.host = host;
 		this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });

@@ -27,8 +27,9 @@ export function drawLinks(spec, onHighlight) {
 		}),
 	);
 	links.sort((one, other) => other[2] - one[2]);
-	const rows = [spec.left, spec.right].map(layOutRow);
-	const fits = Math.max(...rows.map((row) => row.width)) <= spec.width;
+	/** @type {[any, any]} */
+	const rows = [layOutRow(spec.left), layOutRow(spec.right)];
+	const fits = Math.max(rows[0].width, rows[1].width) <= spec.width;
 	return (spec.ribbons && fits ? drawRibbons : drawColumns)(spec, links.slice(0, MAX_LINKS), rows, onHighlight);
 }
 

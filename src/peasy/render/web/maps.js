@@ -26,6 +26,19 @@ const CELL_HINT = "Click a cell, or press Enter, to see how its number is calcul
 const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
 
 class PeasyMaps extends Figure {
+	/** @type {number} */
+	numMapRows;
+	/** @type {number} */
+	numMapColumns;
+	/** @type {number} */
+	rows;
+	/** @type {number} */
+	columns;
+	/** @type {number | null} */
+	row;
+	/** @type {number | null} */
+	column;
+
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
 		this.exactRows = data.exact ? await unpackNumbers(data.exact.numbers) : null;

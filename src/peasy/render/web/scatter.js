@@ -6,8 +6,8 @@ class PeasyPlane extends HTMLElement {
 	connectedCallback() {
 		if (this.points) return;
 		const script = this.querySelector(':scope > script[type="application/json"]');
-		const { names, neighbours } = this.data ?? JSON.parse(script.textContent);
-		this.points = [...this.querySelectorAll("path.point")];
+		const { names, neighbours } = /** @type {any} */ (this).data ?? JSON.parse(script.textContent);
+		this.points = [.../** @type {NodeListOf<SVGElement>} */ (this.querySelectorAll("path.point"))];
 		this.status = make(
 			"p",
 			{ class: "note", role: "status" },
@@ -20,14 +20,14 @@ class PeasyPlane extends HTMLElement {
 			const nearest = neighbours[chosen] ?? [];
 			this.points.forEach((point, index) => {
 				point.classList.toggle("far", index !== chosen && !nearest.includes(index));
-				point.setAttribute("tabindex", index === chosen ? 0 : -1);
+				point.setAttribute("tabindex", index === chosen ? "0" : "-1");
 			});
 			this.emitSelect(chosen);
 			const listed = nearest.map((index) => names[index]).join(", ") || "none";
 			this.status.textContent = `${names[chosen]}: nearest neighbours ${listed}.`;
 		};
 		this.points.forEach((point, index) => {
-			point.setAttribute("tabindex", index ? -1 : 0);
+			point.setAttribute("tabindex", index ? "-1" : "0");
 			point.setAttribute("role", "img");
 			point.setAttribute("aria-label", names[index] ?? "");
 		});

@@ -4,18 +4,27 @@
 export class ApiError extends Error {
 	constructor(message, hint = "", status = 0) {
 		super(message);
-		Object.assign(this, { hint, status });
+		this.hint = hint;
+		this.status = status;
 	}
 }
 
 /**
  * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
+ * @param {string} command
+ * @param {object} body
+ * @param {{ signal?: AbortSignal }} [options]
  */
 export async function request(command, body = {}, { signal } = {}) {
 	return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
 }
 
-/** Like `request`, for a file instead of JSON. Returns `{blob, name}`. */
+/**
+ * Like `request`, for a file instead of JSON. Returns `{blob, name}`.
+ * @param {string} path
+ * @param {object} body
+ * @param {{ signal?: AbortSignal }} [options]
+ */
 export async function fetchFile(path, body = {}, { signal } = {}) {
 	return whileWaiting(async () => {
 		const response = await send(path, body, signal);
@@ -27,6 +36,10 @@ export async function fetchFile(path, body = {}, { signal } = {}) {
 /**
  * Send a request and receive server-sent events as {event, data}. Resolves when the stream ends.
  * Abort to stop: the server notices the closed connection and stops working.
+ * @param {string} path
+ * @param {object} body
+ * @param {(event: { event: string, data: any }) => void} onEvent
+ * @param {{ signal?: AbortSignal }} [options]
  */
 export async function stream(path, body, onEvent, { signal } = {}) {
 	// A stream counts as waiting only until it opens: a training run streams for minutes, and the page stays usable.
@@ -60,8 +73,8 @@ function parseEvent(text, onEvent) {
 export async function whileWaiting(work) {
 	const count = (change) => {
 		const numOpen = Number(document.documentElement.dataset.waiting ?? 0) + change;
-		document.documentElement.dataset.waiting = numOpen;
-		document.getElementById("place")?.setAttribute("aria-busy", numOpen > 0);
+		document.documentElement.dataset.waiting = String(numOpen);
+		document.getElementById("place")?.setAttribute("aria-busy", String(numOpen > 0));
 	};
 	count(1);
 	try {

@@ -1,5 +1,5 @@
 // Trusted types: only HTML rendered by the server is parsed (without running scripts); text never becomes a script.
-window.trustedTypes?.createPolicy("default", { createHTML: (text) => text });
+/** @type {any} */ (window).trustedTypes?.createPolicy("default", { createHTML: (text) => text });
 
 // Set the stored theme before the first paint, to avoid a flash.
 try {

@@ -13,8 +13,8 @@ export function uniqueId(prefix = "part") {
 }
 
 /** Text of unknown direction, such as tokens and names of models. */
-export function bdi(text) {
-	return element("bdi", {}, text);
+export function bdi(...children) {
+	return element("bdi", {}, children);
 }
 
 /** A paragraph in the secondary text colour. */
@@ -92,7 +92,12 @@ export function radioGroup(legend, options, chosen, onChange) {
 	);
 }
 
-/** A slider with its value beside it; `onInput` gets the number at every move. */
+/**
+ * A slider with its value beside it; `onInput` gets the number at every move.
+ * @param {string} label
+ * @param {{ min: number, max: number, step?: number, value: number, write?: (value: number) => string }} range
+ * @param {(value: number) => void} onInput
+ */
 export function slider(label, { min, max, step = 1, value, write = String }, onInput) {
 	const id = uniqueId("slider");
 	const output = element("output", { for: id }, write(value));

@@ -12,7 +12,14 @@ const MAX_POINTS = 500; // per line: a screen has no more pixels
 export class LineChart {
 	/** `write` formats values of the y axis, `writeX` those of the x axis. */
 	constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => formatCount(Math.round(x)) }) {
-		Object.assign(this, { title, xAxis, yAxis, write, writeX, lines: [], cursorX: null, logarithmic: false });
+		this.title = title;
+		this.xAxis = xAxis;
+		this.yAxis = yAxis;
+		this.write = write;
+		this.writeX = writeX;
+		this.lines = [];
+		this.cursorX = null;
+		this.logarithmic = false;
 		this.svg = element("svg", {
 			class: "curves",
 			height: HEIGHT,

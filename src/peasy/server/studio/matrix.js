@@ -19,6 +19,7 @@ export class MatrixTable {
 		this.decimals = decimalsFor(spec.values, spec.decimals ?? 4);
 		this.cells = spec.values.map((values, row) => values.map((value, column) => this.#makeCell(value, row, column)));
 		this.selectedCell = null;
+		this.operands = null; // matrices that this one is calculated from, set by the page
 		this.element = element("figure", { class: "matrix", "data-matrix": spec.name }, this.#makeTable());
 		if (!spec.onSelect && !spec.edit && !spec.openCells) this.element.tabIndex = 0;
 		if (spec.shaded) this.#shadeCells();

@@ -1,9 +1,16 @@
 // Player: shows one step after another until there is none.
 
 export class Player {
-	/** `advance` shows the next step and returns false after the last; `onChange` gets whether it is playing. */
+	/**
+	 * @param {() => boolean} advance shows the next step; false after the last
+	 * @param {number} interval milliseconds
+	 * @param {(playing: boolean) => unknown} onChange
+	 */
 	constructor(advance, interval, onChange = () => {}) {
-		Object.assign(this, { advance, interval, onChange, timer: 0 });
+		this.advance = advance;
+		this.interval = interval;
+		this.onChange = onChange;
+		this.timer = 0;
 	}
 
 	toggle() {

@@ -12,7 +12,7 @@ import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
 import { nextTheme } from "./theme.js";
 
-class Shell {
+export class Shell {
 	#closePage = null;
 	#abortController = new AbortController();
 	#stateListener = null;
@@ -195,7 +195,7 @@ class Shell {
 	#markCurrent(known) {
 		document.title = known ? `${known.title} · peasy studio` : "peasy studio";
 		this.openPage = known?.name;
-		for (const link of this.rail.querySelectorAll("a[data-page]"))
+		for (const link of /** @type {NodeListOf<HTMLElement>} */ (this.rail.querySelectorAll("a[data-page]")))
 			link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
 		this.announce(known?.title ?? "");
 	}

@@ -10,7 +10,9 @@ const TYPING_DELAY = 400; // milliseconds after the last change before the reque
 export class MeaningTab {
 	/** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
 	constructor(shell, models, kinds, modelParameter) {
-		Object.assign(this, { shell, kinds, state: shell.state });
+		this.shell = shell;
+		this.kinds = kinds;
+		this.state = shell.state;
 		this.models = models
 			.filter(({ model_type }) => kinds.includes(model_type))
 			.sort((one, other) => kinds.indexOf(one.model_type) - kinds.indexOf(other.model_type));
@@ -57,6 +59,14 @@ export class MeaningTab {
 		clearTimeout(this.timer);
 		this.timer = setTimeout(() => this.update(), TYPING_DELAY);
 	}
+
+	/** The command of this tab and its body. */
+	buildRequest() {
+		return { command: "", body: {} };
+	}
+
+	/** Draw the result of the command. */
+	draw(_result, _rendered) {}
 
 	update() {
 		const { command, body } = this.buildRequest();

@@ -34,6 +34,15 @@ const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to f
 const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Page {
+	/** @type {number} */
+	seed;
+	/** @type {number} */
+	maxTokens;
+	/** @type {string[] | null} */
+	promptPieces;
+	/** @type {string} */
+	caveat;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.controls = element("div", { class: "card" });
@@ -221,7 +230,7 @@ export class Page {
 		this.steps = this.steps.slice(0, numKept);
 		this.pendingSteps = [];
 		const abort = (this.streamAbort = new AbortController());
-		return new Promise((resolveStarted) => {
+		return new Promise((/** @type {(value?: unknown) => void} */ resolveStarted) => {
 			const body = this.requestBody({
 				generated_ids: this.generatedIds(),
 				max_tokens: maxTokens,

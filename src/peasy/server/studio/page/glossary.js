@@ -21,6 +21,7 @@ export class Page {
 	}
 
 	show(text) {
+		/** @param {string[]} entry */
 		const matches = ([term, meaning]) => `${term} ${meaning}`.toLowerCase().includes(text.trim().toLowerCase());
 		const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(
 			({ terms }) => terms.length,

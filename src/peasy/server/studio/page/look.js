@@ -19,6 +19,9 @@ const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
 
 export class Page {
+	/** @type {number | null} */
+	key;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.sentence = element("p", { class: "sentence" });

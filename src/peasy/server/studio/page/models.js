@@ -17,6 +17,11 @@ const PAGE_LINKS = {
 };
 
 export class Page {
+	/** @type {string} */
+	name;
+	/** @type {any} */
+	card;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.list = element("div", { class: "list" });

@@ -9,7 +9,8 @@ export const page = { name: "train", title: "Train", letter: "r" };
 
 export class Page {
 	constructor(place, shell) {
-		Object.assign(this, { shell, runs: [] });
+		this.shell = shell;
+		this.runs = [];
 		this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
 		this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
 		this.list = element("div", { class: "list" });

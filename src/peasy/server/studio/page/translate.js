@@ -15,7 +15,10 @@ const KINDS = ["recurrent-translator", "encoder-decoder"];
 
 export class Page {
 	constructor(place, shell) {
-		Object.assign(this, { place, shell, text: DEFAULT_TEXT, numBeams: DEFAULT_BEAMS });
+		this.place = place;
+		this.shell = shell;
+		this.text = DEFAULT_TEXT;
+		this.numBeams = DEFAULT_BEAMS;
 	}
 
 	async start(state) {

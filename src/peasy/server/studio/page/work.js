@@ -32,6 +32,9 @@ const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
 
 export class Page {
+	/** @type {Record<string, any>[]} */
+	library;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.header = element("header", {});

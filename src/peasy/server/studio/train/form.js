@@ -23,7 +23,8 @@ const UPLOAD_CHUNK = 200000; // characters per request
 
 export class TrainForm {
 	constructor(shell, onSubmit) {
-		Object.assign(this, { shell, onSubmit });
+		this.shell = shell;
+		this.onSubmit = onSubmit;
 		this.kind = select(KINDS, "gpt", () => this.saveChoices());
 		this.data = select([], "", () => this.saveChoices());
 		this.size = select(SIZES, "tiny", () => this.saveChoices());
@@ -132,6 +133,7 @@ export class TrainForm {
 
 	submit() {
 		return this.shell.attempt(async () => {
+			/** @type {Record<string, unknown>} */
 			const body = {
 				...(await this.dataFields()),
 				preset: this.size.value,

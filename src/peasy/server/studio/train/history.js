@@ -9,7 +9,8 @@ const FRAME_TIME = 700; // milliseconds per checkpoint
 
 export class AttentionHistory {
 	constructor(shell) {
-		Object.assign(this, { shell, run: null });
+		this.shell = shell;
+		this.run = null;
 		this.playButton = button("Play", () => this.play());
 		this.player = new Player(
 			() => this.moveFrame(1),

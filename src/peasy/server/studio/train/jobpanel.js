@@ -16,7 +16,10 @@ const STATE_TEXTS = {
 export class JobPanel {
 	/** `onUpdate(job)` is called at every update and at the end; jobs of other `commands` are shown only while running. */
 	constructor(shell, commands, onUpdate) {
-		Object.assign(this, { shell, commands, onUpdate, job: null });
+		this.shell = shell;
+		this.commands = commands;
+		this.onUpdate = onUpdate;
+		this.job = null;
 		this.stateLine = element("p", {});
 		this.progressText = element("p", { class: "quiet" });
 		this.progressBar = element("i", {});

@@ -10,7 +10,11 @@ const POLL_INTERVAL = 700; // milliseconds between two requests for the metrics 
 
 export class RunView {
 	constructor(shell, { onResume }) {
-		Object.assign(this, { shell, onResume, names: [], metrics: new Map(), job: null });
+		this.shell = shell;
+		this.onResume = onResume;
+		this.names = [];
+		this.metrics = new Map();
+		this.job = null;
 		this.title = element("h2", {});
 		this.facts = element("p", { class: "quiet" });
 		this.resumeForm = element("div", {});

@@ -8,8 +8,21 @@ import { drawTree } from "./tree.js";
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
+	/** @type {number | null} */
+	layer;
+	/** @type {number | null} */
+	head;
+	/** @type {number[]} */
+	layers;
+	/** @type {number} */
+	numHeads;
+
 	constructor(letter, models, defaultModel, shell, onModelChange) {
-		Object.assign(this, { letter, models, defaultModel, shell, turn: 0 });
+		this.letter = letter;
+		this.models = models;
+		this.defaultModel = defaultModel;
+		this.shell = shell;
+		this.turn = 0;
 		this.modelSelect = select(
 			models.map(({ name }) => name),
 			"",

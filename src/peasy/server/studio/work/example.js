@@ -136,6 +136,7 @@ function withTokensAsRows(example) {
 	return { ...copy, row_dim: 0, col_dim: 1, variants: [], written: [], plot_features: [], project: [] };
 }
 
+/** @param {number | boolean} fill */
 function fitGrid(grid, height, width, fill = 0) {
 	return Array.from({ length: height }, (_row, r) =>
 		Array.from({ length: width }, (_column, c) => grid[r]?.[c] ?? fill),

@@ -3,25 +3,21 @@
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from peasy.cli.command import STDIN, CommandOutput, Flags, StrList, TextSource
-from peasy.cli.confirm import confirm_callback
-from peasy.cli.generate import pick_seed
-
-if TYPE_CHECKING:
-    from peasy.commands.chat import ChatSession
+from peasy.cli.command import STDIN, CommandOutput, Flags, TextSource
+from peasy.cli.derive import Call, derive
+from peasy.cli.generate import random_seed
+from peasy.commands import chat as commands
 
 
+@derive(commands.chat, hide=("logprobs", "logit_bias"), options=commands.ChatSampling)
 def chat(
+    call: Call[commands.ChatSession],
     model: str,
     message: TextSource = None,
     *,
-    system: str | None = None,
-    max_tokens: int = 256,
     temperature: float = 0.7,
     top_p: float = 0.95,
-    stop: StrList = None,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Chat with a model whose checkpoint has a chat template.
@@ -39,26 +35,17 @@ def chat(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         message: A single message; without it, each line typed or piped is one.
-        system: System prompt.
-        max_tokens: Maximum number of tokens of an answer.
         temperature: Sampling temperature; 0 is greedy decoding.
         top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
-        stop: Stop string; an answer ends before it. Can be repeated.
     """
-    from peasy.commands.chat import chat as command
-
-    seed = pick_seed(flags, temperature)
-    conversation = command(
-        model, system=system, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags),
-        max_tokens=max_tokens, temperature=temperature, top_p=top_p, stop=tuple(stop or ()), seed=seed,
-    )  # fmt: skip
-    interrupted = False
+    call.arguments.setdefault("seed", random_seed(call, temperature))
+    conversation, interrupted = call(model, temperature=temperature, top_p=top_p), False
     for question in [message] if message not in (None, STDIN) else _read_messages(flags):
         interrupted = _stream_answer(conversation, question or "", flags)
         if interrupted and not sys.stdin.isatty():
             break
     if temperature > 0 and not flags.quiet:
-        print(f"seed {seed}", file=sys.stderr)
+        print(f"seed {conversation.sampling.seed}", file=sys.stderr)
     return CommandOutput(conversation, already_printed=not flags.out, exit_code=130 if interrupted else 0)
 
 
@@ -75,7 +62,7 @@ def _read_messages(flags: Flags) -> Iterator[str]:
             yield line.strip()
 
 
-def _stream_answer(conversation: "ChatSession", message: str, flags: Flags) -> bool:
+def _stream_answer(conversation: commands.ChatSession, message: str, flags: Flags) -> bool:
     """Stream one answer; return True if it was interrupted."""
     pieces = conversation.send(message)
     try:
@@ -85,7 +72,7 @@ def _stream_answer(conversation: "ChatSession", message: str, flags: Flags) -> b
             else:
                 print(piece, end="", flush=True)
     except KeyboardInterrupt:
-        pieces.close()  # type: ignore[attr-defined]  # it is a generator
+        pieces.close()
         return True
     finally:
         if not flags.json:

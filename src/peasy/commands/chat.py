@@ -1,6 +1,6 @@
 """`chat`: a conversation with a model that has a chat template."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Unpack
@@ -49,7 +49,7 @@ class ChatSession(Result):
         self.messages: list[ChatMessage] = [] if system is None else [{"role": "system", "content": system}]
         self.dropped_turns = 0
 
-    def send(self, message: str) -> Iterator[str]:
+    def send(self, message: str) -> Generator[str, None, None]:
         """Send a user message and stream the reply; closing the generator keeps the part received so far."""
         from peasy.generation.decode import decode
         from peasy.generation.request import Ended, Token

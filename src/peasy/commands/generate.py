@@ -151,9 +151,8 @@ def generate(
     ('length', 3)
     """
     job = GenerationJob(
-        load(model, device=device, offline=offline, confirm=confirm),
-        [prompt] if isinstance(prompt, str) else list(prompt),
-        n=n, weights=weights, use_cache=use_cache, truncate=truncate, speculative=speculative, **sampling,
+        model, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, use_cache=use_cache,
+        truncate=truncate, speculative=speculative, device=device, offline=offline, confirm=confirm, **sampling,
     )  # fmt: skip
     for _ in job.events():
         pass
@@ -165,7 +164,7 @@ class GenerationJob:
 
     def __init__(
         self,
-        loaded: LoadedModel,
+        model: str | Path | LoadedModel,
         prompts: list[str],
         *,
         n: int = 1,
@@ -173,6 +172,9 @@ class GenerationJob:
         use_cache: bool = True,
         truncate: Literal["error", "left"] = "error",
         speculative: bool = False,
+        device: str = "auto",
+        offline: bool = False,
+        confirm: Confirm | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> None:
         check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
@@ -180,9 +182,10 @@ class GenerationJob:
             raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
         if not prompts:
             raise InvalidInput("There is no text to continue.")
-        self.loaded, self.prompts, self.n, self.use_cache, self.truncate = loaded, prompts, n, use_cache, truncate
+        self.prompts, self.n, self.use_cache, self.truncate = prompts, n, use_cache, truncate
         self.sampling: SamplingParams = GenerateSampling(**sampling)
-        self.model, self.weights_label = pack_weights(loaded, weights)
+        self.loaded = load(model, device=device, offline=offline, confirm=confirm)
+        self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.seconds = speculative, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
         self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
@@ -190,8 +193,9 @@ class GenerationJob:
 
     def events(self) -> "Iterator[Token | Ended | Pass]":
         """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
-        from peasy.generation.decode import Pass, SpeculationStats, decode
+        from peasy.generation.decode import Pass, decode
         from peasy.generation.request import Ended
+        from peasy.generation.speculative_decoding import SpeculationStats
 
         began, rows, ids = time.perf_counter(), list[int](), list[list[int]]()
         unk = self.loaded.require_tokenizer().special_tokens.unk
@@ -219,7 +223,7 @@ class GenerationJob:
             if isinstance(event, SpeculationStats):
                 self.acceptance_rate = event.acceptance_rate
             elif isinstance(event, Pass):
-                yield replace(event, sequences=tuple((rows[row], *counts) for row, *counts in event.sequences))
+                yield replace(event, sequences=tuple((rows[row], new, old) for row, new, old in event.sequences))
             else:
                 event = replace(event, choice=rows[event.choice])
                 self._events[event.choice].append(event)

@@ -108,15 +108,15 @@ class BeamSearchSequence(RunningSequence):
         best, length = self.beams[0], len(self.beams[0].ids)
         if self.params.early_stopping == "never" and self.params.length_penalty > 0:
             length = self.max_new_tokens
-        return best.logprob / length**self.params.length_penalty <= self.hypotheses[-1].score
+        return bool(best.logprob / length**self.params.length_penalty <= self.hypotheses[-1].score)
 
     def _result(self) -> Ended:
         self.finished, self.beams = True, []
         if not self.hypotheses:
             return Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0."))
         best = self.hypotheses[0]
-        reason = "eos" if best.has_eos else "length"
-        return Ended(self.choice, reason, len(best.ids), hypotheses=tuple(self.hypotheses[: self.params.n]))
+        hypotheses = tuple(self.hypotheses[: self.params.n])
+        return Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses)
 
     def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
         if not self.beams:

@@ -163,7 +163,7 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
                 yield Ended(index, "error", 0, "", error)
                 continue
             indices[response], is_speculative = index, is_speculative or request.max_draft_tokens > 0
-            response.on_event = lambda response=response: ready.append(response)  # type: ignore[misc]
+            response.on_event = lambda response=response: ready.append(response)
         if engine.idle:
             break
         engine.step()

@@ -261,10 +261,9 @@ class Engine:
             )
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
-        capacity = len(sequence.ids) + sequence.max_new_tokens
-        if sequence.source is None:
-            return self.model.new_state(capacity=capacity)
-        return self.model.new_state(capacity=capacity, source=sequence.source)
+        source = {} if sequence.source is None else {"source": sequence.source}
+        state: DecodeState = self.model.new_state(capacity=len(sequence.ids) + sequence.max_new_tokens, **source)
+        return state
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
         """End all choices of a request and release its reserved memory."""

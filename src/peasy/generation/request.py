@@ -10,10 +10,9 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
 from peasy.generation.sampling import SampledToken
-from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams, check_fields
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import LayerTopK
-from peasy.parameters import check_bounds, field_parameters
 
 FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]
 """Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
@@ -31,7 +30,7 @@ class AttentionQuery:
     top_k: Annotated[int, Ge(1)] | None = 8
 
     def __post_init__(self) -> None:
-        check_bounds(field_parameters(type(self)), vars(self))
+        check_fields(self)
 
 
 class DecodingStep(NamedTuple):
@@ -76,7 +75,7 @@ class Request:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
-        check_bounds(field_parameters(type(self)), vars(self))
+        check_fields(self)
         if self.timeout is not None and not 0 < self.timeout < math.inf:
             raise InvalidInput(f"timeout is {self.timeout}.", hint="Give a number of seconds above 0.")
         if self.max_draft_tokens and not self.use_cache:

@@ -14,6 +14,11 @@ from peasy.errors import InvalidInput
 from peasy.parameters import check_bounds, field_parameters
 
 
+def check_fields(settings: object) -> None:
+    """Raise if a field of a dataclass is outside the bounds of its annotation."""
+    check_bounds(field_parameters(type(settings)), vars(settings))
+
+
 @dataclass(frozen=True)
 class SamplingParams:
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.
@@ -52,7 +57,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        check_bounds(field_parameters(type(self)), vars(self))
+        check_fields(self)
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
@@ -106,7 +111,7 @@ class BeamSearchParams:
     beam would score better if it ended now; "never" only when no running beam can become better at all."""
 
     def __post_init__(self) -> None:
-        check_bounds(field_parameters(type(self)), vars(self))
+        check_fields(self)
         if self.n > self.num_beams:
             raise InvalidInput(
                 f"n is {self.n}, but there are only {self.num_beams} beams.", hint="Use at least n beams."

@@ -20,9 +20,11 @@ def command(peasy, tmp_path, monkeypatch):
 
 
 def test_progress_and_result(command):
-    ran = command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", "--seed", "4", *SMALL)
+    shift = ("--set", "model.stack.token_shift=true")
+    ran = command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", "--seed", "4", *SMALL, *shift)
     assert ran.code == 0, ran.err
     assert "run fox · seed 4 · " in ran.err
+    assert "The model uses token shift: it trains faster, but can only be exported to ONNX" in ran.err
     assert "step 2: validation loss " in ran.err
     assert "finished after 2 steps" in ran.out
     assert "peasy runs show fox" in ran.err
@@ -85,7 +87,7 @@ def test_dry_run_prints_the_plan_and_trains_nothing(command, tmp_path):
         (["gpt", "--run", "no-such-run", "--resume"], 2, "needs data"),
         (["gpt", "--data", "lines.txt", "--lr", "1", "--set", "optimizer.lr=2"], 2, "are the same setting"),
         (["gpt", "--data", "lines.txt", "--config", "no.toml"], 3, "no.toml"),
-        (["gpt", "--run", "fox", "--resume", "--dry-run"], 2, "--dry-run does not support --resume"),
+        (["gpt", "--run", "fox", "--resume", "--dry-run"], 2, "A dry run does not support --resume"),
         (["gpt", "--data", "lines.txt", "--num-processes", "2", "--dry-run"], 2, "does not support --num-processes"),
     ],
 )

@@ -1,7 +1,5 @@
 """`peasy bench`: prefill and decode speed by weight format."""
 
-import sys
-
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.derive import Call, derive
 from peasy.commands import bench as commands
@@ -19,12 +17,7 @@ def bench(call: Call[commands.BenchResult], model: str, *, flags: Flags = Flags(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id; must be a decoder.
     """
-    live = sys.stderr.isatty() and not flags.quiet
-
-    def show_status(status: str) -> None:
-        print(f"\r\x1b[K{status}", end="", file=sys.stderr, flush=True)
-
-    result = call(model, on_status=show_status if live else None)
-    if live:
-        show_status("")
+    line = ProgressLine("", flags)
+    result = call(model, on_status=line.update)
+    line.update("")
     return CommandOutput(result)

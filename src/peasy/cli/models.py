@@ -83,6 +83,6 @@ def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags
     from peasy.cli.train import TrainProgress
     from peasy.commands.retrain import retrain
 
-    progress = TrainProgress(quiet=flags.quiet or flags.json)
+    progress = TrainProgress(flags)
     result = retrain(name, run=run, on_event=progress.show)
     return CommandOutput(result, exit_code=0 if result.passed else 8, summary=result.verdict)

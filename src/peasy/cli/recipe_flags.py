@@ -1,13 +1,12 @@
-"""Flags of the training recipe (--lr, --batch-size, --config, --set), and parsing of --set key=value."""
+"""Settings of the training recipe on the command line: --set key=value, and the flags that are short for some."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 
+from peasy.commands.result import JsonDict
 from peasy.errors import UsageError
 
 SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
@@ -16,38 +15,31 @@ SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 _SHORTCUTS = {"lr": "optimizer.lr", "batch_size": "batch_size"}
 
 
-@Parameter(name="*", group=Group("Recipe", sort_key=50))
-@dataclass(frozen=True, kw_only=True)
-class RecipeFlags:
-    """Flags that change settings of the recipe: the preset < --config < --lr and --batch-size < --set."""
-
-    lr: float | None = None
-    "Learning rate: the setting optimizer.lr."
-    batch_size: int | None = None
-    "Number of sequences per step: the setting batch_size."
-    config: Path | None = None
-    "File of settings in TOML or JSON, with the same names as --set."
-    set_: SetFlag = None
-    "Override any setting: optimizer.lr=0.01, model.dropout=0.1, seq_len=128, compile=true, ... Can be repeated."
-
-    def as_kwargs(self) -> dict[str, Any]:
-        """Return the flags as keyword arguments of `train` and `plan`."""
-        for name, path in _SHORTCUTS.items():
-            given = [setting for setting in self.set_ or () if setting.partition("=")[0].strip() == path]
-            if given and getattr(self, name) is not None:
-                message = f"--{name.replace('_', '-')} and --set {path}= are the same setting."
-                raise UsageError(message, hint="Leave out one of them.")
-        settings = parse_settings(self.set_)
-        return {"lr": self.lr, "batch_size": self.batch_size, "config": self.config, "settings": settings}
-
-    def as_args(self) -> str:
-        """Return the flags as typed on a command line, for suggested commands."""
-        args = [f" --{name.replace('_', '-')} {getattr(self, name)}" for name in _SHORTCUTS if getattr(self, name)]
-        args += [f" --config {shlex.quote(str(self.config))}"] if self.config else []
-        return "".join([*args, *(f" --set {shlex.quote(setting)}" for setting in self.set_ or ())])
+def join_data(data: list[str] | None) -> str | list[str] | None:
+    """Return the value of --data: one source, or several files."""
+    return data[0] if data and len(data) == 1 else data
 
 
-def parse_settings(items: Sequence[str] | None, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+def recipe_settings(arguments: Mapping[str, object], items: Sequence[str] | None) -> JsonDict:
+    """Return the settings of --set; raise if a flag that was given is short for one of them."""
+    for name, path in _SHORTCUTS.items():
+        if arguments.get(name) is not None and any(item.partition("=")[0].strip() == path for item in items or ()):
+            message = f"--{name.replace('_', '-')} and --set {path}= are the same setting."
+            raise UsageError(message, hint="Leave out one of them.")
+    return parse_settings(items)
+
+
+def train_command(kind: str, data: Sequence[str], arguments: Mapping[str, object], items: Sequence[str] | None) -> str:
+    """Return the command line that trains what was planned, for a suggestion."""
+    words = [word for source in data for word in ("--data", source)]
+    for name in ("preset", "minutes", "steps", "lr", "batch_size", "config"):
+        if (value := arguments.get(name)) is not None:
+            words += [f"--{name.replace('_', '-')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    words += [word for item in items or () for word in ("--set", item)]
+    return shlex.join(["peasy", "train", kind, *words])
+
+
+def parse_settings(items: Sequence[str] | None, settings: JsonDict | None = None) -> JsonDict:
     """Apply `key=value` settings to nested tables.
 
     >>> parse_settings(["model.dropout=0.1", "parallel=fsdp"])

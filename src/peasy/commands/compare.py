@@ -4,17 +4,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from peasy.checkpoint.paths import find_runs, run_path
 from peasy.commands.evaluate import EvaluateResult, evaluate
 from peasy.commands.load import load
-from peasy.commands.recipe_changes import DataSource
-from peasy.commands.result import Result
+from peasy.commands.recipe_changes import DataSource, recipe_changes
+from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.commands.runs import Run, open_run
 from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
+from peasy.models.preset import ModelSize
+from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document
 from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
 
@@ -40,23 +42,13 @@ class CompareResult(Result):
         """The table of measures and the loss curves."""
         return comparison_document(self.facts)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """The comparison as plain data."""
-        models = [
-            {
-                "kind": model.kind,
-                "run": model.run,
-                "parameters": model.parameters,
-                "tokens": model.tokens,
-                "seconds": model.seconds,
-                "measures": {name: value for name, value, _ in model.metrics},
-                "curve": [list(point) for point in model.curve],
-            }
-            for model in self.facts.models
-        ]
-        facts = self.facts
-        return {"data": facts.data, "budget": facts.budget, "seed": facts.seed, "measure": facts.metric,
-                "models": models, "notes": list(facts.notes)}  # fmt: skip
+        facts = plain_data(self.facts)
+        for model, plain in zip(self.facts.models, facts["models"], strict=True):
+            del plain["metrics"]
+            plain["measures"] = {name: value for name, value, _ in model.metrics}
+        return {"measure": facts.pop("metric"), **facts}
 
     def __repr__(self) -> str:
         return f"CompareResult({', '.join(model.kind for model in self.facts.models)} on {self.facts.data})"
@@ -66,34 +58,51 @@ def compare(
     kinds: Sequence[str],
     data: DataSource,
     *,
-    preset: str | None = None,
+    preset: ModelSize | None = None,
     minutes: float | None = None,
     steps: int | None = None,
     seed: int = 0,
     device: str = "auto",
     name: str | None = None,
-    settings: Mapping[str, Any] | None = None,
+    lr: float | None = None,
+    batch_size: int | None = None,
+    config: str | Path | None = None,
+    settings: Mapping[str, object] | None = None,
     max_samples: int | None = 500,
     on_event: OnTrainingEvent | None = None,
 ) -> CompareResult:
     """Train several kinds on the same data, with the same budget and seed, and evaluate them alike.
 
     Each becomes a run `NAME-KIND` that can be loaded and inspected. An n-gram model makes one pass over the data,
-    whatever the budget: more would not change its counts. `max_samples` is the number of endings or pairs evaluated.
+    whatever the budget: more would not change its counts.
+
+    Args:
+        kinds: Model kinds to train, two or more.
+        data: Built-in dataset, file, folder, or several files.
+        preset: Size of the models; default: small.
+        minutes: Training time of each model; default: 1.
+        steps: Number of training steps of each model, instead of minutes.
+        seed: Random seed of weights, order of samples and dropout.
+        name: Prefix of the run names; default: a random name.
+        lr: Learning rate: the setting optimizer.lr.
+        batch_size: Number of sequences per step: the setting batch_size.
+        config: File of settings in TOML or JSON, with the same names as --set.
+        settings: Changes to all recipes, as in `train`.
+        max_samples: Maximum number of samples to evaluate on.
+        on_event: Called with the kind in training and its training event.
 
     >>> compare(["gpt"], "copy")
     Traceback (most recent call last):
     peasy.errors.UsageError: A comparison needs at least two kinds of model.
     """
-    from peasy.training.run_folder import random_run_name
-
     if len(set(kinds)) < 2:
         raise UsageError("A comparison needs at least two kinds of model.", hint="For example: gpt rnn cnn ngram")
     if len(set(kinds)) < len(kinds):
         raise UsageError(f"A kind is given twice: {' '.join(kinds)}.")
     if minutes is None and steps is None:
         minutes = 1.0
-    corpus = open_corpus(data, **dict(settings or {}).get("data_options", {}))
+    changes = recipe_changes(settings, config=config)
+    corpus = open_corpus(data, **changes.get("data_options", {}))
     name = name or random_run_name({run.rpartition("-")[0] for run in find_runs()})
     models: list[ComparedModel] = []
     folders: dict[str, Path] = {}
@@ -102,7 +111,7 @@ def compare(
         one_pass = kind == "ngram"
         for event in train_events(
             kind, data, preset=preset, minutes=None if one_pass else minutes, steps=None if one_pass else steps,
-            seed=seed, device=device, run=folder, settings=settings,
+            seed=seed, device=device, run=folder, lr=None if one_pass else lr, batch_size=batch_size, settings=changes,
         ):  # fmt: skip
             if on_event is not None:
                 on_event(kind, event)

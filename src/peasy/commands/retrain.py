@@ -3,10 +3,10 @@
 import json
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from peasy.checkpoint.manifest import read_manifest
 from peasy.checkpoint.resolve import built_in_models
@@ -15,7 +15,7 @@ from peasy.commands.alignment_head import CARD_KEY, find_alignment_head
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import STORED_NOTE, LoadedModel, load
 from peasy.commands.models import read_card
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import RECIPE
 from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
@@ -26,13 +26,13 @@ from peasy.views.document import Cell, Document, Paragraph, Table
 if TYPE_CHECKING:
     from peasy.training.event import Event
 
-WEIGHTS = "model.safetensors"
-SHIPPED_FOLDER = "built-in"
+_WEIGHTS = "model.safetensors"
+_SHIPPED_FOLDER = "built-in"
 """Subfolder of the run with the files to ship."""
 _TOLERANCE = 0.02
 """Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
 
-OnEvent = Callable[["Event"], None]
+_OnEvent = Callable[["Event"], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,8 +41,8 @@ class RetrainResult(Result):
 
     name: str
     folder: Path
-    card: Mapping[str, Any]
-    shipped_card: Mapping[str, Any] | None
+    card: JsonDict
+    shipped_card: JsonDict | None
     identical: bool
     """True if the weights are byte-identical."""
 
@@ -77,23 +77,16 @@ class RetrainResult(Result):
             (Paragraph(self.verdict), Table(("figure", "on its card", "now"), rows), location),
         )
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return both cards as plain data."""
-        return {
-            "name": self.name,
-            "folder": str(self.folder),
-            "passed": self.passed,
-            "identical": self.identical,
-            "card": dict(self.card),
-            "shipped_card": dict(self.shipped_card) if self.shipped_card else None,
-        }
+        return super().data() | {"passed": self.passed}
 
     def __repr__(self) -> str:
         return f"RetrainResult({self.verdict})"
 
 
 def retrain(
-    name: str, *, run: str | Path | None = None, steps: int | None = None, on_event: OnEvent | None = None
+    name: str, *, run: str | Path | None = None, steps: int | None = None, on_event: _OnEvent | None = None
 ) -> RetrainResult:
     """Train a built-in model again from its recipe into `run`; `steps` shortens the training for a trial.
 
@@ -120,14 +113,14 @@ def retrain(
         if on_event is not None:
             on_event(event)
     assert folder is not None
-    stored = _save_for_shipping(load(folder, device="cpu"), folder / SHIPPED_FOLDER, model_recipe)
+    stored = _save_for_shipping(load(folder, device="cpu"), folder / _SHIPPED_FOLDER, model_recipe)
     shipped = built_in_models().get(name)
     identical = shipped is not None and _weights_hash(stored) == _weights_hash(shipped)
     return RetrainResult(name, stored, read_card(stored) or {}, read_card(shipped), identical)
 
 
 def _weights_hash(folder: Path) -> str:
-    return read_manifest(SafeFolder(folder)).files[WEIGHTS].sha256
+    return read_manifest(SafeFolder(folder)).files[_WEIGHTS].sha256
 
 
 def _save_for_shipping(loaded: LoadedModel, folder: Path, model_recipe: BuiltinModelRecipe) -> Path:
@@ -147,7 +140,7 @@ def _save_for_shipping(loaded: LoadedModel, folder: Path, model_recipe: BuiltinM
     )
 
 
-def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> dict[str, Any]:
+def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> JsonDict:
     import torch
 
     corpus = open_corpus(model_recipe.data)

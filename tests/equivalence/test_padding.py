@@ -13,7 +13,7 @@ from tests.models.tiny_models import (
     source_of,
 )
 
-from peasy.nn import attention
+from peasy.nn import attention_backends
 
 CLOSE = {"atol": 1e-9, "rtol": 0}
 
@@ -96,7 +96,7 @@ def test_future_nan_has_no_effect(name):
 
 def test_kernel_alone_lets_nan_spread(monkeypatch):
     """Inverse of both tests above: the kernel alone lets NaN through."""
-    monkeypatch.setattr(attention, "_all_finite", lambda key, value: True)
+    monkeypatch.setattr(attention_backends, "_all_finite", lambda key, value: True)
     with pytest.raises(AssertionError):
         test_masked_nan_has_no_effect("learned", "left")
     with pytest.raises(AssertionError):

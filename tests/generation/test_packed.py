@@ -2,6 +2,7 @@
 
 import random
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,10 +24,18 @@ from peasy.generation.packed_linear import (
 )
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
+from peasy.nn.attention_backends import FUSED
 
 pytestmark = pytest.mark.skipif(not packed_linear.has_int8(), reason="this build of torch has no int8 linear layers")
 
 INVARIANT = ["learned", "rotary", "alibi", "relative", "grouped", "windowed-layers", "softcap", "seq2seq"]
+
+
+@pytest.fixture(autouse=True)
+def _measure_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is remembered from other tests; that measurements are remembered has tests of its own."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path))
+    monkeypatch.setenv("PEASY_MEASURE_AGAIN", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +207,7 @@ def test_missing_invariance_is_detected_and_reported(monkeypatch: pytest.MonkeyP
     together = pack(make(DECODERS["learned"]), "float32", deterministic=True)
     for module in together.modules():
         if isinstance(module, Attention):
-            module.batch_invariant = False
+            module.backend = FUSED
     assert not all(one_trial(together, random.Random(seed)) for seed in range(20))
     assert not ensure_batch_invariance(together).holds
     monkeypatch.setattr(packed_linear, "has_onednn", lambda: False)

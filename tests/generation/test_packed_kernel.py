@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from peasy.nn.batch_invariant import MAX_UNTHREADED, batch_invariant
 from tests.generation.batch_trials import one_trial
 from tests.generation.tiny_models import run, token_ids
 from tests.models.tiny_models import DECODERS, TRANSLATORS, make, some_ids, source_of
 from torch import nn
 
 from peasy.errors import MissingExtra
-from peasy.generation import batch_invariance, openmp, packed, packed_linear, packed_numba
+from peasy.generation import batch_invariance, machine_measurements, openmp, packed, packed_linear, packed_numba
 from peasy.generation.batch_invariance import BatchInvariance, ensure_batch_invariance, find_min_rows
 from peasy.generation.decode import decode, generate
 from peasy.generation.engine import Engine
@@ -25,20 +24,24 @@ from peasy.generation.request import Request, Token
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.nn.attention import Attention, attend_row_wise
+from peasy.nn.attention import Attention
+from peasy.nn.attention_backends import FUSED, ROW_WISE
 from peasy.nn.capture import AttentionInputs
+from peasy.nn.functional import MAX_UNTHREADED, batch_invariant
 from peasy.nn.mask import AttentionMask
 
 pytest.importorskip("numba", reason="numba comes with the extra `kernel`; peasy works without it")
 
-from peasy.generation.packed_numba import Float32Kernel, Int8Kernel, KernelNorm, PackedVarlenAttention
+from peasy.generation.packed_numba import Float32Kernel, Int8Kernel, KernelNorm, PackedVarlenBackend
 
 SHAPES = [(61, 40), (4, 16), (3, 7), (130, 96)]
 
 
 @pytest.fixture(autouse=True)
-def _reproducible() -> None:
+def _reproducible(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     torch.manual_seed(0)
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path))  # nothing is remembered from other tests
+    monkeypatch.setenv("PEASY_MEASURE_AGAIN", "1")
 
 
 @pytest.fixture(params=[1, 2])
@@ -140,23 +143,21 @@ def test_varlen_attention_equals_row_wise_attention(
     query, key, value = (
         torch.randn(1, n, size, width) for n, size in ((heads, queries), (kv_heads, keys), (kv_heads, keys))
     )
-    inputs = AttentionInputs(query, key, value, AttentionMask(causal=True), 0.3)
-    expected = attend_row_wise(inputs, window, causal=True).transpose(1, 2).flatten(2)
-    actual = PackedVarlenAttention()(query, None, [(key, value, keys)], [queries], (0.3, True, window))
-    torch.testing.assert_close(actual, expected, atol=2e-6, rtol=2e-6)
-    unmasked = AttentionInputs(query, key, value, AttentionMask(), 0.3)
-    expected = attend_row_wise(unmasked, None, causal=False).transpose(1, 2).flatten(2)
-    actual = PackedVarlenAttention()(query, None, [(key, value, keys)], [queries], (0.3, False, None))
-    torch.testing.assert_close(actual, expected, atol=2e-6, rtol=2e-6)
+    causal = AttentionInputs(query, key, value, AttentionMask(causal=True, key_range=(True, window)), 0.3)
+    unmasked = AttentionInputs(query, key, value, AttentionMask(key_range=(False, None)), 0.3)
+    for inputs in (causal, unmasked):
+        assert PackedVarlenBackend(ROW_WISE).supports(inputs)
+        actual = PackedVarlenBackend(ROW_WISE).run(inputs)
+        torch.testing.assert_close(actual, ROW_WISE.run(inputs), atol=2e-6, rtol=2e-6)
 
 
 def test_nan_does_not_spread_to_other_queries() -> None:
     """Later keys and unused capacity are never read; a non-finite query gives a non-finite output."""
     query, key, value = (torch.randn(1, 2, 6, 8) for _ in range(3))
-    attend, options = PackedVarlenAttention(), (0.3, True, None)
-    clean = attend(query, None, [(key, value, 6)], [6], options)
+    attend = PackedVarlenBackend(ROW_WISE).attend_varlen
+    clean = attend(query, None, [(key, value, 6)], [6], 0.3, True, None)
     key[:, :, 4], value[:, :, 4], query[:, :, 2] = torch.nan, torch.inf, torch.inf
-    actual = attend(query, None, [(key, value, 6)], [6], options)
+    actual = attend(query, None, [(key, value, 6)], [6], 0.3, True, None)
     assert torch.equal(actual[:, [0, 1, 3]], clean[:, [0, 1, 3]])
     assert not actual[:, [2, 4, 5]].isfinite().any()
 
@@ -194,11 +195,13 @@ def test_batch_invariance_in_a_thousand_trials(kind: Any, threads: int) -> None:
     assert sum(not one_trial(packed_model("rotary", kind), draw) for _ in range(1000)) == 0
 
 
+@pytest.mark.parametrize("deterministic", [True, False])
 @torch.inference_mode()
-def test_a_tap_changes_no_bit() -> None:
+def test_a_tap_changes_no_bit(deterministic: bool) -> None:
     from peasy.nn.tap import Tap
 
-    model, activations, ids = packed_model("learned", "float32"), [], some_ids(1, 9).tolist()
+    model = pack(make(DECODERS["learned"]), "float32", deterministic=deterministic, kernel=True)
+    activations, ids = [], some_ids(1, 9).tolist()
     plain = model.forward_varlen(ids, [model.new_state()], all_positions=True)[0]
     tapped = model.forward_varlen(ids, [model.new_state()], all_positions=True, tap=Tap(activations.append))[0]
     assert torch.equal(plain, tapped)
@@ -308,7 +311,7 @@ def test_invariance_is_given_up_if_too_expensive(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(batch_invariance, "measure_invariance_cost", lambda model: 0.4)
     twin = pack(model, "float32")
     assert packing_of(twin).summary().endswith("not batch-invariant (it would cost 40% of prefill time)")
-    assert not any(module.batch_invariant for module in twin.modules() if isinstance(module, Attention))
+    assert all(module.backend is FUSED for module in twin.modules() if isinstance(module, Attention))
     requested = pack(model, "float32", deterministic=True)
     assert packing_of(requested).batch_invariance.holds
     assert "for 40% of prefill time" in packing_of(requested).summary()
@@ -360,7 +363,7 @@ def test_without_openmp_one_thread_is_used(monkeypatch: pytest.MonkeyPatch) -> N
 def test_numba_is_imported_lazily() -> None:
     """Modules that every packing imports, import numba and the kernels only inside functions."""
     eager = re.compile(r"(import|from) (numba|llvmlite)|.*packed_(kernel|attention|llvm)")
-    for module in (packed, batch_invariance, packed_numba, packed_linear, openmp):
+    for module in (packed, batch_invariance, machine_measurements, packed_numba, packed_linear, openmp):
         lines = Path(module.__file__).read_text(encoding="utf-8").splitlines()
         imports = [line for line in lines if line.startswith(("import ", "from "))]
         assert imports

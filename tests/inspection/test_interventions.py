@@ -8,7 +8,7 @@ from peasy.errors import InvalidInput
 from peasy.inspection.apply_interventions import IntervenedModel, make_intervention
 from peasy.inspection.forward import ModelInput, forward_hidden, forward_logits
 from peasy.inspection.interventions import cut, even, off, parse_ablations, patch
-from peasy.nn import attention
+from peasy.nn import attention_backends
 from peasy.nn.tap import Tap
 
 INPUT = ModelInput(tuple(some_ids(1, 9)[0].tolist()))
@@ -54,7 +54,7 @@ def test_a_uniform_head_gives_equal_activations_of(name):
 
 
 def test_without_the_hook_in_attention_the_tests_fail(monkeypatch):
-    monkeypatch.setattr(attention, "intervene_attention", lambda intervention, path, inputs, mask_spec: inputs)
+    monkeypatch.setattr(attention_backends, "intervene_attention", lambda intervention, path, inputs, mask_spec: inputs)
     with pytest.raises(AssertionError):
         test_a_cut_edge_has_no_weight_and_the_rest_is_renormalised("learned")
     with pytest.raises(AssertionError):

@@ -6,7 +6,7 @@ from tests.models.tiny_models import DECODERS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.nn import kv_cache
-from peasy.nn.kv_cache import LayerKVCache
+from peasy.nn.kv_cache import KVBatch, LayerKVCache
 
 CLOSE = {"atol": 1e-9, "rtol": 0}
 
@@ -55,3 +55,22 @@ def test_nbytes():
         cache = model.new_state()
         model(some_ids(2, 5), cache=cache)
     assert cache.nbytes == 3 * 2 * (2 * 4 * kv_cache.BLOCK_TOKENS * 8) * 8
+
+
+def test_a_packed_batch_extends_the_cache_of_each_sequence():
+    caches = [LayerKVCache(), LayerKVCache()]
+    new = torch.arange(3.0).view(1, 1, 3, 1), torch.arange(3.0).view(1, 1, 3, 1) + 10
+    first, second = KVBatch(new, caches).append([2, 1])
+    assert first[0].flatten().tolist() == [0, 1]
+    assert second[1].flatten().tolist() == [12]
+    (keys, values, length), (_, _, other) = KVBatch(new, caches).reserve([1, 2])
+    assert (length, other) == (3, 3)
+    assert keys is caches[0].keys
+    assert values is caches[0].values
+
+
+def test_without_a_cache_the_new_keys_are_all_there_are():
+    new = torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4)
+    assert KVBatch(new).append([]) == [new]
+    assert KVBatch(new).reserve([3]) == [(*new, 3)]
+    assert KVBatch(encoder_kv=[new, new]).reserve([1, 1]) == [(*new, 3)] * 2

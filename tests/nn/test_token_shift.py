@@ -6,11 +6,11 @@ from tests.models.tiny_models import DECODERS, make, some_ids
 
 from peasy.models.build import build
 from peasy.models.preset import preset
+from peasy.nn.embedding import previous_token, token_shift
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import TokenShiftState
 from peasy.nn.mask import MaskSpec
 from peasy.nn.module_path import ModulePath
-from peasy.nn.token_shift import previous_token, token_shift
 
 PATH = ModulePath("decoder", 0, "attention")
 

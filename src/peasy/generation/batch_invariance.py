@@ -1,21 +1,21 @@
 """Checks batch invariance: a row must give the same bits in every batch.
 
-It depends on CPU, threads and shapes, so each packed model is checked once before it is used.
+It depends on CPU, threads and shapes, so each packed model is checked before it is used; `packed.py` remembers the
+result for the machine.
 """
 
-import copy
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.generation.packed_linear import PackedLinear
-from peasy.models.protocol import Model
+from peasy.models.protocol import DecodeState, Model
 from peasy.nn.attention import Attention
+from peasy.nn.attention_backends import FUSED
 from peasy.nn.stack import Stack
 
 BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
@@ -62,75 +62,89 @@ class BatchInvariance:
         )
 
 
+@dataclass(frozen=True)
+class PackingMeasurement:
+    """What was measured of a packed model on this machine.
+
+    `exact`: the numba kernel's results are correct. `min_rows`: rows to which small batches of each kind of linear
+    layer are padded, None = no number is enough. `holds`: every sequence gets the same bits in every batch. `cost`:
+    relative slowdown of a long prefill.
+    """
+
+    exact: bool = True
+    min_rows: dict[str, int | None] = field(default_factory=dict)
+    holds: bool = False
+    cost: float = 0.0
+
+
 @torch.inference_mode()
-def ensure_batch_invariance(model: Model, deterministic: bool | None = None) -> BatchInvariance:
-    """Pad small batches where invariance needs it, then check the whole model.
+def measure_batch_invariance(model: Model) -> PackingMeasurement:
+    """Check each kind of linear layer and then the whole model, and measure what invariance costs."""
+    linears = {linear_kind(module): module for module in model.modules() if isinstance(module, PackedLinear)}
+    min_rows = {kind: find_min_rows(linear) for kind, linear in linears.items()}
+    _pad_small_batches(model, min_rows)
+    holds = None not in min_rows.values() and is_batch_invariant(model)
+    return PackingMeasurement(True, min_rows, holds, measure_invariance_cost(model) if holds else 0.0)
+
+
+def ensure_batch_invariance(
+    model: Model, deterministic: bool | None = None, measurement: PackingMeasurement | None = None
+) -> BatchInvariance:
+    """Pad small batches where invariance needs it; `measurement`: a remembered one, None = measure now.
 
     With `deterministic=None`, invariance is given up if it is too expensive.
     """
-    began, equal = time.perf_counter(), True
-    rows_needed: dict[tuple[type, tuple[int, ...]], int | None] = {}
+    began = time.perf_counter()
+    measured = measurement or measure_batch_invariance(model)
+    _pad_small_batches(model, measured.min_rows)
+    given_up = deterministic is None and measured.cost > MAX_COST
+    if given_up:
+        for attention in _attentions(model):
+            attention.backend = FUSED
+    most_rows = max([rows or 1 for rows in measured.min_rows.values()], default=1)
+    seconds = time.perf_counter() - began
+    return BatchInvariance(measured.holds and not given_up, most_rows, seconds, measured.cost, given_up)
+
+
+def linear_kind(linear: PackedLinear) -> str:
+    """Return class and shape of a linear layer, which decide about its batch invariance."""
+    return f"{type(linear).__name__} {linear.shape}"
+
+
+def _pad_small_batches(model: Model, min_rows: dict[str, int | None]) -> None:
     for module in model.modules():
         if isinstance(module, PackedLinear):
-            key = type(module), module.shape
-            if key not in rows_needed:
-                rows_needed[key] = find_min_rows(module)
-            module.min_rows = rows_needed[key] or 1
-            equal &= rows_needed[key] is not None
-    equal = equal and is_batch_invariant(model)
-    cost = measure_invariance_cost(model) if equal else 0.0
-    given_up = deterministic is None and cost > MAX_COST
-    if given_up:
-        _set_backends(_attentions(model), [(False, None)] * len(_attentions(model)))
-    min_rows = max([rows or 1 for rows in rows_needed.values()], default=1)
-    return BatchInvariance(equal and not given_up, min_rows, time.perf_counter() - began, cost, given_up)
+            module.min_rows = min_rows[linear_kind(module)] or 1
 
 
 def measure_invariance_cost(model: Model) -> float:
     """Return the relative slowdown of prefill by row-wise attention, measured on the first layer: 0.1 = 10 %."""
-    first = _first_layer(model)
-    if first is None:
+    stack = getattr(model, "decoder", None)
+    if not isinstance(stack, Stack):
         return 0.0
-    ids = [
-        index % _vocab_size(model)
-        for index in range(min(PROMPT_TOKENS, getattr(model.config, "max_seq_len", None) or PROMPT_TOKENS))
-    ]
-    attentions = _attentions(first)
-    backends: dict[bool, list[tuple[bool, Any]]]
-    backends = {
-        True: [(attention.batch_invariant, attention.backend) for attention in attentions],
-        False: [(False, None)] * len(attentions),
-    }
+    limit = getattr(model.config, "max_seq_len", None) or PROMPT_TOKENS
+    ids = [index % _vocab_size(model) for index in range(min(PROMPT_TOKENS, limit))]
+    blocks, stack.blocks = stack.blocks, stack.blocks[:1]
+    attentions = _attentions(stack)
+    invariant_backends = [attention.backend for attention in attentions]
     seconds: dict[bool, list[float]] = {True: [], False: []}
-    for invariant in [True, False] * (1 + REPEATS):
-        _set_backends(attentions, backends[invariant])
-        state = _new_state(first, 0)
-        began = time.thread_time()  # CPU time: other processes do not count
-        first.forward_varlen([ids], [state])
-        seconds[invariant].append(time.thread_time() - began)
-    _set_backends(attentions, backends[True])
+    try:
+        for invariant in [True, False] * (1 + REPEATS):
+            for attention, backend in zip(attentions, invariant_backends, strict=True):
+                attention.backend = backend if invariant else FUSED
+            state = _new_state(model, 0)
+            began = time.thread_time()  # CPU time: other processes do not count
+            model.forward_varlen([ids], [state])
+            seconds[invariant].append(time.thread_time() - began)
+    finally:
+        stack.blocks = blocks
+        for attention, backend in zip(attentions, invariant_backends, strict=True):
+            attention.backend = backend
     return min(seconds[True][1:]) / min(seconds[False][1:]) - 1
 
 
-def _first_layer(model: Any) -> Any:
-    """Return the model with only the first decoder layer, or None if it has no decoder stack."""
-    stack = getattr(model, "decoder", None)
-    if not isinstance(stack, Stack):
-        return None
-    short_stack, short_model = copy.copy(stack), copy.copy(model)
-    short_stack._modules = stack._modules | {"blocks": stack.blocks[:1]}
-    short_model._modules = model._modules | {"decoder": short_stack}
-    return short_model
-
-
-def _attentions(model: Any) -> list[Attention]:
-    return [module for module in model.modules() if isinstance(module, Attention)]
-
-
-def _set_backends(attentions: list[Attention], backends: list[tuple[bool, Any]]) -> None:
-    """Set each attention's row-wise flag and backend."""
-    for attention, (row_wise, backend) in zip(attentions, backends, strict=True):
-        attention.batch_invariant, attention.backend = row_wise, backend
+def _attentions(module: nn.Module) -> list[Attention]:
+    return [child for child in module.modules() if isinstance(child, Attention)]
 
 
 def find_min_rows(linear: PackedLinear) -> int | None:
@@ -185,7 +199,7 @@ def _chunks(sequence: list[int], size: int) -> Iterator[list[int]]:
     return (sequence[start : start + size] for start in range(0, len(sequence), size))
 
 
-def _new_state(model: Model, index: int) -> Any:
+def _new_state(model: Model, index: int) -> DecodeState:
     if not model.is_encoder_decoder:
         return model.new_state()
     return model.new_state(source=torch.arange(1, 4 + index)[None] % model.config.vocab_size)

@@ -7,23 +7,33 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
 from peasy.generation import packed_linear, packed_numba
-from peasy.generation.batch_invariance import BatchInvariance, ensure_batch_invariance
+from peasy.generation.batch_invariance import (
+    BatchInvariance,
+    PackingMeasurement,
+    ensure_batch_invariance,
+    linear_kind,
+    measure_batch_invariance,
+)
+from peasy.generation.machine_measurements import remembered
+from peasy.models.build import build
+from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
-from peasy.nn.batch_invariant import batch_invariant
+from peasy.nn.attention_backends import FUSED, ROW_WISE
 from peasy.nn.feedforward import FeedForward
+from peasy.nn.functional import batch_invariant
 from peasy.nn.lm_head import LMHead
+from peasy.nn.stack import Stack
 
 PackingKind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
 PACKING_KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
-
 
 MIN_KERNEL_PARAMETERS = 4_000_000
 """Smaller float32 models are not bound by memory bandwidth, and loading the numba kernel does not pay."""
@@ -58,8 +68,8 @@ def pack(
 
     float32 is exact; bfloat16 and int8 are approximate: "int8" scales activations per row, "int8-tensor" per tensor.
     "auto" takes bfloat16 if the CPU supports it, else float32. `deterministic`: batch-invariant, the same prompt gives
-    the same bits in any batch, order and chunking (checked here); None = if it costs at most 15 % of prefill time.
-    `kernel`: linear layers compiled by numba; None = if installed and useful.
+    the same bits in any batch, order and chunking (checked once per machine); None = if it costs at most 15 % of
+    prefill time. `kernel`: linear layers compiled by numba; None = if installed and useful.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -69,19 +79,34 @@ def pack(
     """
     began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
     packed = _apply_packing(model, plan)
-    if plan.compiled and not _kernel_is_exact(packed):
-        plan = _choose_packing(model, kind, deterministic, kernel=False)
-        plan = replace(plan, reason=f"{plan.reason}; the kernel is not exact on this CPU")
-        packed = _apply_packing(model, plan)
+    seconds, measured = time.perf_counter() - began, PackingMeasurement()
+    if plan.compiled or plan.batch_invariant:
+        measured = remembered(_conditions(packed, plan), partial(_measure, packed, plan), PackingMeasurement)
+    if not measured.exact:
+        packed = pack(model, kind, deterministic=deterministic, kernel=False)
+        packing = packing_of(packed)
+        assert packing is not None
+        packed.packing = replace(packing, reason=f"{packing.reason}; the kernel is not exact on this CPU")
+        return packed
     nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
-    seconds = time.perf_counter() - began
-    packing = Packing(plan.kind, plan.reason, nbytes, compiled=plan.compiled, seconds=seconds)
-    packed.packing = (
-        replace(packing, batch_invariance=ensure_batch_invariance(packed, deterministic))
-        if plan.batch_invariant
-        else packing
-    )
+    invariance = ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
+    if invariance is not None:
+        invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
+    packed.packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
     return packed
+
+
+def _measure(packed: Model, plan: "_PackingPlan") -> PackingMeasurement:
+    exact = not plan.compiled or _kernel_is_exact(packed)
+    return measure_batch_invariance(packed) if exact and plan.batch_invariant else PackingMeasurement(exact)
+
+
+def _conditions(packed: Model, plan: "_PackingPlan") -> dict[str, str]:
+    """Return what a measurement depends on, beside the machine."""
+    layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
+    dtype = next((weight.dtype for weight in packed.parameters()), None)
+    choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
+    return {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)}
 
 
 def packing_of(model: Model) -> Packing | None:
@@ -89,17 +114,17 @@ def packing_of(model: Model) -> Packing | None:
     return getattr(model, "packing", None)
 
 
-LinearFactories = dict[str, packed_linear.LinearFactory]
-"""Constructors of linear layers: "any", and "after_activation" for inputs that follow an activation."""
+_LinearFactory = packed_linear.LinearFactory
 
 
 @dataclass(frozen=True)
 class _PackingPlan:
-    """Chosen packing, its reason and constructors; `batch_invariant`: invariance is requested."""
+    """Chosen packing and its reason; `linear` makes linear layers, `down` those whose input follows an activation."""
 
     kind: str
     reason: str
-    factories: LinearFactories
+    linear: _LinearFactory
+    down: _LinearFactory
     batch_invariant: bool
     compiled: bool = False
 
@@ -119,19 +144,23 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         raise InvalidInput(f"{kind} cannot be batch-invariant.", hint="Choose float32 or int8.")
     invariant = kind in ("float32", "int8") and deterministic is not False
     if _use_kernel(model, kind, kernel):
-        factory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
-        return _PackingPlan(kind, why, {"any": factory, "after_activation": factory}, invariant, compiled=True)
+        linear: _LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
+        return _PackingPlan(kind, why, linear, linear, invariant, compiled=True)
     if kind.startswith("int8"):
-        return _PackingPlan(kind, why, _int8_factories(kind), invariant)
-    linear = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
+        if not packed_linear.has_int8():
+            raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
+        if kind == "int8-tensor":
+            return _PackingPlan(kind, why, packed_linear.Int8PerTensor, packed_linear.Int8PerTensor, invariant)
+        return _PackingPlan(kind, why, packed_linear.Int8PerRow, packed_linear.Int8PerRowAsymmetric, invariant)
+    layer_class = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
     if kind == "bfloat16" and not packed_linear.has_bfloat16():
-        linear, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
+        layer_class, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
 
     def make(weight: torch.Tensor, bias: torch.Tensor | None) -> packed_linear.PackedLinear:
-        return linear(weight.to(dtype), None if bias is None else bias.to(dtype))
+        return layer_class(weight.to(dtype), None if bias is None else bias.to(dtype))
 
-    return _PackingPlan(kind, why, {"any": make, "after_activation": make}, invariant)
+    return _PackingPlan(kind, why, make, make, invariant)
 
 
 def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
@@ -146,25 +175,53 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
 
 
 @torch.no_grad()
-def _apply_packing(model: Model, plan: _PackingPlan) -> Any:
-    """Return the packed copy of the model, with matching activations and attention backend."""
-    packed = _packed_copy(model, plan.factories).eval()
-    backend = packed_numba.PackedVarlenAttention() if plan.compiled else None
+def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
+    """Return a new model of the same config that shares the parameters and has packed linear layers."""
+    packed = build(model.config, seed=None)
+    if isinstance(packed, NGramModel):
+        packed.allocate({name: tuple(array.shape) for name, array in model.state_dict().items()})
+    packed.load_state_dict(model.state_dict(keep_vars=True), assign=True)
     for module in list(packed.modules()):
-        if isinstance(module, FeedForward):
-            module.activation = _activation(module, plan)
-        if isinstance(module, Attention):
-            module.batch_invariant = plan.batch_invariant
-            module.backend = backend if module.d_head % 8 == 0 and not module.softcap else None
-        if isinstance(module, LMHead):
-            module.packed_linear = _pack_lm_head(packed, module, plan.factories["any"])
-    return packed
+        if isinstance(module, Stack) and module.causal:  # an encoder keeps the fused kernel
+            _choose_backends(module, plan)
+        if isinstance(module, Attention | FeedForward):
+            module.fuse_projections(plan.linear)
+        elif isinstance(module, LMHead):
+            embedding = getattr(packed, "decoder_embedding", packed.embedding)
+            module.pack(plan.linear, getattr(embedding, "token", embedding).weight)
+    _replace_layers(packed, plan)
+    return packed.eval()
 
 
-def _activation(feedforward: Any, plan: _PackingPlan) -> Callable[[torch.Tensor], torch.Tensor]:
+def _choose_backends(stack: Stack, plan: _PackingPlan) -> None:
+    """Choose the attention backend of each layer of a decoder stack."""
+    for attention in stack.modules():
+        if isinstance(attention, Attention):
+            attention.backend = ROW_WISE if plan.batch_invariant else FUSED
+            biased = not attention.is_cross and (stack.alibi or stack.relative) is not None
+            if plan.compiled and attention.d_head % 8 == 0 and not attention.softcap and not biased:
+                attention.backend = packed_numba.PackedVarlenBackend(attention.backend)
+
+
+def _replace_layers(module: nn.Module, plan: _PackingPlan) -> None:
+    """Replace the linear layers and, with the numba kernel, the norms outside attention."""
+    for name, child in module.named_children():
+        if type(child) is nn.Linear:
+            make_linear = plan.down if isinstance(module, FeedForward) and name == "down" else plan.linear
+            setattr(module, name, make_linear(child.weight, child.bias))
+        elif isinstance(child, nn.LayerNorm | nn.RMSNorm):
+            if plan.compiled and not isinstance(module, Attention) and child.eps is not None:
+                setattr(module, name, packed_numba.KernelNorm(child))
+        else:
+            _replace_layers(child, plan)
+    if isinstance(module, FeedForward):
+        module.activation = _activation(module, plan)
+
+
+def _activation(feedforward: FeedForward, plan: _PackingPlan) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the activation: fused into the linear layer before it, or batch-invariant if requested."""
-    linear = feedforward.gate_up_proj or feedforward.up
-    if plan.compiled and linear.fuse_activation(feedforward.settings.activation, feedforward.settings.d_ff):
+    linear, settings = feedforward.gate_up_proj or feedforward.up, feedforward.settings
+    if isinstance(linear, packed_numba.KernelLinear) and linear.fuse_activation(settings.activation, settings.d_ff):
         return _identity
     return partial(batch_invariant, feedforward.activation) if plan.batch_invariant else feedforward.activation
 
@@ -174,56 +231,7 @@ def _identity(x: torch.Tensor) -> torch.Tensor:
 
 
 @torch.inference_mode()
-def _kernel_is_exact(packed: Any) -> bool:
+def _kernel_is_exact(packed: Model) -> bool:
     """True if the kernel's results are correct; each shape is checked once."""
     by_shape = {module.shape: module for module in packed.modules() if isinstance(module, packed_numba.KernelLinear)}
     return all(module.is_exact() for module in by_shape.values())
-
-
-def _int8_factories(kind: str) -> LinearFactories:
-    if not packed_linear.has_int8():
-        raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
-    if kind == "int8-tensor":
-        return {"any": packed_linear.Int8PerTensor, "after_activation": packed_linear.Int8PerTensor}
-    return {"any": packed_linear.Int8PerRow, "after_activation": packed_linear.Int8PerRowAsymmetric}
-
-
-def _packed_copy(module: Any, factories: LinearFactories) -> Any:
-    """Return a copy of the module with packed linear layers; all other parameters are shared."""
-    twin = object.__new__(type(module))
-    twin.__dict__ = module.__dict__ | {"_modules": dict(module._modules)}
-    if isinstance(module, Attention) and not module.is_cross:
-        twin.qkv_proj = _fuse_linears(twin, factories["any"], "query", "key", "value")
-    if isinstance(module, FeedForward) and module.gate is not None:
-        twin.gate_up_proj = _fuse_linears(twin, factories["any"], "gate", "up")
-    compile_norms = factories["any"] in (packed_numba.Int8Kernel, packed_numba.Float32Kernel) and not isinstance(
-        module, Attention
-    )
-    for name, child in twin._modules.items():
-        if type(child) is nn.Linear:
-            after_activation = isinstance(module, FeedForward) and name == "down"
-            factory = factories["after_activation" if after_activation else "any"]
-            twin._modules[name] = factory(child.weight, child.bias)
-        elif compile_norms and isinstance(child, nn.LayerNorm | nn.RMSNorm) and child.eps is not None:
-            twin._modules[name] = packed_numba.KernelNorm(child)
-        elif child is not None and not isinstance(child, packed_linear.PackedLinear):
-            twin._modules[name] = _packed_copy(child, factories)
-    return twin
-
-
-def _fuse_linears(module: Any, factory: packed_linear.LinearFactory, *names: str) -> packed_linear.PackedLinear:
-    """Fuse several linear layers with the same input into one (q, k, v; gate, up)."""
-    linears = [module._modules[name] for name in names]
-    bias = None if linears[0].bias is None else torch.cat([linear.bias for linear in linears])
-    fused = factory(torch.cat([linear.weight for linear in linears]), bias)
-    for name in names:
-        module._modules[name] = None
-    return fused
-
-
-def _pack_lm_head(model: Any, head: LMHead, factory: packed_linear.LinearFactory) -> packed_linear.PackedLinear:
-    """Pack the LM head: its own weights, or the tied token embeddings."""
-    if head.weight is not None:
-        return factory(head.weight, head.bias)
-    embedding = getattr(model, "decoder_embedding", model.embedding)
-    return factory(getattr(embedding, "token", embedding).weight, head.bias)

@@ -13,6 +13,11 @@ from torch.nn import functional
 
 from peasy.generation.openmp import run_on_openmp_team
 from peasy.generation.packed_linear import TINY, PackedLinear
+from peasy.nn.attention import Attention
+from peasy.nn.attention_backends import AttentionBackend, SequenceBackend
+from peasy.nn.capture import AttentionInputs
+from peasy.nn.forward_context import ForwardContext
+from peasy.nn.kv_cache import KVBatch
 
 TILE_CHANNELS, CHANNEL_RANGES = 4, 16
 """Output channels per tile, and number of channel ranges that the threads share for load balance."""
@@ -205,29 +210,55 @@ def _float_bits(number: float) -> int:
     return struct.unpack("i", struct.pack("f", number))[0]
 
 
-class PackedVarlenAttention:
-    """Varlen attention backend: all sequences of a pass in one kernel call, each query computed row-wise."""
+class PackedVarlenBackend(SequenceBackend):
+    """Varlen attention backend: all sequences of a pass in one kernel call, each query computed row-wise.
 
-    def __init__(self) -> None:
+    With a tap or an intervention the same kernel runs sequence by sequence, so the bits are the same; padding, a bias
+    or a padded batch goes to the `fallback`.
+    """
+
+    def __init__(self, fallback: AttentionBackend) -> None:
         from peasy.generation.packed_attention import QUERY_BLOCK, attend_varlen
 
-        self.address: Any = attend_varlen.address
-        self.query_block = QUERY_BLOCK
+        self.fallback, self.address, self.query_block = fallback, int(attend_varlen.address), QUERY_BLOCK
 
-    def __call__(
+    def attend(self, layer: Attention, ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
+        """Attend for all sequences in one call, if nothing is inspected or padded."""
+        if len(query) > 1 or ctx.any_tap or ctx.any_intervention or layer.has_padding(ctx):
+            return super().attend(layer, ctx, query, kv)
+        seq_lens = ctx.seq_lens or [query.shape[2]]
+        new_kv = kv.new if kv.caches else None
+        return self.attend_varlen(
+            query, new_kv, kv.reserve(seq_lens), seq_lens, layer.scale, not layer.is_cross, layer.window
+        )
+
+    def supports(self, inputs: AttentionInputs) -> bool:
+        """Return True for one sequence whose mask is a range of keys, without a bias."""
+        mask = inputs.attention_mask
+        return mask.key_range is not None and mask.bias is None and len(inputs.query) == 1
+
+    def kernel(self, inputs: AttentionInputs) -> Tensor:
+        """Attend for one sequence."""
+        assert inputs.attention_mask.key_range is not None
+        kv, seq_lens = [(inputs.key, inputs.value, inputs.key.shape[2])], [inputs.query.shape[2]]
+        output = self.attend_varlen(inputs.query, None, kv, seq_lens, inputs.scale, *inputs.attention_mask.key_range)
+        return output.unflatten(-1, (inputs.query.shape[1], -1)).transpose(1, 2)
+
+    def attend_varlen(
         self,
         query: Tensor,
         new_kv: tuple[Tensor, Tensor] | None,
         kv: Sequence[tuple[Tensor, Tensor, int]],
         seq_lens: Sequence[int],
-        options: tuple[float, bool, int | None],
+        scale: float,
+        causal: bool,
+        window: int | None,
     ) -> Tensor:
         """Attend for the concatenated queries of all sequences; return `[1, all new tokens, heads * d_head]`.
 
         `kv`: keys and values of each sequence, `[1, kv_head, time, d_head]`, and their valid length; `new_kv`
-        keys and values, if given, are appended to them. `options`: (scale, causal, window).
+        keys and values, if given, are appended to them.
         """
-        scale, causal, window = options
         _, heads, total, width = query.shape
         output = query.new_empty(1, total, heads * width)
         q_layout, output_address, new_layout, table = _address_and_strides(query), output.data_ptr(), (0,) * 6, []

@@ -52,7 +52,7 @@ def build(config: kinds.ModelConfig, *, seed: int | None = 0) -> Model:
 class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
-    def __torch_function__(self, function: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(function, "__module__", None) == "torch.nn.init":
             return args[0] if args else kwargs["tensor"]
         return function(*args, **kwargs or {})

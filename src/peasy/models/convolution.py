@@ -1,19 +1,17 @@
 """Convolutional language model: causal gated convolutions with growing dilation."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from peasy.models.config import ConvolutionConfig
-from peasy.models.protocol import Model
+from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import check_token_ids, normalize_padding_mask
 from peasy.nn.convolution import ConvolutionState, GatedConvolution
-from peasy.nn.forward_context import InterventionLike
 from peasy.nn.lm_head import LMHead
-from peasy.nn.tap import ModulePath, Tap, record_step
+from peasy.nn.module_path import ModulePath
+from peasy.nn.tap import record_step
 
 
-class ConvolutionModel(Model):
+class ConvolutionModel(Model[ConvolutionState]):
     """Convolutional language model: embedding, gated convolutions, norm, LM head."""
 
     config: ConvolutionConfig
@@ -22,43 +20,27 @@ class ConvolutionModel(Model):
         super().__init__(config)
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
         self.blocks = nn.ModuleList(
-            GatedConvolution(
-                config.d_model,
-                config.kernel_size,
-                config.dilation**layer,
-                ModulePath("decoder", layer, "convolution"),
-                config.dropout,
-            )
+            GatedConvolution(config.d_model, config.kernel_size, config.dilation**layer, path, config.dropout)
             for layer in range(config.num_layers)
+            for path in [ModulePath("decoder", layer, "convolution")]
         )
         self.norm = nn.LayerNorm(config.d_model)
         self.lm_head = LMHead(config.vocab_size, config.d_model, config.lm_head)
 
-    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> ConvolutionState:
-        """Return an empty convolution state."""
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> ConvolutionState:
         return ConvolutionState([None] * self.config.num_layers)
 
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: ConvolutionState | None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        **source: Any,
-    ) -> Tensor:
-        """Return the hidden states of the last layer."""
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[ConvolutionState]) -> Tensor:
         check_token_ids(ids, self.config.vocab_size)
-        padding_mask, x = normalize_padding_mask(padding_mask), self.embedding(ids)
-        inputs = [None] * len(self.blocks) if cache is None else cache.layer_inputs
+        padding_mask, x, cache = normalize_padding_mask(inputs.padding_mask), self.embedding(ids), inputs.cache
+        left_contexts = [None] * len(self.blocks) if cache is None else cache.layer_inputs
         for layer, block in enumerate(self.blocks):
-            record_step(tap, ModulePath("decoder", layer, "stream"), "residual", x)
-            x, inputs[layer] = block(x, inputs[layer], padding_mask, tap)
+            record_step(inputs.tap, ModulePath("decoder", layer, "stream"), "residual", x)
+            x, left_contexts[layer] = block(x, left_contexts[layer], padding_mask, inputs.tap)
         if cache is not None:
             cache.length += ids.shape[1]
         x = self.norm(x)
-        record_step(tap, ModulePath("decoder", len(self.blocks), "stream"), "final", x)
+        record_step(inputs.tap, ModulePath("decoder", len(self.blocks), "stream"), "final", x)
         return x
 
     def logits(self, hidden_states: Tensor) -> Tensor:

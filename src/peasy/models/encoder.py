@@ -1,7 +1,6 @@
 """Encoder-only Transformer: bidirectional, with pooling to one vector per text."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,61 +8,39 @@ from torch.nn import functional
 
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig
-from peasy.models.protocol import DecodeState, Model
+from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import make_context
 from peasy.nn.embedding import Embedding
-from peasy.nn.forward_context import InterventionLike
+from peasy.nn.kv_cache import KVCache
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
-from peasy.nn.tap import Tap
 
-MIN_BATCH_TOKENS = 512
+_MIN_BATCH_TOKENS = 512
 """Tokens that fill the CPU: a batch this large is not extended by longer texts, so nothing is padded."""
 
 
-class Encoder(Model):
+class Encoder(Model[KVCache]):
     """Bidirectional Transformer: embedding, blocks, optional pooler and masked-language-model head."""
 
     config: EncoderConfig
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        norm = config.stack.norm
-        self.embedding = Embedding(
-            config.vocab_size,
-            config.d_model,
-            config.embedding,
-            config.position,
-            norm,
-            config.max_seq_len,
-            config.dropout,
-        )
-        self.encoder = Stack(
-            "encoder", config.d_model, config.stack, config.position, causal=False, dropout=config.dropout
-        )
-        self.pooler = nn.Linear(config.d_model, config.d_model) if config.pooler else None
-        self.lm_head = LMHead(config.vocab_size, config.d_model, config.lm_head, norm) if config.lm_head else None
+        c, norm = config, config.stack.norm
+        self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
+        self.encoder = Stack("encoder", c.d_model, c.stack, c.position, causal=False, dropout=c.dropout)
+        self.pooler = nn.Linear(c.d_model, c.d_model) if c.pooler else None
+        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.lm_head else None
 
-    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> DecodeState:
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Raise: an encoder cannot decode token by token."""
         raise InvalidInput(
             "An encoder cannot generate text: it has no KV cache.", hint="Use a decoder to generate, or embed the text."
         )
 
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        segments: Tensor | None = None,
-        **source: Any,
-    ) -> Tensor:
-        """Return the hidden states of the last layer."""
-        ctx = make_context(self.embedding, ids, padding_mask, causal=False, tap=tap, intervention=intervention)
-        return self.encoder(self.embedding(ids, ctx, segments), ctx)
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
+        ctx = make_context(self.embedding, ids, inputs, causal=False)
+        return self.encoder(self.embedding(ids, ctx, inputs.segments), ctx)
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the token at each position (masked language model)."""
@@ -71,9 +48,9 @@ class Encoder(Model):
             raise InvalidInput("This encoder has no head for masked tokens.", hint="Use embed() or hidden().")
         return self.lm_head(hidden_states, self.embedding.token.weight)
 
-    def embed(self, ids: Tensor, *, padding_mask: Tensor | None = None, **more: Any) -> Tensor:
+    def embed(self, ids: Tensor, *, padding_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Return one vector per text, `[batch, d_model]`."""
-        return self.pool(self.hidden(ids, padding_mask=padding_mask, **more), padding_mask)
+        return self.pool(self.hidden(ids, padding_mask=padding_mask, segments=segments), padding_mask)
 
     def embed_batch(
         self, sequences: Sequence[Sequence[int]], *, max_batch_tokens: int = 1024, bfloat16: bool = False
@@ -124,7 +101,7 @@ def _length_batches(lengths: list[int], max_batch_tokens: int) -> Iterator[list[
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
         if batch:
             longer, num_tokens = lengths[row] > lengths[batch[0]], lengths[batch[-1]] * len(batch)
-            if lengths[row] * (len(batch) + 1) > max_batch_tokens or (longer and num_tokens >= MIN_BATCH_TOKENS):
+            if lengths[row] * (len(batch) + 1) > max_batch_tokens or (longer and num_tokens >= _MIN_BATCH_TOKENS):
                 yield batch
                 batch = []
         batch.append(row)

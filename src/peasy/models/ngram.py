@@ -1,21 +1,18 @@
 """N-gram language model: interpolated counts with absolute discounting."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from peasy.models.config import NGramConfig
 from peasy.models.describe import Box
-from peasy.models.protocol import Model
-from peasy.models.token_window import TokenWindow
+from peasy.models.protocol import Model, ModelInputs
+from peasy.models.token_window import TokenWindow, extend_window
 from peasy.models.transformer import check_token_ids
-from peasy.nn.forward_context import InterventionLike
-from peasy.nn.tap import Tap
 
 
-class NGramModel(Model):
+class NGramModel(Model[TokenWindow]):
     """N-gram counts up to `order`, interpolated from short to long.
 
     An n-gram's id is (index of its first n-1 tokens in their table) * vocab_size + last token; `rows_n` holds the
@@ -48,8 +45,9 @@ class NGramModel(Model):
         """Count all n-grams in `ids` `[batch, time]`; counts accumulate over calls."""
         check_token_ids(ids, self.config.vocab_size)
         contexts, new_index = _empty_context(ids), None
+        _, padding_mask = extend_window(None, ids, padding_mask)
         for n in range(1, self.config.order + 1):
-            ngram_ids, valid = self._ngram_ids(ids, _mask_or_ones(ids, padding_mask), contexts, n)
+            ngram_ids, valid = self._ngram_ids(ids, padding_mask, contexts, n)
             new_index = self._merge_counts(n, ngram_ids[valid], new_index)
             contexts = torch.where(valid, torch.searchsorted(self.table(n)[0], ngram_ids), -1)
 
@@ -70,25 +68,14 @@ class NGramModel(Model):
         previous = torch.cat([_empty_context(ids[:, :1]) - int(n > 1), contexts[:, :-1]], dim=1)
         return previous * self.config.vocab_size + ids, padding_mask & (previous >= 0)
 
-    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> TokenWindow:
-        """Return an empty token window."""
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> TokenWindow:
         return TokenWindow(size=self.config.order - 1)
 
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: TokenWindow | None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        **source: Any,
-    ) -> Tensor:
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[TokenWindow]) -> Tensor:
         """Return for each token the table index of its contexts of 0, 1, ... tokens, -1 = never seen."""
         check_token_ids(ids, self.config.vocab_size)
-        new, padding_mask = ids.shape[1], _mask_or_ones(ids, padding_mask)
-        if cache is not None:
-            ids, padding_mask = cache.extend(ids, padding_mask)
+        new = ids.shape[1]
+        ids, padding_mask = extend_window(inputs.cache, ids, inputs.padding_mask)
         contexts = [_empty_context(ids)]
         for n in range(1, self.config.order):
             ngram_ids, valid = self._ngram_ids(ids, padding_mask, contexts[-1], n)
@@ -123,26 +110,16 @@ class NGramModel(Model):
     def describe(self) -> Box:
         """Return the model diagram with one box per n-gram length."""
         box = super().describe()
-        tables = [(n, *self.table(n)) for n in range(1, self.config.order + 1)]
         boxes = tuple(
-            Box(
-                f"order {n}",
-                "n-gram counts",
-                len(rows),
-                rows.nbytes + counts.nbytes,
-                ((f"rows_{n}", tuple(rows.shape)),),
-            )
-            for n, rows, counts in tables
+            Box(f"order {n}", "n-gram counts", len(rows), rows.nbytes + counts.nbytes, ((f"rows_{n}", (len(rows),)),))
+            for n in range(1, self.config.order + 1)
+            for rows, counts in [self.table(n)]
         )
         return replace(box, boxes=boxes, parameters=self.count_parameters())
 
     def count_parameters(self) -> int:
         """Return the number of distinct n-grams."""
         return sum(len(self.table(n)[0]) for n in range(1, self.config.order + 1))
-
-
-def _mask_or_ones(ids: Tensor, padding_mask: Tensor | None) -> Tensor:
-    return torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
 
 
 def _empty_context(ids: Tensor) -> Tensor:

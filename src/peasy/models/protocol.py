@@ -2,14 +2,17 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, Self
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
+from peasy.errors import InvalidInput
 from peasy.models.config import ModelConfig
 from peasy.models.describe import Box, describe
-from peasy.nn.forward_context import InterventionLike
+from peasy.nn.intervention import InterventionLike
 from peasy.nn.tap import Tap
 
 Taps = Tap | Sequence[Tap | None] | None
@@ -32,8 +35,35 @@ class DecodeState(Protocol):
         """Return an independent copy."""
 
 
-class Model(nn.Module):
-    """Base class of all models: token ids in, logits out.
+State = TypeVar("State", bound=DecodeState, default=Any)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInputs(Generic[State]):
+    """Optional inputs of one forward pass, beside the token ids."""
+
+    padding_mask: Tensor | None = None
+    """`[batch, time]`, False = padding, on either side."""
+    cache: State | None = None
+    """Decoding state from `new_state`; the pass extends it."""
+    tap: Tap | None = None
+    intervention: InterventionLike | None = None
+    source: Tensor | None = None
+    """Source ids `[batch, time]` of an encoder-decoder model, if the cache does not hold its encoder output."""
+    source_padding_mask: Tensor | None = None
+    segments: Tensor | None = None
+    """Segment ids (token types) `[batch, time]` of an encoder."""
+
+
+def require_source(source: Tensor | None) -> Tensor:
+    """Return the source of an encoder-decoder model; raise if there is none."""
+    if source is None:
+        raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
+    return source
+
+
+class Model(nn.Module, Generic[State]):
+    """Base class of all models: token ids in, logits out. A subclass defines `_hidden`, `logits` and `_new_state`.
 
     `is_encoder_decoder`: it has an encoder for a source sequence (translation). `trained_by`: "gradient" or "counts".
     """
@@ -47,16 +77,7 @@ class Model(nn.Module):
         self.config = config
 
     @abstractmethod
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: Any = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        **source: Any,
-    ) -> Tensor:
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[State]) -> Tensor:
         """Return the hidden states of the last layer, `[batch, time, d_model]`."""
 
     @abstractmethod
@@ -64,31 +85,61 @@ class Model(nn.Module):
         """Return the logits `[..., vocab_size]` of hidden states."""
 
     @abstractmethod
-    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> DecodeState:
-        """Return an empty decoding state; an encoder-decoder model encodes its source here, once."""
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> State:
+        """Return an empty decoding state."""
+
+    def hidden(
+        self,
+        ids: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        cache: State | None = None,
+        tap: Tap | None = None,
+        intervention: InterventionLike | None = None,
+        source: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> Tensor:
+        """Return the hidden states of the last layer, `[batch, time, d_model]`; see `ModelInputs`."""
+        inputs = ModelInputs(padding_mask, cache, tap, intervention, source, source_padding_mask, segments)
+        return self._hidden(ids, inputs)
 
     def forward(
         self,
         ids: Tensor,
         *,
         padding_mask: Tensor | None = None,
-        cache: Any = None,
+        cache: State | None = None,
         tap: Tap | None = None,
         intervention: InterventionLike | None = None,
+        source: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
+        segments: Tensor | None = None,
         last_only: bool = False,
-        **source: Any,
     ) -> Tensor:
-        """Return the logits of the next token after each position, `[batch, time, vocab_size]`.
+        """Return the logits of the next token after each position, `[batch, time, vocab_size]`; see `ModelInputs`.
 
-        `ids` `[batch, time]`; `padding_mask` False = padding, on either side; `last_only`: only after the last token.
+        `last_only`: only after the last token.
         """
-        hidden = self.hidden(ids, padding_mask=padding_mask, cache=cache, tap=tap, intervention=intervention, **source)
+        inputs = ModelInputs(padding_mask, cache, tap, intervention, source, source_padding_mask, segments)
+        hidden = self._hidden(ids, inputs)
         return self.logits(hidden[:, -1:] if last_only else hidden)
+
+    def new_state(
+        self,
+        batch: int = 1,
+        *,
+        capacity: int = 0,
+        source: Tensor | None = None,
+        source_padding_mask: Tensor | None = None,
+    ) -> State:
+        """Return an empty decoding state for `capacity` tokens; an encoder-decoder model encodes its source, once."""
+        return self._new_state(capacity, source, source_padding_mask)
 
     def forward_varlen(
         self,
         sequences: Sequence[Sequence[int]],
-        states: Sequence[Any],
+        states: Sequence[State],
         *,
         all_positions: bool = False,
         tap: Taps = None,
@@ -104,10 +155,8 @@ class Model(nn.Module):
         taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
         for ids, state, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
             batch = torch.tensor([list(ids)], device=self.device)
-            logits = self(batch, cache=state, tap=seq_tap, intervention=seq_intervention, last_only=not all_positions)[
-                0
-            ]
-            results.append(logits if all_positions else logits[-1])
+            logits = self(batch, cache=state, tap=seq_tap, intervention=seq_intervention, last_only=not all_positions)
+            results.append(logits[0] if all_positions else logits[0, -1])
         return results
 
     @property
@@ -132,10 +181,13 @@ class Model(nn.Module):
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
 
 
-def broadcast(value: Any, count: int) -> Sequence[Any]:
+_Value = TypeVar("_Value")
+
+
+def broadcast(value: _Value | Sequence[_Value | None] | None, count: int) -> Sequence[_Value | None]:
     """Return a list with one element per sequence.
 
     >>> broadcast("tap", 2), broadcast(["tap", None], 2)
     (['tap', 'tap'], ['tap', None])
     """
-    return value if isinstance(value, list | tuple) else [value] * count
+    return value if isinstance(value, list | tuple) else [value] * count  # type: ignore[list-item]

@@ -1,19 +1,17 @@
 """Recurrent language model: LSTM or GRU."""
 
-from typing import Any
-
 from torch import Tensor, nn
 
 from peasy.models.config import RecurrentConfig
-from peasy.models.protocol import Model
+from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import check_token_ids, normalize_padding_mask
-from peasy.nn.forward_context import InterventionLike
 from peasy.nn.lm_head import LMHead
+from peasy.nn.module_path import ModulePath
 from peasy.nn.recurrent import Recurrent, RecurrentState
-from peasy.nn.tap import ModulePath, Tap, record_step
+from peasy.nn.tap import record_step
 
 
-class RecurrentModel(Model):
+class RecurrentModel(Model[RecurrentState]):
     """Recurrent language model: embedding, LSTM or GRU, LM head."""
 
     config: RecurrentConfig
@@ -25,30 +23,18 @@ class RecurrentModel(Model):
         self.dropout = nn.Dropout(config.dropout)
         self.lm_head = LMHead(config.vocab_size, config.d_model, config.lm_head)
 
-    def new_state(self, batch: int = 1, *, capacity: int = 0, **source: Any) -> RecurrentState:
-        """Return an empty recurrent state."""
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> RecurrentState:
         return RecurrentState()
 
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: RecurrentState | None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        **source: Any,
-    ) -> Tensor:
-        """Return the hidden states of the top layer."""
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[RecurrentState]) -> Tensor:
         check_token_ids(ids, self.config.vocab_size)
-        x = self.dropout(self.embedding(ids))
-        record_step(tap, ModulePath("decoder", 0, "stream"), "residual", x)
-        outputs, state = self.decoder(
-            x, None if cache is None else cache.hidden_state, normalize_padding_mask(padding_mask)
-        )
+        x, cache = self.dropout(self.embedding(ids)), inputs.cache
+        record_step(inputs.tap, ModulePath("decoder", 0, "stream"), "residual", x)
+        old_state = None if cache is None else cache.hidden_state
+        outputs, state = self.decoder(x, old_state, normalize_padding_mask(inputs.padding_mask))
         if cache is not None:
             cache.hidden_state, cache.length = state, cache.length + ids.shape[1]
-        record_step(tap, ModulePath("decoder", self.config.num_layers, "stream"), "final", outputs)
+        record_step(inputs.tap, ModulePath("decoder", self.config.num_layers, "stream"), "final", outputs)
         return self.dropout(outputs)
 
     def logits(self, hidden_states: Tensor) -> Tensor:

@@ -1,25 +1,22 @@
 """RNN translator of 2015: recurrent encoder and decoder with additive attention."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from peasy.errors import InvalidInput
 from peasy.formula import AttentionSteps
 from peasy.models.config import RecurrentTranslatorConfig
-from peasy.models.protocol import Model
+from peasy.models.protocol import Model, ModelInputs, require_source
 from peasy.models.transformer import check_token_ids, normalize_padding_mask
-from peasy.nn.additive import AdditiveAttention
 from peasy.nn.intervention import InterventionLike, intervene_context, intervene_single_query
 from peasy.nn.lm_head import LMHead
-from peasy.nn.recurrent import HiddenState, Recurrent, RecurrentState
-from peasy.nn.tap import HEAD_STEPS, Activation, ModulePath, Tap, record_step
+from peasy.nn.module_path import ModulePath
+from peasy.nn.recurrent import AdditiveAttention, HiddenState, Recurrent, RecurrentState
+from peasy.nn.tap import HEAD_STEPS, Activation, Tap, record_step
 
-ATTENTION_PATH = ModulePath("decoder", 0, "cross_attention")
+_ATTENTION_PATH = ModulePath("decoder", 0, "cross_attention")
 
 
-class RecurrentTranslator(Model):
+class RecurrentTranslator(Model[RecurrentState]):
     """Bidirectional encoder, additive attention, decoder; the state before a token is the query for it."""
 
     config: RecurrentTranslatorConfig
@@ -43,19 +40,11 @@ class RecurrentTranslator(Model):
         """Target embedding; the source embedding if they are shared."""
         return self.target_embedding or self.embedding
 
-    def new_state(
-        self,
-        batch: int = 1,
-        *,
-        capacity: int = 0,
-        source: Tensor | None = None,
-        source_padding_mask: Tensor | None = None,
-        tap: Tap | None = None,
-        **_: Any,
-    ) -> RecurrentState:
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> RecurrentState:
+        return self._encode(require_source(source), source_padding_mask)
+
+    def _encode(self, source: Tensor, source_padding_mask: Tensor | None, tap: Tap | None = None) -> RecurrentState:
         """Encode the source: the decoder attends to its outputs and starts from its last state."""
-        if source is None:
-            raise InvalidInput("This model needs a source sequence, but none was given.", hint="Pass source=ids.")
         check_token_ids(source, self.config.vocab_size)
         padding_mask = normalize_padding_mask(source_padding_mask)
         outputs, encoder_state = self.encoder(self.dropout(self.embedding(source)), None, padding_mask)
@@ -65,32 +54,23 @@ class RecurrentTranslator(Model):
         state = (hidden,) if self.config.cell == "gru" else (hidden, torch.zeros_like(hidden))
         return RecurrentState(state, 0, outputs, padding_mask)
 
-    def hidden(
-        self,
-        ids: Tensor,
-        *,
-        padding_mask: Tensor | None = None,
-        cache: RecurrentState | None = None,
-        tap: Tap | None = None,
-        intervention: InterventionLike | None = None,
-        source: Tensor | None = None,
-        source_padding_mask: Tensor | None = None,
-        **_: Any,
-    ) -> Tensor:
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[RecurrentState]) -> Tensor:
         """Return the vectors before the LM head, computed token by token."""
-        decode_state = cache or self.new_state(source=source, source_padding_mask=source_padding_mask, tap=tap)
+        decode_state, tap = inputs.cache, inputs.tap
+        if decode_state is None:
+            decode_state = self._encode(require_source(inputs.source), inputs.source_padding_mask, tap)
         check_token_ids(ids, self.decoder_embedding.num_embeddings)
         assert decode_state.encoder_output is not None
-        padding_mask, vectors = normalize_padding_mask(padding_mask), self.dropout(self.decoder_embedding(ids))
+        padding_mask, vectors = normalize_padding_mask(inputs.padding_mask), self.dropout(self.decoder_embedding(ids))
         hidden, attentions = [], []
         for t in range(ids.shape[1]):
             mask = None if padding_mask is None else padding_mask[:, t : t + 1]
-            steps, output = self._decode_step(decode_state, t, vectors[:, t : t + 1], mask, intervention)
+            steps, output = self._decode_step(decode_state, t, vectors[:, t : t + 1], mask, inputs.intervention)
             attentions.append(steps)
             hidden.append(output)
         decode_state.length += ids.shape[1]
-        if tap is not None and tap.wants(ATTENTION_PATH):
-            capture_attention(tap, attentions)
+        if tap is not None and tap.wants(_ATTENTION_PATH):
+            _capture_attention(tap, attentions)
         return torch.cat(hidden, dim=1)
 
     def _decode_step(
@@ -109,11 +89,13 @@ class RecurrentTranslator(Model):
             query,
             decode_state.encoder_output,
             *intervene_single_query(
-                intervention, ATTENTION_PATH, row, decode_state.encoder_padding_mask, decode_state.encoder_output
+                intervention, _ATTENTION_PATH, row, decode_state.encoder_padding_mask, decode_state.encoder_output
             ),
         )
         positions = torch.tensor([[row]], device=token_vector.device)
-        context = intervene_context(intervention, ATTENTION_PATH, steps.context, positions)[:, 0].to(token_vector.dtype)
+        context = intervene_context(intervention, _ATTENTION_PATH, steps.context, positions)[:, 0].to(
+            token_vector.dtype
+        )
         if not self.config.use_attention:
             context = context * 0  # the unused weights stay, so that both variants have the same size
         output, state = self.decoder(torch.cat([token_vector, context], dim=-1), decode_state.hidden_state)
@@ -127,17 +109,17 @@ class RecurrentTranslator(Model):
         return self.lm_head(hidden_states, self.decoder_embedding.weight)
 
 
-def capture_attention(tap: Tap, attentions: list[AttentionSteps]) -> None:
+def _capture_attention(tap: Tap, attentions: list[AttentionSteps]) -> None:
     """Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once."""
     rows = tap.resolve_rows(len(attentions))
     for step in HEAD_STEPS:
         if step not in tap.steps:
             continue
         if step in ("key", "value"):
-            tap.callback(Activation(ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step)))
+            tap.callback(Activation(_ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step)))
         else:
             array = torch.cat([attentions[row][step] for row in rows], dim=2)
-            tap.callback(Activation(ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
+            tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
 
 
 def _select_state(padding_mask: Tensor, new: HiddenState, old: HiddenState) -> HiddenState:

@@ -1,15 +1,15 @@
 """Token window: the decoding state of the n-gram and word2vec models, which use only the last few tokens."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from peasy.errors import InvalidInput
+from peasy.nn.kv_cache import ForwardOnlyState
 
 
 @dataclass(eq=False)
-class TokenWindow:
+class TokenWindow(ForwardOnlyState):
     """The last `size` ids of each sequence, and their padding mask."""
 
     size: int
@@ -31,14 +31,11 @@ class TokenWindow:
         if self.ids is not None and self.padding_mask is not None:
             self.ids, self.padding_mask = self.ids[rows], self.padding_mask[rows]
 
-    def crop(self, length: int) -> None:
-        """Raise if tokens would have to be dropped: earlier tokens are not kept."""
-        if length < self.length:
-            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
-    def fork(self) -> "TokenWindow":
-        """Return an independent copy."""
-        return replace(self)
+def extend_window(window: TokenWindow | None, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return ids and padding mask (True = token) after those in the window, to which they are appended."""
+    mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
+    return (ids, mask) if window is None else window.extend(ids, mask)
 
 
 def sliding_windows(values: Tensor, padding_mask: Tensor, window: int) -> tuple[Tensor, Tensor]:

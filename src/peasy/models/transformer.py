@@ -1,38 +1,82 @@
 """Shared model code: token-id and padding checks of all models; forward context and packed batches."""
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.models.protocol import Interventions, Taps, broadcast
+from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, broadcast
 from peasy.nn.embedding import Embedding
-from peasy.nn.forward_context import ForwardContext, InterventionLike
+from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import KVCache, extend_positions
+from peasy.nn.lm_head import LMHead
 from peasy.nn.mask import MaskSpec
-from peasy.nn.tap import Tap
+from peasy.nn.stack import Stack
 
 
-def make_context(
-    embedding: Embedding,
-    ids: Tensor,
-    padding_mask: Tensor | None,
-    *,
-    causal: bool,
-    kv_cache: KVCache | None = None,
-    tap: Tap | None = None,
-    intervention: InterventionLike | None = None,
-) -> ForwardContext:
+class CausalTransformer(Model[KVCache]):
+    """Base of the models with a decoder stack and a KV cache."""
+
+    decoder: Stack
+    lm_head: LMHead
+
+    @property
+    @abstractmethod
+    def decoder_embedding(self) -> Embedding:
+        """Token embedding of the decoder."""
+
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
+        return KVCache.empty(self.decoder.windows, capacity)
+
+    def forward_varlen(
+        self,
+        sequences: Sequence[Sequence[int]],
+        states: Sequence[KVCache],
+        *,
+        all_positions: bool = False,
+        tap: Taps = None,
+        intervention: Interventions = None,
+    ) -> list[Tensor]:
+        """Run all new tokens in one packed batch; each attends to the KV cache (and encoder output) of its sequence."""
+        if not sequences:
+            return []
+        ids, ctx = _pack_sequences(self.decoder_embedding, sequences, states, tap, intervention)
+        hidden = self.decoder(self.decoder_embedding(ids, ctx), ctx)
+        if all_positions:
+            return list(self.logits(hidden)[0].split(ctx.seq_lens))
+        if max(ctx.seq_lens) == 1:
+            return list(self.logits(hidden[0]).unbind())
+        last = torch.tensor(ctx.seq_lens, device=hidden.device).cumsum(0) - 1
+        return list(self.logits(hidden[0, last]).unbind())
+
+    def logits(self, hidden_states: Tensor) -> Tensor:
+        """Return the logits of the next token."""
+        return self.lm_head(hidden_states, self.decoder_embedding.token.weight)
+
+
+def make_context(embedding: Embedding, ids: Tensor, inputs: ModelInputs[KVCache], *, causal: bool) -> ForwardContext:
     """Check the ids and build the forward context of one pass: positions, mask, KV cache, tap, intervention."""
     check_token_ids(ids, embedding.token.num_embeddings)
-    batch, time = ids.shape
-    embedding.check_length(time + (0 if kv_cache is None else kv_cache.length))
-    query, key, padding_mask = extend_positions(kv_cache, batch, time, normalize_padding_mask(padding_mask), ids.device)
-    return ForwardContext(MaskSpec(query, key, causal, padding_mask), kv_cache, tap, intervention)
+    cache, (batch, time) = inputs.cache, ids.shape
+    embedding.check_length(time + (0 if cache is None else cache.length))
+    padding_mask = normalize_padding_mask(inputs.padding_mask)
+    query, key, padding_mask = extend_positions(cache, batch, time, padding_mask, ids.device)
+    ctx = ForwardContext(MaskSpec(query, key, causal, padding_mask), cache, inputs.tap, inputs.intervention)
+    if cache is not None and cache.encoder_output is not None:
+        set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
+    return ctx
 
 
-def pack_sequences(
+def set_encoder_output(ctx: ForwardContext, encoder_output: Tensor, padding_mask: Tensor | None) -> None:
+    """Let the cross-attention of a pass attend to an encoder output."""
+    ctx.encoder_output = encoder_output
+    positions = ctx.mask_spec.key_positions.new_zeros(1, encoder_output.shape[1])
+    ctx.cross_mask_spec = MaskSpec(ctx.mask_spec.query_positions, positions, causal=False, padding_mask=padding_mask)
+
+
+def _pack_sequences(
     embedding: Embedding,
     sequences: Sequence[Sequence[int]],
     states: Sequence[KVCache],
@@ -43,7 +87,7 @@ def pack_sequences(
     if not all(sequences):
         raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
     tokens = [token for sequence in sequences for token in sequence]
-    check_token_range(min(tokens), max(tokens), embedding.token.num_embeddings)
+    _check_token_range(min(tokens), max(tokens), embedding.token.num_embeddings)
     ids = torch.tensor([tokens], device=embedding.token.weight.device)
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
@@ -51,21 +95,12 @@ def pack_sequences(
     taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
     for sequence, cache, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
-        contexts.append(ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention))
+        ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
+        if cache.encoder_output is not None:
+            set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
+        contexts.append(ctx)
     positions = torch.cat([ctx.mask_spec.query_positions for ctx in contexts], dim=1)
     return ids, ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
-
-
-def select_logits(
-    hidden: Tensor, ctx: ForwardContext, all_positions: bool, to_logits: Callable[[Tensor], Tensor]
-) -> list[Tensor]:
-    """Return the logits of each sequence of a packed batch, after its last token or after every token."""
-    if all_positions:
-        return list(to_logits(hidden)[0].split(ctx.seq_lens))
-    if max(ctx.seq_lens) == 1:
-        return list(to_logits(hidden[0]).unbind())
-    last = torch.tensor(ctx.seq_lens, device=hidden.device).cumsum(0) - 1
-    return list(to_logits(hidden[0, last]).unbind())
 
 
 def normalize_padding_mask(padding_mask: Tensor | None) -> Tensor | None:
@@ -86,10 +121,10 @@ def check_token_ids(ids: Tensor, vocab_size: int) -> None:
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
     smallest, largest = ids.aminmax()
-    check_token_range(int(smallest), int(largest), vocab_size)
+    _check_token_range(int(smallest), int(largest), vocab_size)
 
 
-def check_token_range(smallest: int, largest: int, vocab_size: int) -> None:
+def _check_token_range(smallest: int, largest: int, vocab_size: int) -> None:
     """Raise if ids are outside the vocabulary."""
     if smallest < 0 or largest >= vocab_size:
         invalid = smallest if smallest < 0 else largest

@@ -3,12 +3,12 @@
 from torch import Tensor, nn
 
 from peasy.nn import config as nn_config
-from peasy.nn.attention import Attention
+from peasy.nn.attention import Attention, CrossAttention
+from peasy.nn.embedding import token_shift
 from peasy.nn.feedforward import FeedForward
 from peasy.nn.forward_context import ForwardContext
-from peasy.nn.norm import make_norm
-from peasy.nn.tap import ModulePath
-from peasy.nn.token_shift import token_shift
+from peasy.nn.functional import make_norm
+from peasy.nn.module_path import ModulePath
 
 
 class Block(nn.Module):
@@ -24,7 +24,7 @@ class Block(nn.Module):
         self.cross_attention = self.cross_attention_norm = None
         if cross:
             cross_path = path._replace(part="cross_attention")
-            self.cross_attention = Attention(d_model, settings.attention, settings.norm, cross_path)
+            self.cross_attention = CrossAttention(d_model, settings.attention, settings.norm, cross_path)
             self.cross_attention_norm = make_norm(settings.norm, d_model)
         self.feedforward = FeedForward(d_model, settings.feedforward, path._replace(part="feedforward"))
         self.feedforward_norm = make_norm(settings.norm, d_model)

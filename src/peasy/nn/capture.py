@@ -11,12 +11,13 @@ from torch import Tensor
 
 from peasy.formula import AttentionSteps, attend
 from peasy.nn.mask import AttentionMask
-from peasy.nn.tap import FORMULA_STEPS, Activation, ModulePath, Tap
+from peasy.nn.module_path import ModulePath
+from peasy.nn.tap import FORMULA_STEPS, Activation, Tap
 
-ROW_BLOCK, MAX_SCORES = 64, 1 << 21
+_ROW_BLOCK, _MAX_SCORES = 64, 1 << 21
 """Rows recomputed at a time, and the maximum number of scores among them, so that a block fits into the CPU cache."""
 
-MASK_FILL = {"masked": -torch.inf, "weights": 0.0}
+_MASK_FILL = {"masked": -torch.inf, "weights": 0.0}
 """Fill values of masked positions. For these steps, keys after a causal block's last row need not be computed."""
 
 
@@ -39,13 +40,20 @@ class AttentionInputs:
             scale=self.scale, softcap=self.softcap,
         )  # fmt: skip
 
+    def visible_keys(self, row: int) -> tuple[int, int]:
+        """Return the keys of a query as (first, end), where the mask is a range."""
+        assert self.attention_mask.key_range is not None, "the keys are no range"
+        causal, window = self.attention_mask.key_range
+        end = self.key.shape[2] - self.query.shape[2] + row + 1 if causal else self.key.shape[2]
+        return (0 if window is None else max(end - window, 0)), end
+
     def select(self, heads: tuple[int, ...], rows: tuple[int, ...]) -> "AttentionInputs":
         """Return the inputs of some heads and query rows, each head with the key/value head it shares."""
         kv_heads = tuple(head * self.key.shape[1] // self.query.shape[1] for head in heads)
         return AttentionInputs(
-            select_heads_and_rows(self.query, heads, rows),
-            select_heads_and_rows(self.key, kv_heads),
-            select_heads_and_rows(self.value, kv_heads),
+            _select_heads_and_rows(self.query, heads, rows),
+            _select_heads_and_rows(self.key, kv_heads),
+            _select_heads_and_rows(self.value, kv_heads),
             self.attention_mask.select(heads, rows, self.query),
             self.scale,
             self.softcap,
@@ -74,10 +82,10 @@ def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: 
         for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
             _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
     if "context" in tap.steps:
-        tap.callback(Activation(path, "context", select_heads_and_rows(context, heads, rows), heads, rows))
+        tap.callback(Activation(path, "context", _select_heads_and_rows(context, heads, rows), heads, rows))
 
 
-def select_heads_and_rows(array: Tensor, heads: tuple[int, ...], rows: tuple[int, ...] | None = None) -> Tensor:
+def _select_heads_and_rows(array: Tensor, heads: tuple[int, ...], rows: tuple[int, ...] | None = None) -> Tensor:
     """Select heads and rows of `[batch, head, time, width]`; without a copy if all are selected."""
     if heads != tuple(range(array.shape[1])):
         array = array[:, list(heads)]
@@ -96,15 +104,15 @@ def _capture_rows(
     row_slice: slice,
 ) -> None:
     n_key, arrays, steps = inputs.key.shape[2], {}, None
-    skip_future = inputs.attention_mask.causal and set(step_names) <= MASK_FILL.keys()
-    rows_at_once = max(1, min(ROW_BLOCK, MAX_SCORES // (inputs.query.shape[1] * n_key)))
+    skip_future = inputs.attention_mask.causal and set(step_names) <= _MASK_FILL.keys()
+    rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (inputs.query.shape[1] * n_key)))
     for block in _row_slices(row_slice.start, row_slice.stop, rows_at_once):
         last = block.stop if skip_future else n_key
         steps = inputs.slice_rows(block, last).compute_steps()
         for step in step_names:
             if step not in arrays:
                 shape = (*inputs.query.shape[:2], row_slice.stop - row_slice.start, n_key)
-                arrays[step] = steps[step].new_full(shape, MASK_FILL.get(step, 0.0))
+                arrays[step] = steps[step].new_full(shape, _MASK_FILL.get(step, 0.0))
             arrays[step][:, :, block.start - row_slice.start : block.stop - row_slice.start, :last] = steps[step]
     assert steps is not None, "a piece has at least one row"
     for step in step_names:

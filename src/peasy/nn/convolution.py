@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from peasy.errors import InvalidInput
-from peasy.nn.tap import ModulePath, Tap, record_step
+from peasy.nn.kv_cache import ForwardOnlyState
+from peasy.nn.module_path import ModulePath
+from peasy.nn.tap import Tap, record_step
 
 
 @dataclass(eq=False)
-class ConvolutionState:
+class ConvolutionState(ForwardOnlyState):
     """Decoding state of a convolutional model: the last inputs of every layer, as far as the next token needs them."""
 
     layer_inputs: list[Tensor | None]
@@ -19,11 +20,6 @@ class ConvolutionState:
     def reorder(self, rows: Tensor) -> None:
         """Reorder the batch: row i becomes the former row `rows[i]`."""
         self.layer_inputs = [None if x is None else x[rows] for x in self.layer_inputs]
-
-    def crop(self, length: int) -> None:
-        """Raise if tokens would have to be dropped: earlier inputs are not kept."""
-        if length < self.length:
-            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
 
     def fork(self) -> "ConvolutionState":
         """Return an independent copy."""

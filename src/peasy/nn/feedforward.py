@@ -8,9 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import config as nn_config
+from peasy.nn.attention import LinearFactory, fuse_linears
 from peasy.nn.forward_context import ForwardContext
-from peasy.nn.fused_autograd import ReluSquaredFn, use_fused_backward
-from peasy.nn.tap import ModulePath
+from peasy.nn.functional import ReluSquaredFn, use_fused_backward
+from peasy.nn.module_path import ModulePath
 
 
 def relu_squared(x: Tensor) -> Tensor:
@@ -28,10 +29,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """MLP: up projection, activation (or gate), down projection.
-
-    For decoding, `gate_up_proj` may hold gate and up as one packed linear layer.
-    """
+    """MLP: up projection, activation (or gate), down projection."""
 
     def __init__(self, d_model: int, settings: nn_config.FeedForwardConfig, path: ModulePath) -> None:
         super().__init__()
@@ -48,8 +46,8 @@ class FeedForward(nn.Module):
 
     def summary(self) -> str:
         """Return a one-line summary."""
-        kind = f"gated {self.settings.activation}" if self.gate is not None else self.settings.activation
-        return f"width {self.settings.d_ff}, {kind}"
+        gated = "gated " if isinstance(self.settings, nn_config.GatedMLPConfig) else ""
+        return f"width {self.settings.d_ff}, {gated}{self.settings.activation}"
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
@@ -60,3 +58,9 @@ class FeedForward(nn.Module):
             inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
         ctx.record(self.path, "activation", inner)
         return self.down(inner)
+
+    def fuse_projections(self, make_linear: LinearFactory) -> None:
+        """Replace gate and up projection by one linear layer, for decoding; without a gate, nothing is done."""
+        if self.gate is not None:
+            self.gate_up_proj = fuse_linears(make_linear, self.gate, self.up)
+            del self.gate, self.up

@@ -8,8 +8,9 @@ from torch import Tensor
 from peasy.nn.intervention import InterventionLike, intervene_residual
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.mask import MaskSpec
+from peasy.nn.module_path import ModulePath
 from peasy.nn.position import CosSin
-from peasy.nn.tap import ModulePath, Tap, record_step
+from peasy.nn.tap import Tap, record_step
 
 
 @dataclass(eq=False)
@@ -32,8 +33,10 @@ class ForwardContext:
     def __post_init__(self) -> None:
         # Precomputed: read many times in every decoding step. `seq_lens` are the new tokens of each sequence.
         self.seq_lens = [sequence.mask_spec.query_positions.shape[1] for sequence in self.sequences]
-        self.any_tap = any(sequence.tap is not None for sequence in self.sequences)
-        self.any_intervention = any(sequence.intervention is not None for sequence in self.sequences)
+        sequences = self.sequences or (self,)
+        self.any_tap = any(sequence.tap is not None for sequence in sequences)
+        self.any_intervention = any(sequence.intervention is not None for sequence in sequences)
+        self.any_padding = any(sequence.mask_spec.padding_mask is not None for sequence in sequences)
 
     def record(self, path: ModulePath, step: str, array: Tensor) -> None:
         """Pass a step `[batch, time, width]` to the taps, if it is to be captured."""

@@ -115,4 +115,6 @@ def _make_uniform(inputs: AttentionInputs, heads: tuple[int, ...]) -> AttentionI
     if bias is not None:
         bias = bias.clone()
         bias[:, list(heads)] = 0
-    return replace(inputs, query=query, attention_mask=replace(inputs.attention_mask, bias=bias, _additive={}))
+    return replace(
+        inputs, query=query, attention_mask=replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
+    )

@@ -1,6 +1,9 @@
 """KV cache: keys and values of earlier tokens, so that each new token is computed once."""
 
+from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -9,6 +12,21 @@ from peasy.errors import InvalidInput
 
 BLOCK_TOKENS = 256
 """Tokens by which a buffer grows at a time."""
+
+
+class ForwardOnlyState:
+    """Base of the decoding states that keep too little to be rolled back: recurrent, convolutional, last tokens."""
+
+    length: int
+
+    def crop(self, length: int) -> None:
+        """Raise if tokens would have to be dropped."""
+        if length < self.length:
+            raise InvalidInput("This state cannot be cropped.", hint="Run the shorter sequence from its start.")
+
+    def fork(self) -> Self:
+        """Return an independent copy; its tensors are never written to."""
+        return copy(self)
 
 
 @dataclass(eq=False)
@@ -143,6 +161,35 @@ class LayerKVCache:
             keys[:, :, : self.length] = self.keys[:, :, : self.length]
             values[:, :, : self.length] = self.values[:, :, : self.length]
         self.keys, self.values = keys, values
+
+
+class KVBatch(NamedTuple):
+    """Keys and values of one layer for all sequences of a pass.
+
+    `new` are those of the new tokens, `[batch, kv_head, time, d_head]`, for a packed batch `[1, kv_head, all new
+    tokens, d_head]`; a backend appends them to `caches`, one per sequence (none = the new ones are all there are).
+    Cross-attention has only `encoder_kv`, one pair per sequence.
+    """
+
+    new: tuple[Tensor, Tensor] | None = None
+    caches: Sequence[LayerKVCache] = ()
+    encoder_kv: Sequence[tuple[Tensor, Tensor]] = ()
+
+    def append(self, seq_lens: list[int]) -> Sequence[tuple[Tensor, Tensor]]:
+        """Append the new keys and values; return all keys and values of each sequence."""
+        if self.new is None:
+            return self.encoder_kv
+        if len(self.caches) < 2:
+            return [self.caches[0].extend(*self.new) if self.caches else self.new]
+        new = zip(*(array.split(seq_lens, dim=2) for array in self.new), strict=True)
+        return [cache.extend(key, value) for cache, (key, value) in zip(self.caches, new, strict=True)]
+
+    def reserve(self, seq_lens: Sequence[int]) -> list[tuple[Tensor, Tensor, int]]:
+        """Return the buffers of each sequence and their length with the new tokens, which the caller writes."""
+        if self.new is None or not self.caches:
+            pairs = self.encoder_kv if self.new is None else [self.new]
+            return [(key, value, key.shape[2]) for key, value in pairs]
+        return [cache.reserve(n, *self.new) for cache, n in zip(self.caches, seq_lens, strict=True)]
 
 
 @dataclass(eq=False)

@@ -1,20 +1,18 @@
 """LM head: from hidden states to logits."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from peasy.nn import config as nn_config
-from peasy.nn.batch_invariant import batch_invariant
 from peasy.nn.feedforward import ACTIVATIONS
-from peasy.nn.norm import make_norm
+from peasy.nn.functional import batch_invariant, make_norm
 
 
 class LMHead(nn.Module):
-    """Linear layer to the vocabulary; a tied head shares the token embedding and has no weight.
-
-    For decoding, `packed_linear` may hold a packed linear layer with its weight and bias.
-    """
+    """Linear layer to the vocabulary; a tied head shares the token embedding and has no weight."""
 
     def __init__(
         self, vocab_size: int, d_model: int, settings: nn_config.LMHeadConfig, norm: nn_config.NormConfig | None = None
@@ -28,6 +26,10 @@ class LMHead(nn.Module):
         self.norm = make_norm(norm or nn_config.LayerNormConfig(), d_model) if settings.transform else None
         self.weight = None if settings.tied else nn.Parameter(torch.empty(vocab_size, d_model))
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None
+
+    def pack(self, make_linear: Callable[[Tensor, Tensor | None], nn.Module], token_embedding: Tensor) -> None:
+        """Compute the logits by one linear layer of the head's own weights or the tied embedding, for decoding."""
+        self.packed_linear = make_linear(token_embedding if self.weight is None else self.weight, self.bias)
 
     def summary(self) -> str:
         """Return a one-line summary."""

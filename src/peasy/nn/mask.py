@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-PositionBias = Callable[[Tensor], Tensor]
+_PositionBias = Callable[[Tensor], Tensor]
 """From distances `[batch or 1, query, key]` to a bias of the scores, `[batch or 1, head, query, key]`."""
 
 
@@ -14,12 +14,14 @@ PositionBias = Callable[[Tensor], Tensor]
 class AttentionMask:
     """Attention mask of one layer: a boolean mask (True = may attend), a bias of the scores, or only the causal flag.
 
-    `causal` without a mask: as many keys as queries, each query attends to itself and to earlier keys.
+    `causal` without a mask: as many keys as queries, each query attends to itself and to earlier keys. `key_range`:
+    (causal, window) if the keys of each query are a range, which they are without padding and interventions.
     """
 
     mask: Tensor | None = None
     bias: Tensor | None = None
     causal: bool = False
+    key_range: tuple[bool, int | None] | None = None
     _additive: dict[torch.dtype, Tensor] = field(default_factory=dict, repr=False)
 
     @property
@@ -57,14 +59,10 @@ class AttentionMask:
         keys = torch.arange(n_key, device=query.device)
         return AttentionMask(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
 
-    def _full_mask(self, query: Tensor) -> Tensor | None:
-        if not self.causal:
-            return self.mask
-        time = query.shape[2]
-        return torch.ones(time, time, dtype=torch.bool, device=query.device).tril()
-
     def _to_additive(self, query: Tensor) -> Tensor:
-        mask = self._full_mask(query)
+        mask, time = self.mask, query.shape[2]
+        if self.causal:
+            mask = torch.ones(time, time, dtype=torch.bool, device=query.device).tril()
         if self.bias is None:
             assert mask is not None, "neither bias nor mask"
             return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
@@ -84,7 +82,7 @@ class MaskSpec:
     key_positions: Tensor
     causal: bool
     padding_mask: Tensor | None = None
-    position_bias: PositionBias | None = None
+    position_bias: _PositionBias | None = None
     _masks: dict[tuple[int | None, int | None], AttentionMask] = field(default_factory=dict, repr=False)
 
     def attention_mask(self, window: int | None, n_key: int) -> AttentionMask:
@@ -98,12 +96,14 @@ class MaskSpec:
     def _build(self, window: int | None, n_key: int) -> AttentionMask:
         n_query = self.query_positions.shape[1]
         bias = None if self.position_bias is None else self.position_bias(self.distances(n_key))
+        is_range = self.padding_mask is None and (self.causal or window is None)
+        key_range = (self.causal, window) if is_range else None
         if self.padding_mask is None and (window is None or n_key <= window):
             if not self.causal or n_query == 1:
-                return AttentionMask(bias=bias)
+                return AttentionMask(bias=bias, key_range=key_range)
             if n_query == n_key:
-                return AttentionMask(bias=bias, causal=True)
-        return AttentionMask(self.boolean_mask(window, n_key), bias)
+                return AttentionMask(bias=bias, causal=True, key_range=key_range)
+        return AttentionMask(self.boolean_mask(window, n_key), bias, key_range=key_range)
 
     def boolean_mask(self, window: int | None, n_key: int) -> Tensor:
         """Return the boolean mask `[batch or 1, 1, query, key]`, or with one row if it is the same for all queries."""

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from peasy.nn import config as nn_config
-from peasy.nn.batch_invariant import batch_invariant
-from peasy.nn.fused_autograd import RotaryFn, use_fused_backward
+from peasy.nn.functional import RotaryFn, batch_invariant, use_fused_backward
 
 CosSin = tuple[Tensor, Tensor]
 """Cosine and sine of the RoPE angles, `[batch or 1, 1, time, d_head / 2]`."""

@@ -1,20 +1,21 @@
-"""Recurrent layers: LSTM or GRU with padding, and their decoding state."""
+"""Recurrent layers: LSTM or GRU with padding, additive attention, and the decoding state."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from peasy.errors import InvalidInput
+from peasy.formula import Additive, AttentionSteps, attend
+from peasy.nn.kv_cache import ForwardOnlyState
 
 HiddenState = tuple[Tensor, ...]
 """(hidden,) of a GRU or (hidden, cell) of an LSTM, each `[layer, batch, width]`."""
 
 
 @dataclass(eq=False)
-class RecurrentState:
+class RecurrentState(ForwardOnlyState):
     """Decoding state of a recurrent model: hidden state, and for a translator the encoder output it attends to."""
 
     hidden_state: HiddenState | None = None
@@ -29,15 +30,6 @@ class RecurrentState:
         )
         self.encoder_output = None if self.encoder_output is None else self.encoder_output[rows]
         self.encoder_padding_mask = None if self.encoder_padding_mask is None else self.encoder_padding_mask[rows]
-
-    def crop(self, length: int) -> None:
-        """Raise if tokens would have to be dropped: a recurrent state cannot be rolled back."""
-        if length < self.length:
-            raise InvalidInput("A recurrent state cannot be cropped.", hint="Run the shorter sequence from its start.")
-
-    def fork(self) -> "RecurrentState":
-        """Return an independent copy."""
-        return replace(self)
 
 
 class Recurrent(nn.Module):
@@ -90,3 +82,29 @@ def _to_torch_state(state: HiddenState | None) -> Any:
 
 def _from_torch_state(state: Any) -> HiddenState:
     return state if isinstance(state, tuple) else (state,)
+
+
+class AdditiveAttention(nn.Module):
+    """Additive (Bahdanau) attention of 2015, one head: scores are v · tanh(W q + U k), computed by the formula."""
+
+    def __init__(self, d_query: int, d_key: int, d_attention: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.empty(d_query, d_attention))
+        self.key = nn.Parameter(torch.empty(d_key, d_attention))
+        self.sum = nn.Parameter(torch.empty(d_attention))
+
+    def forward(
+        self, query: Tensor, source: Tensor, padding_mask: Tensor | None, uniform: bool = False
+    ) -> AttentionSteps:
+        """Attend from `query` `[batch, 1, query, d]` to `source` `[batch, key, d]`.
+
+        `padding_mask` is `[batch, key]`, True = token; `uniform` gives every key the same weight.
+        """
+        keys = source[:, None]
+        mask = None if padding_mask is None else padding_mask[:, None, None]
+        scoring = Additive(self.query, self.key, self.sum * 0 if uniform else self.sum)
+        return attend(query, keys, keys, mask=mask, scoring=scoring)
+
+    def summary(self) -> str:
+        """Return a one-line summary."""
+        return f"1 head, v · tanh(W q + U k), width {len(self.sum)}"

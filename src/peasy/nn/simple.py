@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.formula import AttentionSteps, attend_with_weights
-from peasy.nn.attention import attend_fused
+from peasy.nn.attention_backends import FUSED
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.mask import AttentionMask
 
@@ -36,7 +36,7 @@ class SelfAttention(nn.Module):
         x, shape = self._as_batch(token_encodings)
         query, key, value = (linear(x)[:, None] for linear in (self.W_q, self.W_k, self.W_v))
         visible = AttentionMask(None if mask is None else mask[None, None])
-        context = attend_fused(AttentionInputs(query, key, value, visible, self.d_model**-0.5))[:, 0]
+        context = FUSED.run(AttentionInputs(query, key, value, visible, self.d_model**-0.5))[:, 0]
         return context.reshape(shape).movedim((-2, -1), (self.row_dim, self.col_dim))
 
     def steps(self, token_encodings: Tensor, mask: Tensor | None = None) -> AttentionSteps:

@@ -5,9 +5,9 @@ from torch import Tensor, nn
 from peasy.nn import config as nn_config
 from peasy.nn.block import Block
 from peasy.nn.forward_context import ForwardContext
-from peasy.nn.norm import make_norm
+from peasy.nn.functional import make_norm
+from peasy.nn.module_path import ModulePath
 from peasy.nn.position import AlibiBias, RelativeBias, rope_cos_sin
-from peasy.nn.tap import ModulePath
 
 
 class Stack(nn.Module):

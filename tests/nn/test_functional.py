@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.nn import fused_autograd
+from peasy.nn import functional as peasy_functional
 from peasy.nn.feedforward import relu_squared
 from peasy.nn.position import apply_rope
 
@@ -21,18 +21,18 @@ def angles(time: int, half: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 CASES = {
-    "relu-squared": (fused_autograd.ReluSquaredFn.apply, [random_tensor(3, 5)]),
+    "relu-squared": (peasy_functional.ReluSquaredFn.apply, [random_tensor(3, 5)]),
     "rms-norm": (
-        lambda x, w: fused_autograd.RMSNormFn.apply(x, w, 1e-6),
+        lambda x, w: peasy_functional.RMSNormFn.apply(x, w, 1e-6),
         [random_tensor(2, 3, 5), random_tensor(5, seed=1)],
     ),
-    "rotary": (lambda x: fused_autograd.RotaryFn.apply(x, *angles(4, 3)), [random_tensor(2, 2, 4, 6)]),
+    "rotary": (lambda x: peasy_functional.RotaryFn.apply(x, *angles(4, 3)), [random_tensor(2, 2, 4, 6)]),
     "rotary-transposed": (
-        lambda x: fused_autograd.RotaryFn.apply(x.transpose(1, 2), *angles(4, 3)),
+        lambda x: peasy_functional.RotaryFn.apply(x.transpose(1, 2), *angles(4, 3)),
         [random_tensor(2, 4, 2, 6)],
     ),
-    "token-shift": (fused_autograd.TokenShiftFn.apply, [random_tensor(2, 4, 6)]),
-    "token-shift-odd": (fused_autograd.TokenShiftFn.apply, [random_tensor(2, 3, 5)]),
+    "token-shift": (peasy_functional.TokenShiftFn.apply, [random_tensor(2, 4, 6)]),
+    "token-shift-odd": (peasy_functional.TokenShiftFn.apply, [random_tensor(2, 3, 5)]),
 }
 
 
@@ -51,7 +51,7 @@ def test_second_derivative_is_refused(name):
 
 
 def disable_fused_backward(monkeypatch) -> None:
-    for module in ("feedforward", "norm", "position", "token_shift"):
+    for module in ("feedforward", "functional", "position", "embedding"):
         monkeypatch.setattr(f"peasy.nn.{module}.use_fused_backward", lambda *arrays: False)
 
 
@@ -75,18 +75,18 @@ def test_wrong_gradient_is_detected(monkeypatch):
     model = build(preset("gpt-tiny", vocab_size=30, d_model=32), seed=2).double()
     ids = torch.randint(0, 30, (3, 12), generator=torch.Generator().manual_seed(1))
     fused = gradients(model, ids)
-    monkeypatch.setattr(fused_autograd.ReluSquaredFn, "backward", staticmethod(lambda ctx, gradient: gradient))
+    monkeypatch.setattr(peasy_functional.ReluSquaredFn, "backward", staticmethod(lambda ctx, gradient: gradient))
     with pytest.raises(AssertionError):
         torch.testing.assert_close(fused, gradients(model, ids), rtol=1e-9, atol=1e-12)
 
 
 def test_used_only_in_training():
     x = random_tensor(2, 3)
-    assert fused_autograd.use_fused_backward(x)
-    assert not fused_autograd.use_fused_backward(x.detach())
-    assert not fused_autograd.use_fused_backward(x.detach().to("meta").requires_grad_())
+    assert peasy_functional.use_fused_backward(x)
+    assert not peasy_functional.use_fused_backward(x.detach())
+    assert not peasy_functional.use_fused_backward(x.detach().to("meta").requires_grad_())
     with torch.no_grad():
-        assert not fused_autograd.use_fused_backward(x)
+        assert not peasy_functional.use_fused_backward(x)
         assert relu_squared(x).grad_fn is None
     assert type(relu_squared(x).grad_fn).__name__ == "ReluSquaredFnBackward"
     assert type(apply_rope(random_tensor(1, 1, 4, 6), angles(4, 3)).grad_fn).__name__ == "RotaryFnBackward"

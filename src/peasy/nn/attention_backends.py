@@ -1,0 +1,131 @@
+"""Attention backends: fused SDPA, row-wise batch-invariant, and the formula, behind one protocol.
+
+A backend is chosen when a model is built (`FUSED`) or packed for decoding (`ROW_WISE`, or the varlen kernel in
+`generation/packed_numba.py`). It says what it supports; all else goes to its fallback, down to the formula.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from peasy.nn.capture import AttentionInputs, capture_steps
+from peasy.nn.forward_context import ForwardContext
+from peasy.nn.intervention import intervene_attention, intervene_context
+from peasy.nn.kv_cache import KVBatch
+from peasy.nn.mask import AttentionMask
+
+if TYPE_CHECKING:
+    from peasy.nn.attention import Attention
+
+
+class AttentionBackend(Protocol):
+    """Computes the heads' outputs of one attention layer for all sequences of a pass."""
+
+    def attend(self, layer: "Attention", ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
+        """Return the concatenated head outputs, `[batch, time, heads * d_head]`; new keys and values are appended.
+
+        `query` is `[batch, head, time, d_head]`; in a packed batch, `[1, head, all new tokens, d_head]`.
+        """
+
+    def run(self, inputs: AttentionInputs) -> Tensor:
+        """Return the context of one sequence or padded batch, `[batch, head, query, d_value]`."""
+
+
+class SequenceBackend:
+    """Backend that attends for one sequence (or padded batch) after the other, with its taps and interventions."""
+
+    fallback: AttentionBackend | None = None
+
+    def supports(self, inputs: AttentionInputs) -> bool:
+        """Return True if the kernel computes these inputs; if not, the fallback does."""
+        return True
+
+    def kernel(self, inputs: AttentionInputs) -> Tensor:
+        """Compute the context, `[batch, head, query, d_value]`."""
+        raise NotImplementedError
+
+    def run(self, inputs: AttentionInputs) -> Tensor:
+        """Return the context by the kernel, or by the fallback where the kernel does not support the inputs."""
+        if self.fallback is None or self.supports(inputs):
+            return self.kernel(inputs)
+        return self.fallback.run(inputs)
+
+    def attend(self, layer: "Attention", ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
+        """Attend for each sequence; a tap recomputes its steps by the formula and changes no bit of the output."""
+        sequences, contexts = ctx.sequences or (ctx,), []
+        queries = query.split(ctx.seq_lens, dim=2) if len(sequences) > 1 else (query,)
+        for sequence, new_query, (key, value) in zip(sequences, queries, kv.append(ctx.seq_lens), strict=True):
+            mask_spec = layer.mask_spec(sequence)
+            mask = mask_spec.attention_mask(layer.window, key.shape[2])
+            inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap)
+            inputs = intervene_attention(sequence.intervention, layer.path, inputs, mask_spec)
+            context = self.run(inputs)
+            if sequence.tap is not None and sequence.tap.wants(layer.path):
+                capture_steps(sequence.tap, layer.path, inputs, context)
+            context = intervene_context(sequence.intervention, layer.path, context, mask_spec.query_positions)
+            contexts.append(context.transpose(1, 2).flatten(2))
+        return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1)
+
+
+class FormulaBackend(SequenceBackend):
+    """Attention by the formula, step by step: supports everything."""
+
+    def kernel(self, inputs: AttentionInputs) -> Tensor:
+        """Compute all steps and return the context."""
+        return inputs.compute_steps().context.to(inputs.query.dtype)
+
+
+class FusedBackend(SequenceBackend):
+    """Torch's fused kernel (SDPA), which has no soft cap and would let a NaN through the mask."""
+
+    fallback = FormulaBackend()
+
+    def supports(self, inputs: AttentionInputs) -> bool:
+        """Return True without a soft cap, and if no NaN or infinity can stand behind the mask."""
+        return not inputs.softcap and (not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value))
+
+    def kernel(self, inputs: AttentionInputs) -> Tensor:
+        """Run the fused kernel; query heads may share key/value heads (GQA)."""
+        mask, causal = inputs.attention_mask.sdpa_args(inputs.query)
+        grouped = inputs.query.shape[1] != inputs.key.shape[1]
+        return functional.scaled_dot_product_attention(
+            inputs.query, inputs.key, inputs.value, mask, is_causal=causal, scale=inputs.scale, enable_gqa=grouped
+        )
+
+
+class RowWiseBackend(SequenceBackend):
+    """Batch-invariant: one kernel call per query over exactly its keys, so its bits do not depend on other queries."""
+
+    fallback = FusedBackend()
+
+    def supports(self, inputs: AttentionInputs) -> bool:
+        """Return True if the keys of each query are a range: no padding, no edges cut by an intervention."""
+        return inputs.attention_mask.key_range is not None
+
+    def kernel(self, inputs: AttentionInputs) -> Tensor:
+        """Attend row by row."""
+        query, bias, time = inputs.query, inputs.attention_mask.bias, inputs.query.shape[2]
+        if time == 1 and not inputs.attention_mask.has_mask:
+            return FUSED.run(inputs)
+        contexts = []
+        for row in range(time):
+            first, last = inputs.visible_keys(row)
+            row_bias = None if bias is None else bias[:, :, row : row + 1, first:last]
+            key, value = inputs.key[:, :, first:last], inputs.value[:, :, first:last]
+            mask = AttentionMask(bias=row_bias)
+            row_inputs = AttentionInputs(query[:, :, row : row + 1], key, value, mask, inputs.scale, inputs.softcap)
+            contexts.append(FUSED.run(row_inputs))
+        return contexts[0] if time == 1 else torch.cat(contexts, dim=2)
+
+
+FUSED, ROW_WISE = FusedBackend(), RowWiseBackend()
+
+
+def _all_finite(key: Tensor, value: Tensor) -> bool:
+    """Return True if all numbers are finite; by a sum, as an overflow only means the slower, equally correct path."""
+    if torch.compiler.is_compiling():
+        return True
+    total = key.detach().sum(dtype=torch.float32) + value.detach().sum(dtype=torch.float32)
+    return bool(torch.isfinite(total))

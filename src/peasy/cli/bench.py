@@ -2,6 +2,7 @@
 
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.derive import Call, derive
+from peasy.cli.progress import ProgressLine
 from peasy.commands import bench as commands
 
 

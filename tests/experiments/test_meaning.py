@@ -5,7 +5,7 @@ import pytest
 
 from peasy.commands.load import load
 from peasy.experiments import meaning
-from peasy.experiments.model_variants import untrained
+from peasy.experiments.models import untrained
 
 
 @pytest.fixture(scope="module")

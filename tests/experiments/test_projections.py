@@ -2,7 +2,7 @@
 
 from peasy.commands.load import load
 from peasy.experiments import projections
-from peasy.experiments.model_variants import untrained
+from peasy.experiments.models import untrained
 
 
 def test_untrained_model_changes_verdict():

@@ -4,7 +4,7 @@ import pytest
 
 from peasy.commands.load import load
 from peasy.experiments import pronoun
-from peasy.experiments.model_variants import untrained
+from peasy.experiments.models import untrained
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from peasy.errors import UsageError
-from peasy.experiments.scale import NUM_KEYS, scale
+from peasy.experiments.why_root_dk import NUM_SHOWN_KEYS as NUM_KEYS
+from peasy.experiments.why_root_dk import scale
 
 
 def test_weights_equal_plain_numpy():

@@ -3,7 +3,7 @@
 import pytest
 from tests.server.browser_window import serious_violations
 
-from peasy.experiments.result_cache import load_result
+from peasy.experiments.result import load_result
 
 pytestmark = pytest.mark.browser
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from peasy.cli.command import CommandOutput, Flags
+from peasy.commands import check as commands
 
 
 def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
@@ -20,8 +21,6 @@ def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
     """
-    from peasy.commands.check import check as command
-
-    result = command(file)
+    result = commands.check(file)
     suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
     return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)

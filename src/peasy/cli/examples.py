@@ -1,6 +1,7 @@
 """`peasy examples`: lists the worked examples."""
 
 from peasy.cli.command import CommandOutput, Flags
+from peasy.commands import examples as commands
 
 
 def examples(*, flags: Flags = Flags()) -> CommandOutput:
@@ -10,6 +11,4 @@ def examples(*, flags: Flags = Flags()) -> CommandOutput:
 
         peasy examples
     """
-    from peasy.commands.examples import examples as command
-
-    return CommandOutput(command(), suggestions=["peasy explain i-love-ai"])
+    return CommandOutput(commands.examples(), suggestions=["peasy explain i-love-ai"])

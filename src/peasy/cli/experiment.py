@@ -1,8 +1,11 @@
 """`peasy experiment`: runs experiments about attention."""
 
 import sys
+from functools import partial
 
 from peasy.cli.command import CommandOutput, Flags
+from peasy.experiments import experiment as commands
+from peasy.experiments.result import OnStatus, ignore_status
 
 
 def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOutput:
@@ -19,16 +22,11 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOut
     Args:
         name: Name of the experiment; without it, all are listed.
     """
-    from peasy.experiments.experiment import experiment as command
-
     if name is None:
-        return CommandOutput(command(), suggestions=["peasy experiment why-root-dk"])
-    on_status = (lambda _: None) if flags.quiet or flags.json else _print_status
-    result = command(name, seed=flags.seed or 0, on_progress=on_status, store=True)
+        return CommandOutput(commands.experiment(), suggestions=["peasy experiment why-root-dk"])
+    quiet = flags.quiet or flags.json
+    on_status: OnStatus = ignore_status if quiet else partial(print, file=sys.stderr)
+    result = commands.experiment(name, seed=flags.seed or 0, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
         on_status(f"{'✓' if result.holds else '✗'} {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])
-
-
-def _print_status(status: str) -> None:
-    print(status, file=sys.stderr)

@@ -1,24 +1,24 @@
 """`peasy explain`: attention step by step, with every number."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from peasy.cli.command import CommandOutput, Flags, Switch, TextArg
+from peasy.cli.command import CommandOutput, Flags, TextArg
+from peasy.cli.derive import Call, derive
+from peasy.commands import explain as commands
+from peasy.worked.example import NormalisationName
 
 
+@derive(commands.explain, hide=("normalize",))
 def explain(
+    call: Call[commands.ExplainResult],
     source: TextArg,
     *,
     query: str | None = None,
     cell: str | None = None,
-    symbolic: Switch = False,
-    decimals: int = 4,
     causal: bool | None = None,
-    scoring: Literal["dot", "cosine", "scaled-dot"] | None = None,
-    normalise: Annotated[Literal["softmax", "sum", "none"] | None, Parameter(alias="--normalize")] = None,
-    heads: int | None = None,
-    contributions: Switch = False,
+    normalise: Annotated[NormalisationName | None, Parameter(alias="--normalize")] = None,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Calculate every step of attention for an example, a file or a sentence.
@@ -34,23 +34,13 @@ def explain(
         source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
         query: Explain the attention of one word, by name or by position from 0.
         cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
-        symbolic: Show symbols instead of numbers, such as 0.4*v_0 + 0.6*v_1.
-        decimals: Number of decimals.
         causal: Use a causal mask.
-        scoring: Scoring function of query and key.
         normalise: How scores become attention weights.
-        heads: Number of attention heads.
-        contributions: Also show the contribution of each key: weight times value.
     """
-    from peasy.commands.explain import explain as command
-
-    result = command(
-        source, query=query, cell=cell, symbolic=symbolic, decimals=decimals, causal=causal, scoring=scoring,
-        normalise=normalise, heads=heads, contributions=contributions,
-    )  # fmt: skip
+    result = call(source, query=query, cell=cell, causal=causal, normalise=normalise)
+    narrowed = query or cell or call.arguments.get("symbolic")
     return CommandOutput(
-        result,
-        suggestions=_suggestions(source, result.worked.names, result.worked.tokens[0], query or cell or symbolic),
+        result, suggestions=_suggestions(source, result.worked.names, result.worked.tokens[0], narrowed)
     )
 
 

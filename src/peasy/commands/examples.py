@@ -1,9 +1,8 @@
 """`examples`: list the worked examples of the library."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.views.document import Document, Paragraph, Table
 from peasy.worked import Example, example_names, load_example
 
@@ -20,20 +19,10 @@ class ExamplesResult(Result):
         usage = Paragraph('Any of these, a file of your own, or "any sentence": peasy explain NAME', "note")
         return Document("Examples", (Table(("name", "what it shows"), rows), usage))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Name, title, description and source of each example."""
-        return {
-            "examples": [
-                {
-                    "name": name,
-                    "title": example.title,
-                    "description": example.description,
-                    "source": example.source,
-                    "tokens": list(example.tokens),
-                }
-                for name, example in self.examples
-            ]
-        }
+        shown = ("title", "description", "source", "tokens")
+        return {"examples": [{"name": name} | {key: getattr(e, key) for key in shown} for name, e in self.examples]}
 
 
 def examples() -> ExamplesResult:

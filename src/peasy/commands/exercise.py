@@ -2,12 +2,17 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
-from peasy.commands.result import Result
+from annotated_types import Ge, Le
+
+from peasy.commands.result import JsonDict, Result
 from peasy.views.document import Document
 from peasy.views.worked import answer_key_document, worksheet_document
-from peasy.worked.exercise import Exercise, make_exercise, worksheet_caption
+from peasy.worked.checking.step_aliases import table_caption
+from peasy.worked.exercise import Exercise, make_exercise
+
+Topic = Literal["plain", "masked", "cosine", "two-heads", "contexts"]
 
 
 @dataclass(frozen=True)
@@ -30,31 +35,40 @@ class Worksheet(Result):
         """The worksheet or the answer key."""
         return (answer_key_document if self.with_answers else worksheet_document)(self.exercise, self.decimals)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Given tables, names of the tables to compute, and their answers."""
         exercise = self.exercise
+        answers = {table_caption(step.name): step.rows_or_masked for step in exercise.solution}
         return {
             "topic": exercise.topic,
             "seed": exercise.seed,
             "title": exercise.worked.example.title,
             "tokens": list(exercise.worked.tokens),
             "settings": list(exercise.settings),
-            "given": {worksheet_caption(step): step.values.tolist() for step in exercise.given},
-            "to_compute": [worksheet_caption(step) for step in exercise.solution],
-            "answers": {worksheet_caption(step): _masked_as_none(step.values.tolist()) for step in exercise.solution},
+            "given": {table_caption(step.name): step.values.tolist() for step in exercise.given},
+            "to_compute": list(answers),
+            "answers": answers,
         }
 
 
-def exercise(size: str = "3x2", seed: int = 5, topic: str = "plain", *, decimals: int = 2) -> Worksheet:
-    """Make a worksheet of `size` tokens x width on a topic, reproducible by seed.
-
-    Topics: plain, masked, cosine, two-heads, contexts.
+def exercise(
+    size: str = "3x2",
+    seed: int = 5,
+    topic: Topic = "plain",
+    *,
+    decimals: Annotated[int, Ge(0), Le(15)] = 2,
+    answer_key: bool = False,
+) -> Worksheet:
+    """Make a worksheet with small numbers, reproducible by seed; its `key()` has the answers.
 
     >>> exercise("3x2", seed=5).data()["to_compute"]
     ['Q', 'K', 'V', 'scores', 'scaled', 'weights', 'context']
+
+    Args:
+        size: Number of tokens x d_model.
+        seed: Seed of the numbers.
+        topic: Topic of the exercise.
+        decimals: Number of decimals of the answers.
+        answer_key: Show the answer key instead of the worksheet.
     """
-    return Worksheet(make_exercise(size, seed, topic), decimals)
-
-
-def _masked_as_none(rows: list[list[float]]) -> list[list[float | None]]:
-    return [[None if value == float("-inf") else value for value in row] for row in rows]
+    return Worksheet(make_exercise(size, seed, topic), decimals, answer_key)

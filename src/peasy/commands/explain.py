@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from peasy import config
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
 from peasy.views.document import Document
 from peasy.views.worked import (
@@ -21,13 +20,26 @@ from peasy.views.worked import (
 )
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
+from peasy.worked.example import NormalisationName, ScoringName
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.story import QueryDescription, describe_query
 from peasy.worked.symbolic import SymbolicExample, to_symbols
 from peasy.worked.tables.notes import READERS
 
-MAX_DECIMALS = 15
+_MAX_DECIMALS = 15
+
+
+class _StepValues:
+    """Attribute of `ExplainResult`: the values of the step of that name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: "ExplainResult | None", owner: type) -> np.ndarray:
+        if result is None or self.name not in result.worked.names:
+            raise AttributeError(f"There is no step or attribute {self.name!r} here.")
+        return result.worked.step(self.name).values
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -40,6 +52,10 @@ class ExplainResult(Result):
     selected_cell: tuple[str, int, int] | None = None
     symbolic: bool = False
     contributions: bool = False
+
+    x, source, query, key, value = (_StepValues() for _ in range(5))
+    w_q, w_k, w_v, w_o = (_StepValues() for _ in range(4))
+    scores, scaled, masked, weights, context, concat, output = (_StepValues() for _ in range(7))
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -90,12 +106,18 @@ class ExplainResult(Result):
         if self.symbolic:
             yield symbolic_document(self.worked, self.symbolic_form(), self.decimals)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """`tokens`, `steps`, the `example` itself, and the selected views; a masked score is null."""
         example = self.worked.example
-        data: dict[str, Any] = {"title": example.title, "tokens": list(self.tokens), "keys": list(self.worked.keys)}
-        data |= {"source": example.source, "note": example.note, "steps": [_step_data(step) for step in self.steps]}
-        data["example"] = config.to_plain(example)
+        data: JsonDict = {
+            "title": example.title,
+            "tokens": list(self.tokens),
+            "keys": list(self.worked.keys),
+            "source": example.source,
+            "note": example.note,
+            "steps": [_step_data(step) for step in self.steps],
+            "example": config.to_plain(example),
+        }
         if self.variants:
             data["variants"] = [
                 {"name": name, "steps": [_step_data(step) for step in worked.steps]} for name, worked in self.variants
@@ -103,61 +125,75 @@ class ExplainResult(Result):
         if self.selected_query is not None:
             data["story"] = [dataclasses.asdict(story) for story in self.story(self.selected_query)]
         if self.selected_cell is not None:
-            data["cell"] = _cell_data(self.cell(*self.selected_cell))
+            cell = self.cell(*self.selected_cell)
+            position = {"step": cell.step, "row": cell.row, "column": cell.column, "title": cell.title}
+            value = cell.value if np.isfinite(cell.value) else None
+            data["cell"] = position | {"lines": list(cell.texts), "value": value}
         if self.symbolic:
             data["symbolic"] = dataclasses.asdict(self.symbolic_form())
         if self.contributions:
-            data["contributions"] = _contributions_data(self.worked)
+            arrays = [(head, *self._weights_and_values(head)) for head in self.worked.heads]
+            data["contributions"] = [
+                {"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()}
+                for head, weights, value in arrays
+                if weights is not None and value is not None
+            ]
         return data
 
-    def __getattr__(self, name: str) -> np.ndarray:
-        worked = self.__dict__.get("worked")
-        if worked is not None and name in worked.names:
-            return worked.step(name).values
-        raise AttributeError(f"There is no step or attribute {name!r} here.")
+    def _weights_and_values(self, head: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+        return self.worked.find_values("weights", head), self.worked.find_values("value", head)
 
     def __repr__(self) -> str:
         return f"ExplainResult({self.worked.example.title!r}: {', '.join(self.worked.names)})"
 
 
 def explain(
-    source: str | Path | Example | Mapping[str, Any],
+    source: str | Path | Example | Mapping[str, object],
     *,
     query: int | str | None = None,
     cell: str | tuple[str, int | str, int | str] | None = None,
     symbolic: bool = False,
     decimals: int = 4,
     causal: bool | None = None,
-    scoring: str | None = None,
-    normalise: str | None = None,
-    normalize: str | None = None,
+    scoring: ScoringName | None = None,
+    normalise: NormalisationName | None = None,
+    normalize: NormalisationName | None = None,
     heads: int | None = None,
     contributions: bool = False,
 ) -> ExplainResult:
     """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
 
-    `query` selects one word, `cell` ("weights,I,love") one number, `symbolic` shows symbols instead of numbers;
-    `causal`, `scoring`, `normalise` (or `normalize`) and `heads` override the example's settings.
-
     >>> explain("i-love-ai").weights[0].round(4)
     array([0.1978, 0.4011, 0.4011])
     >>> explain("easy peasy lemon squeezy").tokens
     ('easy', 'peasy', 'lemon', 'squeezy')
+
+    Args:
+        source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
+        query: Explain the attention of one word, by name or by position from 0.
+        cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
+        symbolic: Show symbols instead of numbers, such as 0.4*v_0 + 0.6*v_1.
+        decimals: Number of decimals.
+        causal: Use a causal mask.
+        scoring: Scoring function of query and key.
+        normalise: How scores become attention weights.
+        normalize: The same, in American spelling.
+        heads: Number of attention heads.
+        contributions: Also show the contribution of each key: weight times value.
     """
-    if isinstance(decimals, bool) or not 0 <= decimals <= MAX_DECIMALS:
-        raise UsageError(f"decimals should be from 0 to {MAX_DECIMALS}, not {decimals}.")
+    if isinstance(decimals, bool) or not 0 <= decimals <= _MAX_DECIMALS:
+        raise UsageError(f"decimals should be from 0 to {_MAX_DECIMALS}, not {decimals}.")
     if normalise is not None and normalize is not None:
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
-    changes = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
-    worked = solve(
-        _with_settings(resolve_example(source), {name: value for name, value in changes.items() if value is not None})
-    )
+    settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
+    changes = {name: value for name, value in settings.items() if value is not None}
+    worked = solve(_with_settings(resolve_example(source), changes))
     position = None if query is None else find_index(query, worked.tokens, "word")
     selected_cell = None if cell is None else _resolve_cell(worked, cell)
     return ExplainResult(worked, decimals, position, selected_cell, symbolic, contributions)
 
 
-def resolve_example(source: str | Path | Example | Mapping[str, Any]) -> Example:
+def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
     """Resolve an example: a name of the library, else a file, else a sentence."""
     if isinstance(source, Example):
         return source
@@ -184,11 +220,9 @@ def _is_file(text: str) -> bool:
         return False
     path = Path(text)
     try:
-        if path.is_file():
-            return True
+        return path.is_file() or (path.suffix in (".toml", ".json") and len(text.split()) == 1)
     except OSError:
         return False
-    return path.suffix in (".toml", ".json") and len(text.split()) == 1
 
 
 def _reject_other_files(path: Path) -> None:
@@ -202,7 +236,7 @@ def _reject_other_files(path: Path) -> None:
     raise InvalidInput(f"{path.name} is not an example: examples are .toml or .json files.", hint=hint)
 
 
-def _with_settings(example: Example, changes: dict[str, Any]) -> Example:
+def _with_settings(example: Example, changes: Mapping[str, object]) -> Example:
     """Return the example with other settings, without its variants, which have their own settings."""
     if not changes:
         return example
@@ -223,25 +257,9 @@ def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int |
     return resolved.step, resolved.row, resolved.column
 
 
-def _step_data(step: WorkedStep) -> dict[str, Any]:
-    values = [[None if value == -np.inf else value for value in row] for row in step.values.tolist()]
+def _step_data(step: WorkedStep) -> JsonDict:
     return {
         "name": step.name, "tex": step.tex, "description": step.description,
-        "rows": list(step.rows), "columns": list(step.columns), "values": values,
+        "rows": list(step.rows), "columns": list(step.columns), "values": step.rows_or_masked,
         "row_axis": step.row_axis, "column_axis": step.column_axis,
     }  # fmt: skip
-
-
-def _cell_data(cell: CellArithmetic) -> dict[str, Any]:
-    value = cell.value if np.isfinite(cell.value) else None
-    position = {"step": cell.step, "row": cell.row, "column": cell.column, "title": cell.title}
-    return position | {"lines": list(cell.texts), "value": value}
-
-
-def _contributions_data(worked: WorkedExample) -> list[dict[str, Any]]:
-    contributions = []
-    for head in worked.heads:
-        weights, value = worked.find_values("weights", head), worked.find_values("value", head)
-        if weights is not None and value is not None:
-            contributions.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
-    return contributions

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.experiments.model_variants import ModelSource, open_model
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
-from peasy.views.document import CacheFigure, Curves, DocumentPart, Table
+from peasy.commands.load import LoadedModel
+from peasy.experiments.models import ModelSource, open_model
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.views.document import CacheFigure, Curves, Table
 
 if TYPE_CHECKING:
-    from peasy.commands.load import LoadedModel
     from peasy.generation.cache_benchmark import CacheBenchmarkStep
 
 QUESTION = "Keys and values of earlier tokens do not change. How much time does a KV cache save, and how much memory?"
-PROMPT = "The pizza came out of the oven and it"
-LOGIT_TOLERANCE = 1e-4
+_PROMPT = "The pizza came out of the oven and it"
+_LOGIT_TOLERANCE = 1e-4
 """Tolerance for float32 logits computed on two execution paths."""
-SHOWN_STEPS = 8
+_SHOWN_STEPS = 8
 
 
 def run(
@@ -30,26 +29,20 @@ def run(
     repeats: int = 3,
 ) -> ExperimentResult:
     """Generate with and without a cache, then time each step both ways; the shortest time of `repeats` counts."""
-    require_extra("torch")
-    from peasy.generation.cache_benchmark import benchmark_cache
-
     loaded = open_model(model)
-    prompt = loaded.encode_prompt(PROMPT)
+    prompt = loaded.encode_prompt(_PROMPT)
     context = getattr(loaded.model.config, "max_seq_len", None)
     count = max_tokens if context is None else min(max_tokens, context - len(prompt))
     on_status(f"generating {count} tokens with a KV cache ...")
-    generated = sample_tokens(loaded, prompt, count, seed, use_cache=True)
+    generated = _sample_tokens(loaded, prompt, count, seed, use_cache=True)
     on_status("generating them without a cache ...")
-    tokens_equal = generated == sample_tokens(loaded, prompt, count, seed, use_cache=False)
-    measured = []
-    for number in range(repeats):
-        on_status(f"timing each step, repeat {number + 1} of {repeats} ...")
-        measured.append(list(benchmark_cache(loaded.model, prompt, generated)))
+    tokens_equal = generated == _sample_tokens(loaded, prompt, count, seed, use_cache=False)
+    steps = _time_steps(loaded, prompt, generated, repeats, on_status)
     pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
-    return conclude(fastest_times(measured), tokens_equal, cache_bytes_per_token(loaded, prompt), pieces, seed)
+    return conclude(steps, tokens_equal, _cache_bytes_per_token(loaded, prompt), pieces, seed)
 
 
-def sample_tokens(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed: int, *, use_cache: bool) -> list[int]:
+def _sample_tokens(loaded: LoadedModel, prompt: Sequence[int], count: int, seed: int, *, use_cache: bool) -> list[int]:
     """Sample `count` tokens; eos is forbidden."""
     from peasy.generation.decode import generate
     from peasy.generation.sampling_params import SamplingParams
@@ -59,26 +52,34 @@ def sample_tokens(loaded: "LoadedModel", prompt: Sequence[int], count: int, seed
     return generate(loaded.model, [list(prompt)], sampling, use_cache=use_cache)[0]
 
 
-def cache_bytes_per_token(loaded: "LoadedModel", prompt: Sequence[int]) -> int:
+def _cache_bytes_per_token(loaded: LoadedModel, prompt: Sequence[int]) -> int:
     """Return the bytes per token of a KV cache."""
     import torch
 
     state = loaded.model.new_state()
     with torch.inference_mode():
         loaded.model.forward_varlen([list(prompt)], [state])
-    arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]  # type: ignore[attr-defined]
+    arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
     return sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
 
 
-def fastest_times(measured: Sequence[Sequence["CacheBenchmarkStep"]]) -> list["CacheBenchmarkStep"]:
+def _time_steps(
+    loaded: LoadedModel, prompt: Sequence[int], generated: Sequence[int], repeats: int, on_status: OnStatus
+) -> list["CacheBenchmarkStep"]:
     """Take the minimum time of every step, free of interruptions by other programs, and the largest difference."""
+    from peasy.generation.cache_benchmark import benchmark_cache
+
+    measured = []
+    for number in range(repeats):
+        on_status(f"timing each step, repeat {number + 1} of {repeats} ...")
+        measured.append(list(benchmark_cache(loaded.model, prompt, generated)))
     return [
-        repeats[0]._replace(
-            seconds=min(step.seconds for step in repeats),
-            seconds_uncached=min(step.seconds_uncached for step in repeats),
-            max_difference=max(step.max_difference for step in repeats),
+        steps[0]._replace(
+            seconds=min(step.seconds for step in steps),
+            seconds_uncached=min(step.seconds_uncached for step in steps),
+            max_difference=max(step.max_difference for step in steps),
         )
-        for repeats in zip(*measured, strict=True)
+        for steps in zip(*measured, strict=True)
     ]
 
 
@@ -87,9 +88,9 @@ def conclude(
 ) -> ExperimentResult:
     """Holds if the tokens are the same and the last ones are faster with the cache."""
     difference = max(step.max_difference for step in steps)
-    equal = tokens_equal and difference <= LOGIT_TOLERANCE
-    first, last = first_and_last_median([step.seconds for step in steps])
-    first_without, last_without = first_and_last_median([step.seconds_uncached for step in steps])
+    equal = tokens_equal and difference <= _LOGIT_TOLERANCE
+    first, last = _first_and_last_median([step.seconds for step in steps])
+    first_without, last_without = _first_and_last_median([step.seconds_uncached for step in steps])
     gain, length = last_without / last, steps[-1].num_cached + steps[-1].num_new
     verdict = (
         f"With and without a KV cache {'the same' if equal else 'NOT the same'} {len(steps)} tokens are generated "
@@ -99,11 +100,11 @@ def conclude(
         f"{last_without / first_without:.1f} without it. The cache needs {bytes_per_token:,} bytes per token, "
         f"{bytes_per_token * length / 1024:,.0f} KiB for this sequence."
     )
-    shown = tuple((step.num_cached, step.num_new) for step in steps[:SHOWN_STEPS])
-    parts: tuple[DocumentPart, ...] = (
+    shown = tuple((step.num_cached, step.num_new) for step in steps[:_SHOWN_STEPS])
+    parts = (
         CacheFigure("Computed and cached keys and values of each step", tuple(pieces[: sum(shown[-1])]), shown),
         _table(steps, bytes_per_token),
-        Curves("Time per token", _time_curves(steps), "context length (tokens)", "milliseconds"),
+        _time_curves(steps),
     )
     caveat = (
         "Times hold for this machine and a small model, where much of a step is not arithmetic. Even with a cache each "
@@ -120,10 +121,10 @@ def conclude(
     return ExperimentResult("cache", QUESTION, parts, verdict, equal and gain > 1, caveat, numbers, seed)
 
 
-def first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:
+def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:
     """Return the medians of the first and the last eighth; the first step (the prefill) does not count.
 
-    >>> first_and_last_median([9, 1, 1, 1, 1, 1, 1, 1, 3])
+    >>> _first_and_last_median([9, 1, 1, 1, 1, 1, 1, 1, 3])
     (1.0, 3.0)
     """
     eighth = max((len(seconds) - 1) // 8, 1)
@@ -131,25 +132,28 @@ def first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:
 
 
 def _table(steps: Sequence["CacheBenchmarkStep"], bytes_per_token: int) -> Table:
-    count = len(steps)
+    columns = [
+        ("context", ","), ("ms", ".2f"), ("without", ".2f"), ("million products", ",.2f"), ("without", ",.2f"),
+        ("cache (KiB)", ",.0f"),
+    ]  # fmt: skip
     rows = []
-    for index in sorted({1, count // 4, count // 2, count - 1}):
+    for index in sorted({1, len(steps) // 4, len(steps) // 2, len(steps) - 1}):
         step = steps[index]
         length = step.num_cached + step.num_new
-        work = f"{step.multiplications / 1e6:,.2f}", f"{step.multiplications_uncached / 1e6:,.2f}"
-        times = f"{step.seconds * 1e3:.2f}", f"{step.seconds_uncached * 1e3:.2f}"
-        rows.append((f"{length:,}", *times, *work, f"{bytes_per_token * length / 1024:,.0f}"))
-    columns = ("context", "ms", "without", "million products", "without", "cache (KiB)")
-    return Table(columns, tuple(rows), "Cost of one more token, with and without a KV cache")
+        times = step.seconds * 1e3, step.seconds_uncached * 1e3
+        products = step.multiplications / 1e6, step.multiplications_uncached / 1e6
+        rows.append((length, *times, *products, bytes_per_token * length / 1024))
+    return table("Cost of one more token, with and without a KV cache", columns, rows)
 
 
-def _time_curves(steps: Sequence["CacheBenchmarkStep"]) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
+def _time_curves(steps: Sequence["CacheBenchmarkStep"]) -> Curves:
     """Return the time curves, smoothed by medians over neighbouring steps."""
     width = max(len(steps) // 12, 1)
-    bins = [steps[start : start + width] for start in range(1, len(steps), width)]
-    centres = [float(np.mean([step.num_cached for step in group])) for group in bins]
-    curves = {
-        "with a KV cache": [float(np.median([step.seconds for step in group])) * 1e3 for group in bins],
-        "without": [float(np.median([step.seconds_uncached for step in group])) * 1e3 for group in bins],
-    }
-    return tuple((name, tuple(zip(centres, times, strict=True))) for name, times in curves.items())
+    lines: dict[str, list[tuple[float, float]]] = {"with a KV cache": [], "without": []}
+    for start in range(1, len(steps), width):
+        group = steps[start : start + width]
+        centre = float(np.mean([step.num_cached for step in group]))
+        times = np.median([(step.seconds, step.seconds_uncached) for step in group], axis=0) * 1e3
+        for line, milliseconds in zip(lines.values(), times.tolist(), strict=True):
+            line.append((centre, milliseconds))
+    return curves("Time per token", lines, "context length (tokens)", "milliseconds")

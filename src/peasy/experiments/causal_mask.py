@@ -1,22 +1,17 @@
 """`causal-mask`: next-token training with and without a causal mask; a leaking mask gives a low loss and bad text."""
 
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
+from peasy.experiments.models import TrainedModel, stories_for_steps, train_temporary
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.formula import attend
-from peasy.views.document import Curves, DocumentPart, Matrix, Table
-
-if TYPE_CHECKING:
-    from peasy.experiments.train_small import TrainedModel
+from peasy.views.document import Matrix
 
 QUESTION = "In training, a token may attend only to earlier tokens. What does a model learn without this causal mask?"
-SENTENCE = "The pizza came out of the oven"
-LABELS = {"causal": "causal mask", "unmasked": "no mask"}
+_SENTENCE = "The pizza came out of the oven"
+_LABELS = {"causal": "causal mask", "unmasked": "no mask"}
 """Names of the two models in tables and figures."""
-MODEL_SETTINGS: dict[str, Any] = {
+_MODEL_SETTINGS: dict[str, object] = {
     "d_model": 64,
     "position": {"kind": "rotary"},
     "stack": {
@@ -26,17 +21,18 @@ MODEL_SETTINGS: dict[str, Any] = {
         "norm": {"kind": "rms"},
     },
 }
-UNMASKED_SETTINGS = {
+_UNMASKED_SETTINGS: dict[str, object] = {
     "embedding": {"norm": False, "segments": 0},
     "lm_head": {"tied": True, "bias": False, "transform": None},
 }
-TRAIN_SETTINGS = {
+_TOKENIZER: dict[str, object] = {"tokenizer": {"algorithm": "words", "vocab_size": 512}}
+_TRAIN_SETTINGS = {
     "optimizer": {"kind": "adamw", "lr": 4e-3, "weight_decay": 0.0},
     "schedule": {"kind": "cosine"},
     "seq_len_warmup": None,
     "seq_len": 64,
     "batch_size": 16,
-    "tokenizer": {"algorithm": "words", "vocab_size": 512},
+    **_TOKENIZER,
 }
 
 
@@ -44,41 +40,28 @@ def run(
     seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 300, leak: bool = True, texts: int = 20
 ) -> ExperimentResult:
     """Train two models with the same blocks, data and steps; `leak=False` uses the causal model twice (the control)."""
-    require_extra("torch")
-    from peasy.experiments.train_small import stories_for_steps, train_temporary
-
     stories = stories_for_steps(max(steps, 20))
-    causal = train_temporary(
-        "gpt",
-        stories,
-        "causal mask",
-        on_status,
-        steps=steps,
-        seed=seed,
-        settings={**TRAIN_SETTINGS, "model": MODEL_SETTINGS},
-    )
+
+    def train(kind: str, name: str, settings: dict[str, object]) -> TrainedModel:
+        return train_temporary(
+            kind, stories, name, on_status, steps=steps, seed=seed, settings=_TRAIN_SETTINGS | settings
+        )
+
+    causal = other = train("gpt", "causal mask", {"model": _MODEL_SETTINGS})
     if leak:
-        settings = {**TRAIN_SETTINGS, "model": MODEL_SETTINGS | UNMASKED_SETTINGS, "objective": {"kind": "next-token"}}
-        other = train_temporary("encoder", stories, "no mask", on_status, steps=steps, seed=seed, settings=settings)
-    else:
-        other = causal
+        unmasked = _MODEL_SETTINGS | _UNMASKED_SETTINGS
+        other = train("encoder", "no mask", {"model": unmasked, "objective": {"kind": "next-token"}})
     on_status("training an n-gram model as the judge ...")
     judge = train_temporary(
-        "ngram",
-        stories,
-        "judge",
-        ignore_status,
-        steps=min(steps, 200),
-        seed=seed,
-        settings={"tokenizer": TRAIN_SETTINGS["tokenizer"]},
+        "ngram", stories, "judge", ignore_status, steps=min(steps, 200), seed=seed, settings=_TOKENIZER
     )
     models = {"causal": causal, "unmasked": other}
-    samples = {name: sample_texts(trained, texts, seed) for name, trained in models.items()}
-    cross_entropy = {name: ngram_cross_entropy(judge, sampled) for name, sampled in samples.items()}
-    return conclude(models, samples, cross_entropy, seed)
+    samples = {name: _sample_texts(trained, texts, seed) for name, trained in models.items()}
+    cross_entropy = {name: _ngram_cross_entropy(judge, sampled) for name, sampled in samples.items()}
+    return _conclude(models, samples, cross_entropy, seed)
 
 
-def sample_texts(trained: "TrainedModel", texts: int, seed: int) -> list[str]:
+def _sample_texts(trained: TrainedModel, texts: int, seed: int) -> list[str]:
     """Sample continuations without a KV cache: all earlier tokens are recomputed at every step."""
     from peasy.generation.decode import generate
     from peasy.generation.sampling_params import SamplingParams
@@ -90,7 +73,7 @@ def sample_texts(trained: "TrainedModel", texts: int, seed: int) -> list[str]:
     return ["The " + tokenizer.decode(ids).strip() for ids in sequences]
 
 
-def ngram_cross_entropy(judge: "TrainedModel", texts: list[str]) -> float:
+def _ngram_cross_entropy(judge: TrainedModel, texts: list[str]) -> float:
     """Return the cross-entropy of texts under an n-gram model of the stories, in nats per token."""
     import torch
 
@@ -107,15 +90,15 @@ def ngram_cross_entropy(judge: "TrainedModel", texts: list[str]) -> float:
 
 def causal_mask_matrix() -> Matrix:
     """Attention weights under a causal mask when all scores are equal."""
-    words = SENTENCE.split()
+    words = tuple(_SENTENCE.split())
     equal = np.ones((len(words), 1))
     weights = attend(equal, equal, equal, causal=True).weights
     values = tuple(tuple(float(weight) if weight else None for weight in row) for row in weights)
-    return Matrix("causal mask", values, tuple(words), tuple(words), "query", "key", shaded=True)
+    return Matrix("causal mask", values, words, words, "query", "key", shaded=True)
 
 
-def conclude(
-    models: dict[str, "TrainedModel"], samples: dict[str, list[str]], cross_entropy: dict[str, float], seed: int
+def _conclude(
+    models: dict[str, TrainedModel], samples: dict[str, list[str]], cross_entropy: dict[str, float], seed: int
 ) -> ExperimentResult:
     """Holds if the unmasked model has far too low a loss and its samples are far less likely to the judge."""
     loss = {name: trained.final_loss for name, trained in models.items()}
@@ -127,17 +110,10 @@ def conclude(
         f"{'worse' if worse else 'NOT worse'}: its cost to an n-gram model is {cross_entropy['unmasked']:.2f} nats per "
         f"token without the mask and {cross_entropy['causal']:.2f} with it."
     )
-    rows = tuple((LABELS[name], f"{loss[name]:.3f}", f"{cross_entropy[name]:.2f}", samples[name][0]) for name in models)
-    parts: tuple[DocumentPart, ...] = (
-        causal_mask_matrix(),
-        Table(("model", "validation loss", "n-gram nats per token", "generated text"), rows),
-        Curves(
-            "Training on stories",
-            tuple((LABELS[name], models[name].validation_curve) for name in models),
-            "step",
-            "loss",
-        ),
-    )
+    columns = [("model", ""), ("validation loss", ".3f"), ("n-gram nats per token", ".2f"), ("generated text", "")]
+    rows = ((_LABELS[name], loss[name], cross_entropy[name], samples[name][0]) for name in models)
+    losses = {_LABELS[name]: trained.validation_curve for name, trained in models.items()}
+    parts = (causal_mask_matrix(), table("", columns, rows), curves("Training on stories", losses, "step", "loss"))
     caveat = (
         "Both models have the same blocks, data and steps; only the mask differs. The n-gram model sees three words at "
         "most: it can judge wording, not whether a story makes sense."

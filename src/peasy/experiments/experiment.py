@@ -1,17 +1,48 @@
 """`experiment`: run an experiment that tests a claim of the lecture notes against a control."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, overload
+from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from peasy.commands.result import Result
 from peasy.errors import NotFound, PeasyError, check_keywords, did_you_mean, parameter_names
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.experiments.result_cache import save_result
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, save_result
 from peasy.views.document import Document
-from peasy.views.experiment import experiments_document
+from peasy.views.evaluation import experiments_document
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from peasy.experiments.models import ModelSource
+
+
+class ExperimentOptions(TypedDict, total=False):
+    """Parameters of the experiments; each has its own and refuses the others."""
+
+    causal: bool
+    counts: Sequence[int]
+    distances: Sequence[int]
+    leak: bool
+    lengths: Sequence[int]
+    max_tokens: int
+    model: "ModelSource"
+    models: Sequence[str]
+    normalize: Callable[[tuple[float, ...], str], "np.ndarray"]
+    pairs: int
+    probes: int
+    repeats: int
+    rnn_model: "ModelSource"
+    scale: float | None
+    search_probes: int
+    seeds: int
+    sentences: "ModelSource"
+    steps: int
+    texts: int
+    tokens: int
+    width: int
+    words: "ModelSource"
 
 
 @dataclass(frozen=True)
@@ -23,12 +54,13 @@ class Experiment:
     claims: tuple[str, ...]
     duration: str
 
-    def run(self, seed: int = 0, on_status: OnStatus = ignore_status, **options: Any) -> ExperimentResult:
+    def run(
+        self, seed: int = 0, on_status: OnStatus = ignore_status, **options: Unpack[ExperimentOptions]
+    ) -> ExperimentResult:
         """Run the experiment; `options` are its own parameters."""
-        module = import_module(f"peasy.experiments.{self.name.replace('-', '_')}")
-        check_keywords(self.name, options, parameter_names(module.run))
-        result: ExperimentResult = module.run(seed=seed, on_status=on_status, **options)
-        return result
+        run: Callable[..., ExperimentResult] = import_module(f"peasy.experiments.{self.name.replace('-', '_')}").run
+        check_keywords(self.name, options, parameter_names(run))
+        return run(seed=seed, on_status=on_status, **options)
 
 
 EXPERIMENTS = (
@@ -83,20 +115,17 @@ class ExperimentsResult(Result):
         """One row for each experiment."""
         return experiments_document([(e.name, e.question, e.duration) for e in self.experiments])
 
-    def data(self) -> dict[str, Any]:
-        """Names, questions, claims and durations."""
-        rows = [
-            {"name": e.name, "question": e.question, "claims": list(e.claims), "duration": e.duration}
-            for e in self.experiments
-        ]
-        return {"experiments": rows}
-
 
 @overload
 def experiment(name: None = None) -> ExperimentsResult: ...
 @overload
 def experiment(
-    name: str, *, seed: int = 0, on_progress: OnStatus | None = None, store: bool = False, **options: Any
+    name: str,
+    *,
+    seed: int = 0,
+    on_progress: OnStatus | None = None,
+    store: bool = False,
+    **options: Unpack[ExperimentOptions],
 ) -> ExperimentResult: ...
 def experiment(
     name: str | None = None,
@@ -104,7 +133,7 @@ def experiment(
     seed: int = 0,
     on_progress: OnStatus | None = None,
     store: bool = False,
-    **options: Any,
+    **options: Unpack[ExperimentOptions],
 ) -> ExperimentResult | ExperimentsResult:
     """Run an experiment by name; without a name, list them all. `store` saves the result for `load_result`.
 
@@ -112,6 +141,13 @@ def experiment(
     True
     >>> "matrix-form" in experiment().text()
     True
+
+    Args:
+        name: Name of the experiment; without it, all are listed.
+        seed: Seed of the random numbers.
+        on_progress: Called with a short description of each step.
+        store: Save the result for `load_result`.
+        **options: Parameters of the experiment itself, such as `steps`.
     """
     if name is None:
         return ExperimentsResult()

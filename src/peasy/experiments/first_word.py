@@ -3,31 +3,30 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peasy.commands.alignment_head import LayerHead
+from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
-from peasy.experiments.model_variants import ModelSource, format_head, open_model, untrained
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
+from peasy.experiments.models import ModelSource, format_head, open_model, untrained
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.formula import attend
-from peasy.views.document import Curves, DocumentPart, Maps, Table
+from peasy.views.document import Maps, Table
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from peasy.commands.load import LoadedModel
     from peasy.inspection.forward import ModelInput
 
 QUESTION = (
     "Under a causal mask the first token attends only to itself. What is its output, and is it an attention sink for "
     "the other tokens?"
 )
-SENTENCE = "The pizza came out of the oven and it tasted good"
-TOLERANCE = 1e-5
-SINK_WEIGHT = 0.5
+_SENTENCE = "The pizza came out of the oven and it tasted good"
+_TOLERANCE = 1e-5
+_SINK_WEIGHT = 0.5
 """A head is an attention sink if it gives the first token at least this weight."""
 
 
@@ -54,7 +53,7 @@ class FirstTokenAttention:
     @property
     def sinks(self) -> list[LayerHead]:
         """Heads that are attention sinks."""
-        return [head for head, weight in self.heads.items() if weight >= SINK_WEIGHT]
+        return [head for head, weight in self.heads.items() if weight >= _SINK_WEIGHT]
 
 
 def run(
@@ -65,40 +64,38 @@ def run(
     causal: bool = True,
 ) -> ExperimentResult:
     """Compare one sentence with and without a mask, then many texts. `causal=False` omits the mask (the control)."""
-    require_extra("torch")
     loaded = open_model(model)
     on_status("one sentence, with and without a mask ...")
     comparison = compare_masks(loaded, causal)
-    inputs = validation_stories(loaded, texts, seed)
+    inputs = _validation_stories(loaded, texts, seed)
     on_status(f"attention to the first token in {texts} texts ...")
     attention = {
-        "trained": first_token_attention(loaded, inputs),
-        "untrained": first_token_attention(untrained(loaded, seed), inputs),
+        "trained": _first_token_attention(loaded, inputs),
+        "untrained": _first_token_attention(untrained(loaded, seed), inputs),
     }
     on_status("masking the first token ...")
-    losses = mask_first_tokens(loaded, inputs)
-    return conclude(comparison, attention, losses, seed)
+    return conclude(comparison, attention, _mask_first_tokens(loaded, inputs), seed)
 
 
-def compare_masks(loaded: "LoadedModel", causal: bool = True) -> MaskComparison:
+def compare_masks(loaded: LoadedModel, causal: bool = True) -> MaskComparison:
     """Apply the formula with and without a mask to the model's queries, keys and values."""
-    record = loaded.look(SENTENCE, steps=("query", "key", "value")).record
-    arrays = {step: record.by_path(step) for step in ("query", "key", "value")}
+    steps = ("query", "key", "value")
+    record = loaded.look(_SENTENCE, steps=steps)
+    arrays = {step: record.by_path(step) for step in steps}
     weights, value_errors, changes = {}, [], []
     for path, queries in arrays["query"].items():
         for index, head in enumerate(queries.heads):
-            q, k, v = (arrays[step][path].array[index].astype(float) for step in ("query", "key", "value"))
+            q, k, v = (arrays[step][path].array[index].astype(float) for step in steps)
             unmasked, masked = attend(q, k, v), attend(q, k, v, causal=causal)
             weights[path.layer, head] = (unmasked.weights, masked.weights)
             value_errors.append(float(np.abs(masked.context[0] - v[0]).max()))
             norms = np.maximum(np.linalg.norm(unmasked.context, axis=1), 1e-12)
             changes.append(np.linalg.norm(masked.context - unmasked.context, axis=1) / norms)
-    return MaskComparison(
-        record.tokens.pieces, weights, max(value_errors), tuple(float(median) for median in np.median(changes, axis=0))
-    )
+    medians = tuple(np.median(changes, axis=0).tolist())
+    return MaskComparison(record.tokens.pieces, weights, max(value_errors), medians)
 
 
-def validation_stories(loaded: "LoadedModel", count: int, seed: int) -> list["ModelInput"]:
+def _validation_stories(loaded: LoadedModel, count: int, seed: int) -> list["ModelInput"]:
     """Load validation stories as token ids after bos, as in training."""
     from peasy.inspection.forward import ModelInput
 
@@ -108,19 +105,21 @@ def validation_stories(loaded: "LoadedModel", count: int, seed: int) -> list["Mo
     return [ModelInput((*([] if bos is None else [bos]), *ids)) for ids in rows]
 
 
-def first_token_attention(loaded: "LoadedModel", inputs: Sequence["ModelInput"]) -> FirstTokenAttention:
+def _first_token_attention(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> FirstTokenAttention:
     """Return the mean attention weight on the first token over all queries after it."""
     from peasy.inspection.head_scores import score_heads
 
     report = score_heads(loaded.model, inputs)
     uniform = np.mean([1 / (position + 1) for text in inputs for position in range(1, len(text.ids))])
-    return FirstTokenAttention(
-        {(score.path.layer, score.head): float(score.first) for score in report.heads}, float(uniform)
-    )
+    weights = {(score.path.layer, score.head): float(score.first) for score in report.heads}
+    return FirstTokenAttention(weights, float(uniform))
 
 
-def mask_first_tokens(loaded: "LoadedModel", inputs: Sequence["ModelInput"]) -> dict[str, float]:
+def _mask_first_tokens(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> dict[str, float]:
     """Return the loss (nats per token) with the first token masked, with the second one masked, and with no change."""
+    import torch
+
+    from peasy.inspection.forward import forward_logits
     from peasy.nn.intervention import Intervention
 
     class MaskKey(Intervention):
@@ -129,23 +128,19 @@ def mask_first_tokens(loaded: "LoadedModel", inputs: Sequence["ModelInput"]) -> 
         def __init__(self, key: int) -> None:
             self.key = key
 
-        def mask_edges(self, path: Any, num_heads: int, query_positions: "Tensor", key_positions: "Tensor") -> "Tensor":
+        def mask_edges(
+            self, path: object, num_heads: int, query_positions: "Tensor", key_positions: "Tensor"
+        ) -> "Tensor":
             return ((query_positions > self.key)[:, None] & (key_positions == self.key)).expand(num_heads, -1, -1)
 
+    def loss(text: "ModelInput", change: Intervention | None) -> float:
+        """Return the loss from the fourth token on; earlier ones have almost no keys left."""
+        logits = forward_logits(loaded.model, text, intervention=change, all_positions=True)
+        assert logits is not None
+        return float(torch.nn.functional.cross_entropy(logits[2:-1].float(), torch.tensor(text.ids[3:])))
+
     changes = {"none": None, "first": MaskKey(0), "second": MaskKey(1)}
-    return {
-        name: float(np.mean([masked_loss(loaded, text, change) for text in inputs])) for name, change in changes.items()
-    }
-
-
-def masked_loss(loaded: "LoadedModel", model_input: "ModelInput", intervention: Any) -> float:
-    """Return the loss in nats per token from the fourth token on; earlier ones have almost no keys left."""
-    import torch
-
-    from peasy.inspection.forward import forward_logits
-
-    logits = forward_logits(loaded.model, model_input, intervention=intervention, all_positions=True)[2:-1]
-    return float(torch.nn.functional.cross_entropy(logits.float(), torch.tensor(model_input.ids[3:])))
+    return {name: float(np.mean([loss(text, change) for text in inputs])) for name, change in changes.items()}
 
 
 def conclude(
@@ -153,7 +148,7 @@ def conclude(
 ) -> ExperimentResult:
     """Holds if the first context is its value vector and the last is as without a mask; sinks are only reported."""
     first, last = comparison.context_change[0], comparison.context_change[-1]
-    alone = comparison.value_error <= TOLERANCE
+    alone = comparison.value_error <= _TOLERANCE
     trained, fresh = attention["trained"], attention["untrained"]
     strongest = max(trained.heads, key=lambda head: trained.heads[head])
     increase = {name: loss - losses["none"] for name, loss in losses.items()}
@@ -166,16 +161,12 @@ def conclude(
         f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f}: "
         f"{'there is an attention sink' if trained.sinks else 'there is no attention sink here'}."
     )
-    parts: tuple[DocumentPart, ...] = (
+    changes = {"change of the context": [*enumerate(comparison.context_change, 1)]}
+    parts = (
         _attention_maps(comparison),
-        Curves(
-            "Effect of the causal mask",
-            (("change of the context", _by_position(comparison.context_change)),),
-            "position",
-            "relative change (median head)",
-        ),
-        _sink_table(attention),
-        Table(("masked key", "nats per token"), tuple((name, f"{loss:.3f}") for name, loss in losses.items())),
+        curves("Effect of the causal mask", changes, "position", "relative change (median head)"),
+        _sink_table(trained, fresh),
+        table("", [("masked key", ""), ("nats per token", ".3f")], losses.items()),
     )
     caveat = (
         "The first token here is bos, which begins every text and carries no information: attending to it is a way of "
@@ -186,18 +177,13 @@ def conclude(
         "value_error": comparison.value_error,
         "context_change": list(comparison.context_change),
         "first_token_weight": {
-            name: {format_head(head): weight for head, weight in heads.heads.items()}
-            for name, heads in attention.items()
+            name: {format_head(head): weight for head, weight in by.heads.items()} for name, by in attention.items()
         },
         "uniform": trained.uniform,
         "losses": losses,
     }
-    holds = alone and first > 0.1 and last < TOLERANCE
+    holds = alone and first > 0.1 and last < _TOLERANCE
     return ExperimentResult("first-word", QUESTION, parts, verdict, holds, caveat, numbers, seed)
-
-
-def _by_position(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    return tuple((float(position), share) for position, share in enumerate(values, 1))
 
 
 def _attention_maps(comparison: MaskComparison) -> Maps:
@@ -205,20 +191,12 @@ def _attention_maps(comparison: MaskComparison) -> Maps:
     head = max(comparison.weights, key=lambda head: 1 - comparison.weights[head][0][0, 0])
     unmasked, causal = comparison.weights[head]
     maps = np.stack([unmasked, np.where(causal > 0, causal, np.nan)])[None]
-    title = f'"{SENTENCE}" in head {format_head(head)}'
-    return Maps(
-        title,
-        maps,
-        comparison.tokens,
-        comparison.tokens,
-        across=("self", "masked"),
-        across_axis="attention",
-        down_axis="",
-    )
+    title, tokens = f'"{_SENTENCE}" in head {format_head(head)}', comparison.tokens
+    return Maps(title, maps, tokens, tokens, across=("self", "masked"), across_axis="attention", down_axis="")
 
 
-def _sink_table(attention: dict[str, FirstTokenAttention]) -> Table:
-    trained, fresh = attention["trained"], attention["untrained"]
-    rows = [(format_head(head), f"{weight:.2f}", f"{fresh.heads[head]:.2f}") for head, weight in trained.heads.items()]
-    rows.append(("uniform", f"{trained.uniform:.2f}", f"{fresh.uniform:.2f}"))
-    return Table(("head", "trained", "untrained"), tuple(rows), "Mean attention weight on the first token")
+def _sink_table(trained: FirstTokenAttention, fresh: FirstTokenAttention) -> Table:
+    rows = [(format_head(head), weight, fresh.heads[head]) for head, weight in trained.heads.items()]
+    rows.append(("uniform", trained.uniform, fresh.uniform))
+    columns = [("head", ""), ("trained", ".2f"), ("untrained", ".2f")]
+    return table("Mean attention weight on the first token", columns, rows)

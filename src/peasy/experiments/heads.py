@@ -3,28 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peasy.commands.alignment_head import LayerHead
+from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
-from peasy.experiments.model_variants import format_head
+from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary
 from peasy.experiments.pronoun import SENTENCE, pronoun_stories, referent_weights, story_accuracy
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
-from peasy.views.document import Curves, DocumentPart, Maps, Table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.views.document import Maps, Table
 
 if TYPE_CHECKING:
-    from peasy.experiments.train_small import TrainedModel
     from peasy.inspection.results import HeadScore
 
 QUESTION = (
     "A layer can have one wide head or several narrow ones. With the same parameter count, do several learn more?"
 )
-HEAD_COUNTS = (1, 2, 4, 8)
-SHOWN_COUNT = 4
-SETTINGS: dict[str, Any] = {"tokenizer": {"algorithm": "words", "vocab_size": 512}, "num_validations": 6}
+_SHOWN_COUNT = 4
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class HeadCountResult:
     parameters: int
     losses: tuple[float, ...]
     accuracies: tuple[float, ...]
-    curve: tuple[tuple[float, float], ...]
+    curve: Points
     head_distance: float
     attention_shares: dict[LayerHead, dict[str, float]]
 
@@ -49,9 +46,19 @@ class HeadCountResult:
         return {head: max(shares, key=lambda name: shares[name]) for head, shares in self.attention_shares.items()}
 
     @property
+    def num_kinds(self) -> int:
+        """Number of kinds of heads, by their main target."""
+        return len(set(self.main_target.values()))
+
+    @property
     def loss(self) -> float:
         """Mean loss over seeds."""
         return float(np.mean(self.losses))
+
+    @property
+    def noise(self) -> float:
+        """Largest difference of the loss between seeds."""
+        return max(self.losses) - min(self.losses)
 
     @property
     def accuracy(self) -> float:
@@ -61,30 +68,31 @@ class HeadCountResult:
 
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 600, seeds: int = 2, probes: int = 96,
-    counts: Sequence[int] = HEAD_COUNTS,
+    counts: Sequence[int] = (1, 2, 4, 8),
 ) -> ExperimentResult:  # fmt: skip
     """Train each head count with several seeds; heads are analysed for the first seed."""
-    require_extra("torch")
     trained, figure = [], None
     for count in counts:
-        models = [train_heads(count, seed + number, steps, on_status) for number in range(seeds)]
-        trained.append(evaluate_heads(count, models, probes, seed))
-        if figure is None or count == SHOWN_COUNT:
-            figure = attention_maps(models[0])
+        models = [_train_heads(count, seed + number, steps, on_status) for number in range(seeds)]
+        trained.append(_evaluate_heads(count, models, probes, seed))
+        if figure is None or count == _SHOWN_COUNT:
+            figure = _attention_maps(models[0].model)
     assert figure is not None, "at least one count is trained"
     return conclude(trained, figure, seed)
 
 
-def train_heads(count: int, seed: int, steps: int, on_status: OnStatus) -> "TrainedModel":
+def _train_heads(count: int, seed: int, steps: int, on_status: OnStatus) -> TrainedModel:
     """Train on the stories with `count` heads per layer; d_model is split among them, so all have the same size."""
-    from peasy.experiments.train_small import stories_for_steps, train_temporary
-
-    settings = {**SETTINGS, "model": {"stack": {"attention": {"num_heads": count}}}}
+    settings = {
+        "tokenizer": {"algorithm": "words", "vocab_size": 512},
+        "num_validations": 6,
+        "model": {"stack": {"attention": {"num_heads": count}}},
+    }
     name = f"{count} head{'s' * (count > 1)}, seed {seed}"
     return train_temporary("gpt", stories_for_steps(steps), name, on_status, steps=steps, seed=seed, settings=settings)
 
 
-def evaluate_heads(count: int, models: Sequence["TrainedModel"], probes: int, seed: int) -> HeadCountResult:
+def _evaluate_heads(count: int, models: Sequence[TrainedModel], probes: int, seed: int) -> HeadCountResult:
     """Evaluate loss and endings, and analyse the heads of the first model."""
     from peasy.commands.model_input import make_input
     from peasy.inspection.head_scores import score_heads
@@ -94,61 +102,64 @@ def evaluate_heads(count: int, models: Sequence["TrainedModel"], probes: int, se
     texts = list(islice(open_corpus("stories").texts("valid"), 24))
     weights = referent_weights(loaded, stories)
     report = score_heads(loaded.model, [make_input(loaded, text).model_input for text in texts], seed=seed)
+    shares = {}
+    for score in report.heads:
+        head = (score.path.layer, score.head)
+        shares[head] = _attention_shares(score, weights[head][0])
     return HeadCountResult(
         count,
         loaded.model.count_parameters(),
-        tuple(learned.final_loss for learned in models),
-        tuple(story_accuracy(learned.model, stories) for learned in models),
+        tuple(trained.final_loss for trained in models),
+        tuple(story_accuracy(trained.model, stories) for trained in models),
         models[0].validation_curve,
-        head_distance(loaded, texts),
-        {(score.path.layer, score.head): attention_shares(score, weights) for score in report.heads},
+        _head_distance(loaded, texts),
+        shares,
     )
 
 
-def attention_shares(score: "HeadScore", referent_weights: dict[LayerHead, tuple[float, float]]) -> dict[str, float]:
+def _attention_shares(score: "HeadScore", referent: float) -> dict[str, float]:
     """Shares of a head's attention weight by kind of target; "referent" is measured at the pronoun only."""
     return {
         "previous token": score.previous,
         "same position": score.own,
         "first token": score.first,
         "same token": score.same,
-        "referent": referent_weights[score.path.layer, score.head][0],
+        "referent": referent,
     }
 
 
-def head_distance(loaded: Any, texts: Sequence[str]) -> float:
+def _head_distance(loaded: LoadedModel, texts: Sequence[str]) -> float:
     """Mean total variation distance between the attention weights of two heads of a layer; 0 for a single head."""
     distances = []
     for text in texts:
-        for capture in loaded.look(text).record.by_path("weights").values():
+        for capture in loaded.look(text).by_path("weights").values():
             array = capture.array.astype(float)
             pairs = [(a, b) for a in range(len(array)) for b in range(a)]
             distances += [np.abs(array[a] - array[b]).sum(-1)[1:].mean() / 2 for a, b in pairs]
     return float(np.mean(distances)) if distances else 0.0
 
 
-def attention_maps(trained: "TrainedModel") -> Maps:
+def _attention_maps(loaded: LoadedModel) -> Maps:
     """Draw the attention maps of all heads on one sentence."""
-    record = trained.model.look(SENTENCE).record
-    captures = list(record.by_path("weights").values())
-    values = np.stack([capture.array for capture in captures]).astype(float)
+    record = loaded.look(SENTENCE)
+    values = np.stack([capture.array for capture in record.by_path("weights").values()]).astype(float)
     future = np.triu(np.ones(values.shape[-2:], dtype=bool), 1)
     layers, heads = (tuple(map(str, range(size))) for size in values.shape[:2])
-    maps = np.where(future, np.nan, values)
     pieces = record.tokens.pieces
-    return Maps(f"{values.shape[1]} heads on one sentence", maps, pieces, pieces, layers, heads)
+    title = f"{values.shape[1]} heads on one sentence"
+    return Maps(title, np.where(future, np.nan, values), pieces, pieces, layers, heads)
 
 
 def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> ExperimentResult:
     """Holds if several heads beat one by more than the variation between seeds."""
-    one, several = trained[0], trained[1:]
-    noise = max((max(model.losses) - min(model.losses) for model in trained), default=0.0)
+    one, several, most = trained[0], trained[1:], trained[-1]
+    noise = max(model.noise for model in trained)
     best = min(several, key=lambda model: model.loss) if several else one
-    gain = one.loss - best.loss
+    gain, kinds = one.loss - best.loss, best.num_kinds
     holds = gain > noise and best.heads > one.heads
-    most, kinds = trained[-1], len(set(best.main_target.values()))
+    losses = ", ".join(f"{model.loss:.3f} with {model.heads}" for model in trained)
     verdict = (
-        f"With {one.parameters:,} parameters each, the loss is {_list_losses(trained)}. {best.heads} heads are better "
+        f"With {one.parameters:,} parameters each, the loss is {losses}. {best.heads} heads are better "
         f"than one by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
         f"{'learn more' if holds else 'do NOT learn measurably more here'}"
         f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Accuracy of "
@@ -156,9 +167,14 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         f"two heads of a layer put {best.head_distance:.0%} of their attention weight on different tokens; by what "
         f"they attend to most, the heads are of {kinds} kind{'s' * (kinds != 1)}."
     )
-    parts: tuple[DocumentPart, ...] = (
-        _table(trained),
-        Curves("Training on stories", tuple((f"{m.heads} heads", m.curve) for m in trained), "step", "validation loss"),
+    columns = [
+        ("heads", ""), ("parameters", ","), ("loss", ".3f"), ("between seeds", ".3f"), ("endings", ".0%"),
+        ("heads differ", ".0%"), ("kinds", ""),
+    ]  # fmt: skip
+    rows = ((m.heads, m.parameters, m.loss, m.noise, m.accuracy, m.head_distance, m.num_kinds) for m in trained)
+    parts = (
+        table("Same parameter count, same number of steps", columns, rows),
+        curves("Training on stories", {f"{m.heads} heads": m.curve for m in trained}, "step", "validation loss"),
         figure,
         _shares_table(best),
     )
@@ -178,28 +194,11 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
     return ExperimentResult("heads", QUESTION, parts, verdict, holds, caveat, numbers, seed)
 
 
-def _list_losses(trained: Sequence[HeadCountResult]) -> str:
-    return ", ".join(f"{model.loss:.3f} with {model.heads}" for model in trained)
-
-
-def _table(trained: Sequence[HeadCountResult]) -> Table:
-    rows = tuple(
-        (
-            str(model.heads), f"{model.parameters:,}", f"{model.loss:.3f}",
-            f"{max(model.losses) - min(model.losses):.3f}", f"{model.accuracy:.0%}", f"{model.head_distance:.0%}",
-            str(len(set(model.main_target.values()))),
-        )
-        for model in trained
-    )  # fmt: skip
-    columns = ("heads", "parameters", "loss", "between seeds", "endings", "heads differ", "kinds")
-    return Table(columns, rows, "Same parameter count, same number of steps")
-
-
 def _shares_table(trained: HeadCountResult) -> Table:
-    names = tuple(next(iter(trained.attention_shares.values()), {}))
-    rows = tuple(
-        (format_head(head), *(f"{share:.0%}" for share in shares.values()), trained.main_target[head])
+    names = next(iter(trained.attention_shares.values()), {})
+    rows = (
+        (format_head(head), *shares.values(), trained.main_target[head])
         for head, shares in trained.attention_shares.items()
     )
-    title = f"What the heads attend to ({trained.heads} heads per layer)"
-    return Table(("head", *names, "most"), rows, title)
+    columns = [("head", ""), *((name, ".0%") for name in names), ("most", "")]
+    return table(f"What the heads attend to ({trained.heads} heads per layer)", columns, rows)

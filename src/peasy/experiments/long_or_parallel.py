@@ -1,6 +1,5 @@
 """`long-or-parallel`: n-gram, RNN, CNN and Transformer with the same budget: recall distance and speed."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,35 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, Probe
 from peasy.datasets.puzzles import Recall, RecallConfig
 from peasy.datasets.synthetic import SyntheticCorpus
+from peasy.experiments.models import stories_for_steps, time_call, train_temporary
 from peasy.experiments.pronoun import pronoun_stories, story_accuracy
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
-from peasy.views.document import Curves, DocumentPart, Table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.views.document import DocumentPart, Table
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 QUESTION = "Long-range dependencies or parallel training? N-gram model, RNN, CNN and Transformer with the same budget."
 KINDS = {"n-gram": "ngram", "RNN": "rnn", "CNN": "cnn", "Transformer": "gpt"}
-MODEL_SETTINGS: dict[str, dict[str, Any]] = {
+_MODEL_SETTINGS: dict[str, dict[str, object]] = {
     "n-gram": {"order": 3},
     "RNN": {"d_model": 104},
     "CNN": {"d_model": 64, "num_layers": 4},
     "Transformer": {"d_model": 64},
 }
 """About 100,000 parameters each; those of the n-gram model are counts."""
-RECALL_DISTANCES = (6, 12, 24, 48)
-SEQUENCE_LENGTHS = (32, 128, 512)
-MIN_RECALL = 0.9
-BATCH_SIZE = 32
-TOKENS_PER_STEP = 2048
+_RECALL_DISTANCES = (6, 12, 24, 48)
+_SEQUENCE_LENGTHS = (32, 128, 512)
+_MIN_RECALL = 0.9
+_BATCH_SIZE = 32
+_TOKENS_PER_STEP = 2048
 """Tokens per training step, for every sequence length."""
 
 
-class RecallCorpus(SyntheticCorpus):
+class _RecallCorpus(SyntheticCorpus):
     """The `recall` task with two keys, queried at one of several distances."""
 
     name = "recall"
@@ -47,22 +47,16 @@ class RecallCorpus(SyntheticCorpus):
     def __init__(self, distances: Sequence[int], *, seed: int, size: int = 1) -> None:
         super().__init__(seed=seed, num_train=size, num_valid=400)
         self.distances = tuple(distances)
-        self.suggested_settings = MappingProxyType(
-            {
-                "sample_unit": "documents",
-                "seq_len": max(distances) + 8,
-                "seq_len_warmup": None,
-                "batch_size": BATCH_SIZE,
-            }
-        )
+        settings = {"sample_unit": "documents", "seq_len": max(distances) + 8, "seq_len_warmup": None}
+        self.suggested_settings = MappingProxyType({**settings, "batch_size": _BATCH_SIZE})
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Choose a distance, then a sample of `recall`."""
-        return recall_task(rng.choice(self.distances)).draw(rng)
+        return _recall_task(rng.choice(self.distances)).draw(rng)
 
 
 @cache
-def recall_task(distance: int) -> Recall:
+def _recall_task(distance: int) -> Recall:
     """The `recall` task at one distance."""
     return Recall(RecallConfig(distance=distance, num_pairs=2))
 
@@ -84,7 +78,7 @@ class ArchitectureResult:
         """Longest distance up to which recall succeeds; 0 if it never does."""
         reached = 0
         for distance, share in sorted(self.recall.items()):
-            if share < MIN_RECALL:
+            if share < _MIN_RECALL:
                 break
             reached = distance
         return reached
@@ -92,92 +86,81 @@ class ArchitectureResult:
 
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 800, probes: int = 96,
-    distances: Sequence[int] = RECALL_DISTANCES, lengths: Sequence[int] = SEQUENCE_LENGTHS,
+    distances: Sequence[int] = _RECALL_DISTANCES, lengths: Sequence[int] = _SEQUENCE_LENGTHS,
     models: Sequence[str] = tuple(KINDS),
 ) -> ExperimentResult:  # fmt: skip
     """Train each architecture on both tasks, then measure speed by sequence length."""
-    require_extra("torch")
-    from peasy.experiments.train_small import stories_for_steps
-
     results = {}
-    puzzles, stories = RecallCorpus(distances, seed=seed, size=steps * BATCH_SIZE), stories_for_steps(steps)
+    puzzles, stories = _RecallCorpus(distances, seed=seed, size=steps * _BATCH_SIZE), stories_for_steps(steps)
     for name in models:
-        recaller = train_architecture(name, puzzles, 64, seed, steps, on_status)
+        recaller = _train_architecture(name, puzzles, 64, seed, steps, on_status)
         recall = {
             distance: story_accuracy(recaller, validation_probes(distance, probes, seed)) for distance in distances
         }
-        writer = train_architecture(name, stories, 512, seed, steps, on_status)
+        writer = _train_architecture(name, stories, 512, seed, steps, on_status)
         endings = story_accuracy(writer, pronoun_stories(probes, seed))
-        kind = ArchitectureResult(writer.model.count_parameters(), recall, endings, num_layers(writer.model))
+        kind = ArchitectureResult(writer.model.count_parameters(), recall, endings, _num_layers(writer.model))
         for length in lengths:
             on_status(f"{name}: sequences of {length} tokens ...")
-            model = build_untrained(name, max(lengths) + 64)
-            kind.tokens_per_second[length], kind.seconds_per_token[length] = (
-                training_speed(model, length),
-                seconds_per_token(model, length),
-            )
+            model = _build_untrained(name, max(lengths) + 64)
+            kind.tokens_per_second[length] = _training_speed(model, length)
+            kind.seconds_per_token[length] = _seconds_per_token(model, length)
         results[name] = kind
     return conclude(results, seed)
 
 
-def train_architecture(name: str, data: Corpus, vocab_size: int, seed: int, steps: int, on_status: OnStatus) -> Any:
+def _train_architecture(
+    name: str, data: Corpus, vocab_size: int, seed: int, steps: int, on_status: OnStatus
+) -> LoadedModel:
     """Train one architecture on one corpus; an n-gram model only counts."""
-    from peasy.experiments.train_small import train_temporary
-
-    settings: dict[str, Any] = {
-        "model": MODEL_SETTINGS[name],
-        "tokenizer": {"algorithm": "words", "vocab_size": vocab_size},
-    }
-    return train_temporary(
-        KINDS[name], data, f"{name}, {data.name}", on_status, steps=steps, seed=seed, settings=settings
-    ).model
+    tokenizer = {"algorithm": "words", "vocab_size": vocab_size}
+    settings = {"model": _MODEL_SETTINGS[name], "tokenizer": tokenizer}
+    label = f"{name}, {data.name}"
+    return train_temporary(KINDS[name], data, label, on_status, steps=steps, seed=seed, settings=settings).model
 
 
-def num_layers(model: "Model") -> int:
+def _num_layers(model: "Model") -> int:
     """Number of layers that a sequence passes one after another."""
-    config: Any = model.config
-    return (
-        1
-        if model.trained_by == "counts"
-        else config.num_layers
-        if hasattr(config, "num_layers")
-        else config.stack.num_layers
-    )
+    if model.trained_by == "counts":
+        return 1
+    config: Any = model.config  # of one of the four architectures
+    return int(getattr(config, "stack", config).num_layers)
 
 
 def validation_probes(distance: int, count: int, seed: int) -> list[Probe]:
     """Return validation samples at one distance."""
-    corpus = RecallCorpus([distance], seed=seed)
+    corpus = _RecallCorpus([distance], seed=seed)
     return [corpus.probe(number, "valid") for number in range(count)]
 
 
-def build_untrained(name: str, max_seq_len: int) -> "Model":
+def _build_untrained(name: str, max_seq_len: int) -> "Model":
     """Build the same architecture with random weights: speed does not depend on training."""
     from peasy.models.build import build
     from peasy.models.preset import preset
 
     overrides = {"max_seq_len": max_seq_len} if name == "Transformer" else {}
-    return build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **MODEL_SETTINGS[name], **overrides), seed=0)
+    return build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **_MODEL_SETTINGS[name], **overrides), seed=0)
 
 
-def training_speed(model: "Model", length: int, repeats: int = 5) -> float:
+def _training_speed(model: "Model", length: int, repeats: int = 5) -> float:
     """Return tokens per second of full training steps with a fixed number of tokens."""
     import torch
 
-    ids = torch.randint(5, 512, (TOKENS_PER_STEP // length, length), generator=torch.Generator().manual_seed(0))
+    ids = torch.randint(5, 512, (_TOKENS_PER_STEP // length, length), generator=torch.Generator().manual_seed(0))
 
     def step() -> None:
         if model.trained_by == "counts":
             model.add_counts(ids)  # type: ignore[operator]
             return
         logits = model(ids[:, :-1])
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()  # type: ignore[no-untyped-call]
 
     step()
     return ids.numel() / min(time_call(step) for _ in range(repeats))
 
 
-def seconds_per_token(model: "Model", length: int, repeats: int = 48) -> float:
+def _seconds_per_token(model: "Model", length: int, repeats: int = 48) -> float:
     """Return the median time in seconds to generate one token after `length` tokens."""
     import torch
 
@@ -188,87 +171,52 @@ def seconds_per_token(model: "Model", length: int, repeats: int = 48) -> float:
     return float(np.median(times))
 
 
-def time_call(work: Callable[[], object]) -> float:
-    """Return the duration in seconds."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> ExperimentResult:
     """Holds if the Transformer has the longest recall distance and trains long sequences faster than the RNN."""
-    transformer = results["Transformer"]
-    others = {name: kind for name, kind in results.items() if name != "Transformer"}
+    transformer, rnn = results["Transformer"], results["RNN"]
     short, long = min(transformer.tokens_per_second), max(transformer.tokens_per_second)
-    furthest = (
-        transformer.recall_distance >= max(kind.recall_distance for kind in others.values())
-        and transformer.recall_distance > 0
-    )
-    rnn = results["RNN"]
+    furthest = 0 < transformer.recall_distance == max(kind.recall_distance for kind in results.values())
     parallel = transformer.tokens_per_second[long] > rnn.tokens_per_second[long]
+
+    def listed(format_result: Callable[[ArchitectureResult], str]) -> str:
+        return ", ".join(f"{name} {format_result(kind)}" for name, kind in results.items())
+
+    distances = listed(lambda kind: f"{kind.recall_distance} words" if kind.recall_distance else "none")
+    ratios = listed(lambda kind: f"x{kind.tokens_per_second[long] / kind.tokens_per_second[short]:.2f}")
     verdict = (
-        f"Recall distance: {_list_by_model(results, lambda kind: _format_distance(kind.recall_distance))}. Accuracy of "
-        f"story endings: {_list_by_model(results, lambda kind: f'{kind.ending_accuracy:.0%}')}. Training speed with "
-        f"sequences of {long} tokens: {_list_by_model(results, lambda kind: _format_speed(kind, long))}; relative to "
-        f"sequences of {short} tokens: {_list_by_model(results, lambda kind: _format_ratio(kind, long, short))}. The "
-        f"Transformer {'is both long-range and parallel' if furthest and parallel else _not_both(furthest, parallel)}. "
-        f"{_details(results, short, long)}"
+        f"Recall distance: {distances}. Accuracy of "
+        f"story endings: {listed(lambda kind: f'{kind.ending_accuracy:.0%}')}. Training speed with sequences of {long} "
+        f"tokens: {listed(lambda kind: f'{kind.tokens_per_second[long] / 1e3:,.0f}k tokens/s')}; relative to "
+        f"sequences of {short} tokens: {ratios}. The Transformer {_SUMMARIES[furthest, parallel]}. "
+        f"{_details(transformer, rnn, short, long)}"
     )
-    parts: tuple[DocumentPart, ...] = (
-        _table(results, short, long),
-        Curves(
-            "Recall by distance", _curves(results, lambda kind: kind.recall, 1),
-            "distance (words)", "accuracy (chance 0.5)",
-        ),
-        Curves(
-            "Training speed by sequence length",
-            _curves(results, lambda kind: kind.tokens_per_second, 1e-3, trained_only=True),
-            "sequence length (tokens)", "thousand tokens/s",
-        ),
-        Curves(
-            "Generation time per token", _curves(results, lambda kind: kind.seconds_per_token, 1e3),
-            "context length (tokens)", "milliseconds",
-        ),
-    )  # fmt: skip
     caveat = (
         "The same budget means the same steps, data and about as many parameters; each architecture has its own "
         "recipe, and with longer training an RNN or a deeper CNN recalls over longer distances. Two CPU cores are "
         "little to run in parallel on: on a GPU the differences in speed are far larger."
     )
+    parts = (_table(results, short, long), *_figures(results))
     numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
     return ExperimentResult("long-or-parallel", QUESTION, parts, verdict, furthest and parallel, caveat, numbers, seed)
 
 
-def _format_distance(distance: int) -> str:
-    return f"{distance} words" if distance else "none"
+_SUMMARIES = {
+    (True, True): "is both long-range and parallel",
+    (True, False): "has the longest recall distance, but does not train long sequences faster than the RNN here",
+    (False, True): "trains long sequences fast, but does not have the longest recall distance",
+    (False, False): "is neither here",
+}
+"""Summary by whether the Transformer recalls furthest, and whether it trains long sequences faster than the RNN."""
 
 
-def _format_speed(kind: ArchitectureResult, length: int) -> str:
-    return f"{kind.tokens_per_second[length] / 1e3:,.0f}k tokens/s"
-
-
-def _format_ratio(kind: ArchitectureResult, long: int, short: int) -> str:
-    return f"x{kind.tokens_per_second[long] / kind.tokens_per_second[short]:.2f}"
-
-
-def _not_both(furthest: bool, parallel: bool) -> str:
-    if furthest:
-        return "has the longest recall distance, but does not train long sequences faster than the RNN here"
-    return (
-        "trains long sequences fast, but does not have the longest recall distance" if parallel else "is neither here"
-    )
-
-
-def _details(results: Mapping[str, ArchitectureResult], short: int, long: int) -> str:
+def _details(transformer: ArchitectureResult, rnn: ArchitectureResult, short: int, long: int) -> str:
     """Sentence on what the simple claim of the lecture notes leaves out."""
-    transformer, rnn = results["Transformer"], results["RNN"]
-
-    def slowdown(kind: ArchitectureResult) -> float:
-        return kind.seconds_per_token[long] / kind.seconds_per_token[short]
-
+    slowdown, rnn_slowdown = (
+        kind.seconds_per_token[long] / kind.seconds_per_token[short] for kind in (transformer, rnn)
+    )
     points = [
-        f"generating a token after {long} tokens takes {slowdown(transformer):.1f} times as long as after {short} with "
-        f"the Transformer and {slowdown(rnn):.1f} times with the RNN"
+        f"generating a token after {long} tokens takes {slowdown:.1f} times as long as after {short} with the "
+        f"Transformer and {rnn_slowdown:.1f} times with the RNN"
     ]
     if transformer.seconds_per_token[long] > rnn.seconds_per_token[long]:
         points.append("in generation the RNN is cheaper")
@@ -281,34 +229,32 @@ def _details(results: Mapping[str, ArchitectureResult], short: int, long: int) -
     return f"In detail: {'; '.join(points)}."
 
 
-def _list_by_model(
-    results: Mapping[str, ArchitectureResult], format_result: Callable[[ArchitectureResult], str]
-) -> str:
-    return ", ".join(f"{name} {format_result(kind)}" for name, kind in results.items())
-
-
-def _curves(
-    results: Mapping[str, ArchitectureResult],
-    select: Callable[[ArchitectureResult], Mapping[int, float]],
-    scale: float,
-    trained_only: bool = False,
-) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
-    # An n-gram model counts: it has no training steps to compare.
-    shown = {name: kind for name, kind in results.items() if not (trained_only and name == "n-gram")}
-    return tuple((name, tuple((float(x), y * scale) for x, y in select(kind).items())) for name, kind in shown.items())
+def _figures(results: Mapping[str, ArchitectureResult]) -> tuple[DocumentPart, ...]:
+    recall = {name: kind.recall for name, kind in results.items()}
+    speed = {  # an n-gram model counts: it has no training steps to compare
+        name: {length: rate * 1e-3 for length, rate in kind.tokens_per_second.items()}
+        for name, kind in results.items()
+        if name != "n-gram"
+    }
+    times = {name: {length: s * 1e3 for length, s in kind.seconds_per_token.items()} for name, kind in results.items()}
+    return (
+        curves("Recall by distance", recall, "distance (words)", "accuracy (chance 0.5)"),
+        curves("Training speed by sequence length", speed, "sequence length (tokens)", "thousand tokens/s"),
+        curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
+    )
 
 
 def _table(results: Mapping[str, ArchitectureResult], short: int, long: int) -> Table:
-    rows = tuple(
+    columns = [
+        ("model", ""), ("parameters", ","), ("recall distance", ""), ("endings", ".0%"),
+        (f"k tok/s at {short}", ",.0f"), (f"at {long}", ",.0f"), (f"ms/tok at {short}", ".2f"), (f"at {long}", ".2f"),
+    ]  # fmt: skip
+    rows = (
         (
-            name, f"{kind.parameters:,}", str(kind.recall_distance), f"{kind.ending_accuracy:.0%}",
-            *(f"{kind.tokens_per_second[length] / 1e3:,.0f}" for length in (short, long)),
-            *(f"{kind.seconds_per_token[length] * 1e3:.2f}" for length in (short, long)),
+            name, kind.parameters, kind.recall_distance, kind.ending_accuracy,
+            *(kind.tokens_per_second[length] / 1e3 for length in (short, long)),
+            *(kind.seconds_per_token[length] * 1e3 for length in (short, long)),
         )
         for name, kind in results.items()
     )  # fmt: skip
-    columns = (
-        "model", "parameters", "recall distance", "endings", f"k tok/s at {short}", f"at {long}", f"ms/tok at {short}",
-        f"at {long}",
-    )  # fmt: skip
-    return Table(columns, rows, "Same tasks, same budget")
+    return table("Same tasks, same budget", columns, rows)

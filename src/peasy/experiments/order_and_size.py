@@ -4,35 +4,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from random import Random
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from babel import Locale
+from babel.dates import format_date
 
 from peasy.commands.alignment_head import LayerHead, best_alignment_head, link_accuracies
-from peasy.datasets import Corpus, TextPair, cldr, open_corpus
+from peasy.commands.load import LoadedModel
+from peasy.datasets import Corpus, TextPair, open_corpus
 from peasy.datasets.synthetic import is_validation
-from peasy.experiments.model_variants import ModelSource, format_head, open_model
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
+from peasy.experiments.models import ModelSource, format_head, open_model, train_temporary
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.tokenization.encoding import split_words
-from peasy.views.alignment import alignment_links
-from peasy.views.document import Curves, DocumentPart, Table
-
-if TYPE_CHECKING:
-    from peasy.commands.load import LoadedModel
+from peasy.views.document import DocumentPart
+from peasy.views.inspection import alignment_links
 
 QUESTION = "A translation has another word order and another number of words. Does attention align the right words?"
-SHOWN = ("Sunday, November 15, 2026", "European Union")
+_SHOWN = ("Sunday, November 15, 2026", "European Union")
 CATEGORIES = ("date", "unit", "money")
-CONTROL_MODELS = {"attention": True, "one fixed vector": False}
-MAX_DATES = 5
+_CONTROL_MODELS = {"attention": True, "one fixed vector": False}
+_MAX_DATES = 5
 """Maximum number of dates per sample for the two small translators of the control."""
-SMALL_SETTINGS: dict[str, Any] = {
-    "tokenizer": {"algorithm": "words", "vocab_size": 512},
-    "optimizer": {"kind": "adamw", "lr": 6e-3},
-    "batch_size": 64,
-}
+_BATCH_SIZE = 64
 
 
 @dataclass
@@ -57,29 +49,24 @@ def run(
     rnn_model: ModelSource = "locales-fr-2015", pairs: int = 24, steps: int = 400,
 ) -> ExperimentResult:  # fmt: skip
     """Align `pairs` of each category by both translators; then train two small ones, with and without attention."""
-    require_extra("torch")
-    selection, test = draw_pairs(pairs, seed)
+    selection, test = _draw_pairs(pairs, seed)
     translators = [open_model(name) for name in (model, rnn_model)]
     results = []
     for loaded in translators:
         on_status(f"{loaded.name}: aligning {len(selection) + len(test)} sentence pairs ...")
-        results.append(evaluate_translator(loaded, selection, test))
+        results.append(_evaluate_translator(loaded, selection, test))
     pictures = [
-        alignment_figure(loaded, one, text) for text in SHOWN for loaded, one in zip(translators, results, strict=True)
+        _alignment_figure(loaded, one.head, text)
+        for text in _SHOWN
+        for loaded, one in zip(translators, results, strict=True)
     ]
-    accuracy = (
-        {
-            name: train_on_dates(name, use_attention, seed, steps, on_status)
-            for name, use_attention in CONTROL_MODELS.items()
-        }
-        if steps
-        else {}
-    )
+    controls = _CONTROL_MODELS.items() if steps else ()
+    accuracy = {name: train_on_dates(name, attention, seed, steps, on_status) for name, attention in controls}
     diagonal_errors = {name: diagonal_error([pair for pair in test if pair.category == name]) for name in CATEGORIES}
     return conclude(results, diagonal_errors, reordering(test), pictures, accuracy, seed)
 
 
-def draw_pairs(count: int, seed: int) -> tuple[list[TextPair], list[TextPair]]:
+def _draw_pairs(count: int, seed: int) -> tuple[list[TextPair], list[TextPair]]:
     """Draw validation pairs: some to select a head, and `count` of each category to evaluate it."""
     validation = [pair for pair in open_corpus("locales:en-fr").documents("valid") if isinstance(pair, TextPair)]
     Random(seed).shuffle(validation)
@@ -91,8 +78,8 @@ def draw_pairs(count: int, seed: int) -> tuple[list[TextPair], list[TextPair]]:
     return selection, test
 
 
-def evaluate_translator(
-    loaded: "LoadedModel", selection: Sequence[TextPair], test: Sequence[TextPair]
+def _evaluate_translator(
+    loaded: LoadedModel, selection: Sequence[TextPair], test: Sequence[TextPair]
 ) -> TranslatorAlignment:
     """Evaluate the head that aligns best on other pairs."""
     from peasy.commands.translate import translate
@@ -103,9 +90,8 @@ def evaluate_translator(
         chosen = [pair for pair in test if pair.category == category]
         translations = translate(loaded, [pair.source for pair in chosen]).texts
         result.error[category] = 1 - float(np.mean([link_accuracies(loaded, pair)[best] for pair in chosen]))
-        result.exact[category] = float(
-            np.mean([text == pair.target for text, pair in zip(translations, chosen, strict=True)])
-        )
+        exact = [text == pair.target for text, pair in zip(translations, chosen, strict=True)]
+        result.exact[category] = float(np.mean(exact))
     return result
 
 
@@ -131,22 +117,17 @@ def reordering(pairs: Sequence[TextPair]) -> tuple[float, float]:
     return float(np.mean(crossed)), float(np.mean(resized))
 
 
-def alignment_figure(loaded: "LoadedModel", result: TranslatorAlignment, text: str) -> DocumentPart:
+def _alignment_figure(loaded: LoadedModel, head: LayerHead, text: str) -> DocumentPart:
     """Draw a translation with ribbons to the source words it attends to."""
-    layer, head = result.head
-    alignment = alignment_links(loaded.look(text).alignment(layer=layer, head=head).record)
-    return replace(alignment, title=f"{loaded.name}, head {format_head(result.head)}")
+    alignment = alignment_links(loaded.look(text).alignment(layer=head[0], head=head[1]))
+    return replace(alignment, title=f"{loaded.name}, head {format_head(head)}")
 
 
 class DatesCorpus(Corpus):
-    """Parallel corpus (en-fr) of one to `MAX_DATES` dates in a row: all words are known, only the length varies."""
+    """Parallel corpus (en-fr) of one to `_MAX_DATES` dates in a row: all words are known, only the length varies."""
 
-    kind, name, description, licence = (
-        "pairs",
-        "rows of dates",
-        "one to five dates in a row, en-fr",
-        "Unicode-3.0 (CLDR)",
-    )
+    kind, name, licence = "pairs", "rows of dates", "Unicode-3.0 (CLDR)"
+    description = "one to five dates in a row, en-fr"
 
     def __init__(self, seed: int, size: int, held_out: int = 400) -> None:
         super().__init__()
@@ -156,18 +137,16 @@ class DatesCorpus(Corpus):
         """Yield the samples of a split; validation dates never occur in training."""
         rng = Random(f"dates/{self.seed}/{split}")
         for _ in range(self.sizes[split]):
-            yield self.row(rng, rng.randint(1, MAX_DATES), split)
+            yield self.row(rng, rng.randint(1, _MAX_DATES), split)
 
     def row(self, rng: Random, count: int, split: str) -> TextPair:
         """Return a sample with `count` dates."""
         days = [_draw_date(rng, split) for _ in range(count)]
-        sides = [
-            " ".join(
-                cldr.join_parts(cldr.format_date_parts(day, "long", Locale(language))).replace(",", "") for day in days
-            )
+        english, french = (
+            " ".join(format_date(day, "long", locale=language).replace(",", "") for day in days)
             for language in ("en", "fr")
-        ]
-        return TextPair(sides[0], sides[1], str(count))
+        )
+        return TextPair(english, french, str(count))
 
 
 def _draw_date(rng: Random, split: str) -> date:
@@ -180,25 +159,28 @@ def _draw_date(rng: Random, split: str) -> date:
 def train_on_dates(name: str, use_attention: bool, seed: int, steps: int, on_status: OnStatus) -> dict[int, float]:
     """Train a small recurrent translator; return its word accuracy by number of dates."""
     from peasy.evaluation.language import translate_greedy
-    from peasy.experiments.train_small import train_temporary
 
-    corpus = DatesCorpus(seed, size=steps * SMALL_SETTINGS["batch_size"])
-    settings = {**SMALL_SETTINGS, "model": {"use_attention": use_attention, "d_model": 96}}
+    corpus = DatesCorpus(seed, size=steps * _BATCH_SIZE)
+    settings = {
+        "tokenizer": {"algorithm": "words", "vocab_size": 512},
+        "optimizer": {"kind": "adamw", "lr": 6e-3},
+        "batch_size": _BATCH_SIZE,
+        "model": {"use_attention": use_attention, "d_model": 96},
+    }
     trained = train_temporary("rnn-translator", corpus, name, on_status, steps=steps, seed=seed, settings=settings)
     rng, accuracy = Random(seed), {}
-    for count in range(1, MAX_DATES + 1):
+    for count in range(1, _MAX_DATES + 1):
         rows = [corpus.row(rng, count, "valid") for _ in range(40)]
         translations = translate_greedy(trained.model, [row.source for row in rows])
-        accuracy[count] = float(
-            np.mean([word_accuracy(text, row.target) for text, row in zip(translations, rows, strict=True)])
-        )
+        pairs = zip(translations, rows, strict=True)
+        accuracy[count] = float(np.mean([_word_accuracy(text, row.target) for text, row in pairs]))
     return accuracy
 
 
-def word_accuracy(translation: str, reference: str) -> float:
+def _word_accuracy(translation: str, reference: str) -> float:
     """Return the fraction of reference words that are at their position.
 
-    >>> word_accuracy("5 mai 1999", "5 mars 1999")
+    >>> _word_accuracy("5 mai 1999", "5 mars 1999")
     0.6666666666666666
     """
     expected, words = reference.split(), translation.split()
@@ -225,22 +207,24 @@ def conclude(
         f"Alignment errors: {errors}; diagonal baseline: {baseline:.0%}. Attention "
         f"{'finds' if aligned else 'does NOT find'} the right words."
     )
-    parts: list[DocumentPart] = [_table(results, diagonal_errors), *pictures]
-    holds = aligned
+    columns = [("translator", ""), ("head", ""), *((category, ".0%") for category in CATEGORIES)]
+    rows: list[tuple[object, ...]] = [
+        (t.name, format_head(t.head), *(f"{t.error[c]:.0%} / {t.exact[c]:.0%}" for c in CATEGORIES)) for t in results
+    ]
+    rows.append(("diagonal baseline", "", *(diagonal_errors[category] for category in CATEGORIES)))
+    parts = [table("Alignment error / exact translations (validation)", columns, rows), *pictures]
+    worse = True
     if accuracy_by_length:
-        drop = {
-            name: accuracy[min(accuracy)] - accuracy[max(accuracy)] for name, accuracy in accuracy_by_length.items()
-        }
+        ends = {name: accuracy[_MAX_DATES] for name, accuracy in accuracy_by_length.items()}
+        drop = {name: accuracy[1] - ends[name] for name, accuracy in accuracy_by_length.items()}
         worse = drop["one fixed vector"] > drop["attention"] + 0.1
-        ends = {name: accuracy[max(accuracy)] for name, accuracy in accuracy_by_length.items()}
-        holds = holds and worse
         verdict += (
-            f" From 1 to {MAX_DATES} dates per sequence, word accuracy falls by {drop['one fixed vector']:.2f} to "
+            f" From 1 to {_MAX_DATES} dates per sequence, word accuracy falls by {drop['one fixed vector']:.2f} to "
             f"{ends['one fixed vector']:.2f} with one fixed vector and by {drop['attention']:.2f} to "
             f"{ends['attention']:.2f} with attention: without attention, length "
             f"{'hurts more' if worse else 'does not hurt more'}."
         )
-        parts += [_lengths_table(accuracy_by_length), _curves(accuracy_by_length)]
+        parts += _length_parts(accuracy_by_length)
     caveat = (
         "The head is the one that aligns best on other pairs; other heads do other things. A head may attend to a "
         "neighbouring word into which the encoder has mixed the right one, so a translation can be right and its "
@@ -253,26 +237,14 @@ def conclude(
         "changes": {"order": changes[0], "number": changes[1]},
         "lengths": {name: dict(accuracy) for name, accuracy in accuracy_by_length.items()},
     }
+    holds = aligned and worse
     return ExperimentResult("order-and-size", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 
-def _table(results: Sequence[TranslatorAlignment], diagonal_errors: Mapping[str, float]) -> Table:
-    rows = [
-        (t.name, format_head(t.head), *(f"{t.error[c]:.0%} / {t.exact[c]:.0%}" for c in CATEGORIES)) for t in results
+def _length_parts(accuracy_by_length: Mapping[str, Mapping[int, float]]) -> list[DocumentPart]:
+    columns = [("dates", ""), *((name, ".2f") for name in accuracy_by_length)]
+    rows = ((n, *(accuracy[n] for accuracy in accuracy_by_length.values())) for n in range(1, _MAX_DATES + 1))
+    return [
+        table("Word accuracy of two small recurrent translators", columns, rows),
+        curves("Word accuracy by length", accuracy_by_length, "dates per sequence", "word accuracy"),
     ]
-    rows.append(("diagonal baseline", "", *(f"{diagonal_errors[c]:.0%}" for c in CATEGORIES)))
-    return Table(("translator", "head", *CATEGORIES), tuple(rows), "Alignment error / exact translations (validation)")
-
-
-def _lengths_table(accuracy_by_length: Mapping[str, Mapping[int, float]]) -> Table:
-    rows = tuple(
-        (str(n), *(f"{accuracy[n]:.2f}" for accuracy in accuracy_by_length.values())) for n in range(1, MAX_DATES + 1)
-    )
-    return Table(("dates", *accuracy_by_length), rows, "Word accuracy of two small recurrent translators")
-
-
-def _curves(accuracy_by_length: Mapping[str, Mapping[int, float]]) -> Curves:
-    lines = tuple(
-        (name, tuple((float(n), y) for n, y in accuracy.items())) for name, accuracy in accuracy_by_length.items()
-    )
-    return Curves("Word accuracy by length", lines, "dates per sequence", "word accuracy")

@@ -1,32 +1,35 @@
 """`pronoun`: which heads attend to the referent of a pronoun (coreference), ablation, and training from scratch."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations, islice
 from random import Random
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peasy.commands.alignment_head import LayerHead
+from peasy.commands.load import LoadedModel
 from peasy.datasets import Probe, open_corpus
-from peasy.experiments.model_variants import ModelSource, ablate_heads, format_head, open_model
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
-from peasy.inspection.label import CAVEAT
-from peasy.views.document import Curves, DocumentPart, Matrix, Paragraph, Table
-
-if TYPE_CHECKING:
-    from peasy.commands.load import LoadedModel
+from peasy.experiments.models import (
+    ModelSource,
+    ablate_heads,
+    format_head,
+    open_model,
+    stories_for_steps,
+    train_temporary,
+)
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.inspection.results import CAVEAT
+from peasy.views.document import DocumentPart, Matrix, Paragraph
 
 QUESTION = '"It" refers to one of two nouns. Does attention find the right one, and is that learned from examples?'
 SENTENCE = "The pizza came out of the oven and it"
-CHANCE, MARGIN = 0.5, 0.1
+_CHANCE, _MARGIN = 0.5, 0.1
 """One of two endings is right; the search for heads stops this close to chance."""
-BEAM_WIDTH, NUM_CONTROLS = 6, 6
-MAX_LOSS_INCREASE = 0.1
+_BEAM_WIDTH, _NUM_CONTROLS = 6, 6
+_MAX_LOSS_INCREASE = 0.1
 """Heads whose ablation raises the loss before "it" by more nats per token are needed for language modelling itself."""
-SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[str, object] = {
     "model": {"stack": {"token_shift": False}, "embedding": {"max_ngram": 1}},
     "num_saves": 8,
     "num_validations": 4,
@@ -63,12 +66,11 @@ def run(
     search_probes: int = 48, steps: int = 1200,
 ) -> ExperimentResult:  # fmt: skip
     """Measure attention, ablate heads, and train a model from scratch (`steps=0`: skip the training)."""
-    require_extra("torch")
     loaded = open_model(model)
     stories = pronoun_stories(probes + search_probes, seed)
     on_status(f'attention from "it" in {probes} stories ...')
     weights = referent_weights(loaded, stories[search_probes:])
-    ablation = find_responsible_heads(loaded, stories[:search_probes], stories[search_probes:], seed, on_status)
+    ablation = _find_responsible_heads(loaded, stories[:search_probes], stories[search_probes:], seed, on_status)
     checkpoints = train_from_scratch(seed, steps, stories[: max(search_probes, 1)], on_status) if steps else []
     return conclude(pronoun_attention(loaded), weights, ablation, checkpoints, probes, seed)
 
@@ -79,9 +81,9 @@ def pronoun_stories(count: int, seed: int) -> list[Probe]:
     return list(islice(things, seed * count, (seed + 1) * count))
 
 
-def pronoun_attention(loaded: "LoadedModel") -> Matrix:
+def pronoun_attention(loaded: LoadedModel) -> Matrix:
     """Attention weights from "it" in the example sentence, for every head."""
-    record = loaded.look(SENTENCE, queries=-1).record
+    record = loaded.look(SENTENCE, queries=-1)
     weights = [
         (f"head {format_head((path.layer, head))}", capture.array[index, 0])
         for path, capture in record.by_path("weights").items()
@@ -93,12 +95,16 @@ def pronoun_attention(loaded: "LoadedModel") -> Matrix:
     return Matrix(title, values, rows, record.tokens.words, "layer.head", "key", description=CAVEAT, shaded=True)
 
 
-def referent_weights(loaded: "LoadedModel", probes: Sequence[Probe]) -> dict[LayerHead, tuple[float, float]]:
+def referent_weights(loaded: LoadedModel, probes: Sequence[Probe]) -> dict[LayerHead, tuple[float, float]]:
     """Return, by head, the mean attention weight from the pronoun to its referent and to the other noun."""
     weights: dict[LayerHead, list[tuple[float, float]]] = {}
     for probe in probes:
-        record = loaded.look(probe.prompt, queries=-1).record
-        referent, other = (_noun_positions(record.tokens, noun) for noun in (probe.referent, probe.other))
+        record = loaded.look(probe.prompt, queries=-1)
+        words = list(zip(record.tokens.words, record.tokens.word_positions, strict=True))
+        referent, other = (
+            [position for word, group in words if word == noun.split()[-1] for position in group]
+            for noun in (probe.referent, probe.other)
+        )
         for path, capture in record.by_path("weights").items():
             for index, head in enumerate(capture.heads):
                 row = capture.array[index, 0]
@@ -108,48 +114,42 @@ def referent_weights(loaded: "LoadedModel", probes: Sequence[Probe]) -> dict[Lay
     return {head: (float(mean[0]), float(mean[1])) for head, mean in means.items()}
 
 
-def _noun_positions(tokens: Any, noun: str) -> list[int]:
-    last = noun.split()[-1]
-    groups = [group for word, group in zip(tokens.words, tokens.word_positions, strict=True) if word == last]
-    return [position for group in groups for position in group]
-
-
-def find_responsible_heads(
-    loaded: "LoadedModel", search: Sequence[Probe], test: Sequence[Probe], seed: int, on_status: OnStatus
+def _find_responsible_heads(
+    loaded: LoadedModel, search: Sequence[Probe], test: Sequence[Probe], seed: int, on_status: OnStatus
 ) -> HeadAblation:
     """Search the smallest set of heads whose ablation reduces accuracy to chance; evaluate it on unseen stories."""
-    from peasy.inspection.introspect import attentions_of
+    from peasy.inspection.forward import attentions_of
 
     heads = [(part.path.layer, head) for part in attentions_of(loaded.model) for head in range(part.num_heads)]
     on_status("which heads language modelling needs ...")
-    baseline = prompt_loss(loaded, search)
+    baseline = _prompt_loss(loaded, search)
     excluded = tuple(
-        head for head in heads if prompt_loss(ablate_heads(loaded, [head]), search) > baseline + MAX_LOSS_INCREASE
+        head for head in heads if _prompt_loss(ablate_heads(loaded, [head]), search) > baseline + _MAX_LOSS_INCREASE
     )
     candidates = [head for head in heads if head not in excluded] or heads
     chosen, tried = search_heads(candidates, lambda off: story_accuracy(ablate_heads(loaded, off), search), on_status)
     others = list(combinations([head for head in candidates if head not in chosen], len(chosen)))
-    controls = Random(seed).sample(others, min(NUM_CONTROLS, len(others))) or [()]
+    controls = Random(seed).sample(others, min(_NUM_CONTROLS, len(others))) or [()]
     on_status(f"ablating as many other heads, {len(controls)} times ...")
     sets: dict[str, Sequence[tuple[LayerHead, ...]]] = {"none": [()], "ablated": [chosen], "control": controls}
     models = {name: [ablate_heads(loaded, ablated) for ablated in group] for name, group in sets.items()}
-    accuracy = {
-        name: float(np.mean([story_accuracy(model, test) for model in group])) for name, group in models.items()
-    }
-    losses = {name: float(np.mean([prompt_loss(model, test) for model in group])) for name, group in models.items()}
+    accuracy, losses = (
+        {name: float(np.mean([measure(model, test) for model in group])) for name, group in models.items()}
+        for measure in (story_accuracy, _prompt_loss)
+    )
     return HeadAblation(chosen, accuracy, losses, excluded, tried)
 
 
-def story_accuracy(loaded: "LoadedModel", probes: Sequence[Probe]) -> float:
+def story_accuracy(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
     """Return the accuracy of endings."""
-    from peasy.commands.metrics import ending_accuracy
+    from peasy.evaluation.language import ending_accuracy
 
     return ending_accuracy(loaded, probes, None, lambda _: None).accuracy
 
 
-def prompt_loss(loaded: "LoadedModel", probes: Sequence[Probe]) -> float:
+def _prompt_loss(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
     """Return the loss in nats per token up to the pronoun."""
-    from peasy.commands.metrics import text_loss
+    from peasy.evaluation.language import text_loss
 
     context = max(len(loaded.encode_prompt(probe.prompt)) for probe in probes) + 1
     tally, _ = text_loss(loaded, [(probe.prompt, False) for probe in probes], context, lambda _: None, per_text=True)
@@ -171,28 +171,26 @@ def search_heads(
     for size in range(1, max(len(heads) // 2, 1) + 1):
         grown = sorted({tuple(sorted((*base, head))) for base in kept for head in heads if head not in base})
         scored = sorted((accuracy(ablated), ablated) for ablated in grown)
-        tried, kept = tried + len(grown), [ablated for _, ablated in scored[:BEAM_WIDTH]]
+        tried, kept = tried + len(grown), [ablated for _, ablated in scored[:_BEAM_WIDTH]]
         on_status(f"without {size} of {len(heads)} heads: lowest accuracy {scored[0][0]:.0%}")
-        if scored[0][0] <= CHANCE + MARGIN:
+        if scored[0][0] <= _CHANCE + _MARGIN:
             break
     return kept[0], tried
 
 
 def train_from_scratch(seed: int, steps: int, probes: Sequence[Probe], on_status: OnStatus) -> list[CheckpointResult]:
     """Train a model of the same architecture from scratch and evaluate every checkpoint."""
-    from peasy.experiments.train_small import stories_for_steps, train_temporary
-
     checkpoints: list[CheckpointResult] = []
     corpus = stories_for_steps(steps)
     batch_size = int(corpus.suggested_settings["batch_size"])
 
-    def evaluate(step: int, loaded: "LoadedModel") -> None:
+    def evaluate(step: int, loaded: LoadedModel) -> None:
         weights = best_referent_head(referent_weights(loaded, probes))[1]
         checkpoints.append(CheckpointResult(step * batch_size, story_accuracy(loaded, probes), *weights))
 
     train_temporary(
         "gpt", corpus, "from scratch", on_status,
-        steps=steps, seed=seed, settings=SETTINGS, preset="small", on_checkpoint=evaluate,
+        steps=steps, seed=seed, settings=_SETTINGS, preset="small", on_checkpoint=evaluate,
     )  # fmt: skip
     return checkpoints
 
@@ -214,23 +212,18 @@ def conclude(
     head, (referent, other) = best_referent_head(weights)
     named = ", ".join(map(format_head, ablation.heads))
     accuracy, loss = ablation.accuracy, ablation.loss
-    fell = accuracy["none"] > 0.9 and accuracy["ablated"] <= CHANCE + 1.5 * MARGIN
-    stayed = accuracy["control"] > (accuracy["none"] + CHANCE) / 2
+    fell = accuracy["none"] > 0.9 and accuracy["ablated"] <= _CHANCE + 1.5 * _MARGIN
+    stayed = accuracy["control"] > (accuracy["none"] + _CHANCE) / 2
     attends = referent > other
     verdict = (
         f'In head {format_head(head)}, "it" attends to its referent with weight {referent:.2f} and to the other noun '
         f"with {other:.2f}. With all heads {accuracy['none']:.0%} of {probes} endings are right, without {named} "
-        f"{accuracy['ablated']:.0%} (chance: {CHANCE:.0%}), without as many other heads {accuracy['control']:.0%}; the "
-        f"loss before the pronoun is {loss['none']:.2f}, {loss['ablated']:.2f} and {loss['control']:.2f} nats per "
+        f"{accuracy['ablated']:.0%} (chance: {_CHANCE:.0%}), without as many other heads {accuracy['control']:.0%}; "
+        f"the loss before the pronoun is {loss['none']:.2f}, {loss['ablated']:.2f} and {loss['control']:.2f} nats per "
         f"token: {'these heads are responsible' if fell and stayed else 'no small set of heads is responsible alone'}."
     )
     improved = True
-    parts: list[DocumentPart] = [
-        matrix,
-        _heads_table(weights, ablation),
-        _ablation_table(ablation),
-        _search_note(ablation),
-    ]
+    parts: list[DocumentPart] = [matrix, *_ablation_parts(weights, ablation)]
     if checkpoints:
         first, last = checkpoints[0], checkpoints[-1]
         improved = (
@@ -242,7 +235,13 @@ def conclude(
             f"{first.stories:,} stories to {last.referent_weight:.2f} after {last.stories:,}, and the accuracy from "
             f"{first.accuracy:.0%} to {last.accuracy:.0%}: it {'is' if improved else 'was NOT'} learned from examples."
         )
-        parts.append(_curves(checkpoints))
+        names = {
+            "accuracy": "accuracy of endings",
+            "referent_weight": "weight on the referent",
+            "other_weight": "weight on the other noun",
+        }
+        by_stories = {label: {c.stories: getattr(c, name) for c in checkpoints} for name, label in names.items()}
+        parts.append(curves("Learning to resolve the pronoun", by_stories, "stories seen", "accuracy, weight"))
     caveat = (
         "The search keeps only the best few sets of each size, so another set as small may exist. Heads that language "
         "modelling itself needs are excluded: ablating them would also reduce accuracy, and show nothing. A head that "
@@ -254,47 +253,30 @@ def conclude(
             format_head(head): {"referent_weight": referent, "other_weight": other}
             for head, (referent, other) in weights.items()
         },
-        "ablation": {**vars(ablation), "heads": [format_head(head) for head in ablation.heads]},
-        "checkpoints": [vars(checkpoint) for checkpoint in checkpoints],
+        "ablation": {**asdict(ablation), "heads": [format_head(head) for head in ablation.heads]},
+        "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and attends and improved
     return ExperimentResult("pronoun", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 
-def _heads_table(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> Table:
-    rows = tuple(
-        (format_head(head), f"{referent:.2f}", f"{other:.2f}", "yes" if head in ablation.heads else "")
-        for head, (referent, other) in weights.items()
-    )
-    columns = ("head", "on the referent", "on the other noun", "in the ablated set")
-    return Table(columns, rows, 'Mean attention weight from "it"')
-
-
-def _ablation_table(ablation: HeadAblation) -> Table:
+def _ablation_parts(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> tuple[DocumentPart, ...]:
+    """Tables of the attention and of the ablation of heads, and a note on the search."""
     ablated = {"none": "none", "ablated": ", ".join(map(format_head, ablation.heads))}
     ablated["control"] = f"{len(ablation.heads)} of the others (mean)"
-    rows = tuple(
-        (label, f"{ablation.accuracy[name]:.1%}", f"{ablation.loss[name]:.3f}") for name, label in ablated.items()
-    )
-    return Table(("ablated heads", "accuracy of endings", "nats per token before"), rows, "Ablation of heads")
-
-
-def _search_note(ablation: HeadAblation) -> Paragraph:
     excluded = ", ".join(map(format_head, ablation.excluded))
-    text = f"{ablation.sets_tried} sets of heads were tried, small ones first."
-    text += f" Excluded, because language modelling itself needs them: {excluded}." if excluded else ""
-    return Paragraph(text, "note")
-
-
-def _curves(checkpoints: Sequence[CheckpointResult]) -> Curves:
-    curves = {
-        "accuracy of endings": [(float(checkpoint.stories), checkpoint.accuracy) for checkpoint in checkpoints],
-        "weight on the referent": [
-            (float(checkpoint.stories), checkpoint.referent_weight) for checkpoint in checkpoints
-        ],
-        "weight on the other noun": [
-            (float(checkpoint.stories), checkpoint.other_weight) for checkpoint in checkpoints
-        ],
-    }
-    lines = tuple((name, tuple(points)) for name, points in curves.items())
-    return Curves("Learning to resolve the pronoun", lines, "stories seen", "accuracy, weight")
+    note = f"{ablation.sets_tried} sets of heads were tried, small ones first."
+    note += f" Excluded, because language modelling itself needs them: {excluded}." if excluded else ""
+    return (
+        table(
+            'Mean attention weight from "it"',
+            [("head", ""), ("on the referent", ".2f"), ("on the other noun", ".2f"), ("in the ablated set", "")],
+            ((format_head(head), *pair, "yes" if head in ablation.heads else "") for head, pair in weights.items()),
+        ),
+        table(
+            "Ablation of heads",
+            [("ablated heads", ""), ("accuracy of endings", ".1%"), ("nats per token before", ".3f")],
+            ((label, ablation.accuracy[name], ablation.loss[name]) for name, label in ablated.items()),
+        ),
+        Paragraph(note, "note"),
+    )

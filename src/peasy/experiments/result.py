@@ -1,15 +1,38 @@
-"""Result of an experiment."""
+"""Result of an experiment, its tables and curves; the last result of each experiment in the user's data directory."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, get_args
 
+import numpy as np
+
+from peasy.atomic import write_atomic
+from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import Result
-from peasy.views.document import Document, DocumentPart
-from peasy.views.experiment import experiment_document
+from peasy.render import json as plain_json
+from peasy.views.document import Curves, Document, DocumentPart, Node, Rows, Table, Vectors
+from peasy.views.evaluation import experiment_document
 
 OnStatus = Callable[[str], None]
 """Status callback: a short description of the current step."""
+
+Points = tuple[tuple[float, float], ...]
+"""Curve as (x, y) points."""
+
+_NODES: dict[str, type] = {
+    plain_json.KINDS.get(node.__name__, node.__name__.lower()): node
+    for node in (*get_args(DocumentPart), Node, Rows, Vectors)
+}
+"""Document nodes by their name in JSON."""
+
+_NUMERIC_FIELDS = ("lines", "values", "points", "shades")
+"""Numeric fields, in which a string can only be nan, inf or -inf, which JSON lacks."""
+
+_FORMAT_VERSION = 2
+"""Format version; files of other versions are ignored."""
 
 
 def ignore_status(_: str) -> None:
@@ -22,7 +45,7 @@ class ExperimentResult(Result):
 
     experiment: str
     question: str
-    parts: tuple[DocumentPart, ...]
+    parts: tuple[DocumentPart, ...] = field(repr=False)
     verdict: str
     holds: bool
     caveat: str
@@ -35,17 +58,74 @@ class ExperimentResult(Result):
             self.experiment, self.question, self.parts, self.verdict, self.holds, self.caveat, self.seed
         )
 
-    def data(self) -> dict[str, Any]:
-        """Return the result as plain data, without tables and figures."""
-        return {
-            "experiment": self.experiment,
-            "question": self.question,
-            "holds": self.holds,
-            "verdict": self.verdict,
-            "caveat": self.caveat,
-            "seed": self.seed,
-            "numbers": dict(self.numbers),
-        }
-
     def __repr__(self) -> str:
         return f"ExperimentResult({self.experiment}: {self.verdict})"
+
+
+def table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Iterable[object]]) -> Table:
+    """Return a table of numbers; `columns` are names and number formats. Texts stay as they are.
+
+    >>> table("Loss", [("heads", ""), ("loss", ".2f")], [(1, 0.5), ("all", 2)]).rows
+    (('1', '0.50'), ('all', '2.00'))
+    """
+    names, formats = zip(*columns, strict=True)
+    cells = (
+        tuple(cell if isinstance(cell, str) else format(cell, spec) for cell, spec in zip(row, formats, strict=True))
+        for row in rows
+    )
+    return Table(names, tuple(cells), title)
+
+
+def curves(
+    title: str, lines: Mapping[str, Mapping[int, float] | Sequence[tuple[float, float]]], x_axis: str, y_axis: str
+) -> Curves:
+    """Return a line plot; a line is a mapping from x to y, or its points."""
+    points = {name: line.items() if isinstance(line, Mapping) else line for name, line in lines.items()}
+    drawn = tuple((name, tuple((float(x), y) for x, y in line)) for name, line in points.items())
+    return Curves(title, drawn, x_axis, y_axis)
+
+
+def save_result(result: ExperimentResult) -> Path:
+    """Save a result, replacing the previous one."""
+    payload = {"format_version": _FORMAT_VERSION, "time": time.time(), "parts": list(result.parts), **result.data()}
+    path = _path(result.experiment)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_atomic(path, plain_json.dump(payload))
+
+
+def load_result(name: str) -> tuple[ExperimentResult, float] | None:
+    """Load the last result of an experiment and its time in seconds since 1970; None without one."""
+    try:
+        payload = json.loads(_path(name).read_text(encoding="utf-8"))
+        if payload["format_version"] != _FORMAT_VERSION or payload["experiment"] != name:
+            return None
+        payload["parts"] = tuple(map(_read_node, payload["parts"]))
+        result = ExperimentResult(**{entry.name: payload[entry.name] for entry in fields(ExperimentResult)})
+        return result, float(payload["time"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # an unreadable file is not worth an error: the experiment can be run again
+
+
+def _path(name: str) -> Path:
+    return data_dir() / "experiments" / f"{name}.json"
+
+
+def _read_node(data: dict[str, Any]) -> Any:
+    kind = _NODES[data["kind"]]
+    array_fields = {field.name for field in fields(kind) if field.type == "np.ndarray"}
+    values = {
+        key: _restore(value, key in _NUMERIC_FIELDS or key in array_fields)
+        for key, value in data.items()
+        if key != "kind"
+    }
+    values |= {key: np.array(values[key], dtype=float) for key in array_fields}
+    return kind(**values | ({"marks": frozenset(values["marks"])} if "marks" in values else {}))
+
+
+def _restore(value: Any, numeric: bool = False) -> Any:
+    """Restore tuples from lists, nodes from dicts and, in numeric fields, non-finite floats from strings."""
+    if isinstance(value, list):
+        return tuple(_restore(item, numeric) for item in value)
+    if isinstance(value, dict):
+        return _read_node(value)
+    return float(value) if numeric and value in ("nan", "inf", "-inf") else value

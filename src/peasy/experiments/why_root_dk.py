@@ -1,17 +1,25 @@
-"""`why-root-dk`: effect of the scale 1/√d_k on score variance, softmax entropy, gradients and training."""
+"""`why-root-dk`: effect of the scale 1/√d_k on score variance, softmax entropy, gradients and training.
 
-from dataclasses import dataclass
+`scale` shows the effect at one width: attention weights of a random query.
+"""
+
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status
-from peasy.extras import require_extra
+from peasy.commands.result import JsonDict, Result
+from peasy.errors import UsageError
+from peasy.experiments.models import stories_for_steps, train_temporary
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
 from peasy.formula import attend
-from peasy.views.document import Curves, DocumentPart, Table
+from peasy.views.document import Document, DocumentPart, Matrix, Paragraph, Table
 
 QUESTION = "Scaled dot-product attention divides the scores by √d_k. What happens without it, and why the square root?"
-WIDTHS = (4, 16, 64, 256, 1024)
-NUM_KEYS, NUM_SAMPLES = 32, 400
+MAX_D_K = 4096
+"""Largest width that `scale` accepts."""
+_WIDTHS = (4, 16, 64, 256, 1024)
+_NUM_KEYS, _NUM_SAMPLES = 32, 400
+NUM_SHOWN_KEYS, _NUM_SHOWN_SAMPLES = 8, 200
 
 
 @dataclass(frozen=True)
@@ -26,20 +34,68 @@ class ScoreStatistics:
     gradient: float
 
 
+@dataclass(frozen=True)
+class ScaleResult(Result):
+    """Attention weights of one query `with` and `without` the scale, and average statistics of such weights."""
+
+    d_k: int
+    seed: int
+    weights: dict[str, tuple[float, ...]]
+    statistics: dict[str, ScoreStatistics]
+
+    def document(self) -> Document:
+        """Return both rows of weights, and the averages."""
+        keys = tuple(f"key {index + 1}" for index in range(NUM_SHOWN_KEYS))
+        rows = tuple((name, *astuple(statistics)) for name, statistics in self.statistics.items())
+        parts = (
+            Matrix("weights", tuple(self.weights.values()), tuple(self.weights), keys, "√d_k", "key", shaded=True),
+            Table(
+                ("√d_k", "variance of scores", "entropy", "gradient"),
+                rows,
+                f"{_NUM_SHOWN_SAMPLES} samples of {NUM_SHOWN_KEYS} keys",
+            ),
+            Paragraph("Entropy is relative to its maximum; gradient is the norm of the softmax Jacobian.", "note"),
+        )
+        return Document(f"Why √d_k: d_k = {self.d_k}", parts)
+
+    def data(self) -> JsonDict:
+        """Return weights, variance, entropy and gradient, `without` and `with` the scale."""
+        sides = {name: asdict(self.statistics[name]) | {"weights": list(row)} for name, row in self.weights.items()}
+        return {"d_k": self.d_k, "seed": self.seed, "draws": _NUM_SHOWN_SAMPLES, "keys": NUM_SHOWN_KEYS} | sides
+
+
+def scale(d_k: int = 64, *, seed: int = 0) -> ScaleResult:
+    """Attention weights of one random query over random keys of width `d_k`, with and without the scale 1/√d_k.
+
+    >>> result = scale(256)
+    >>> result.statistics["without"].variance > 100, result.statistics["with"].variance < 2
+    (True, True)
+    """
+    if not 1 <= d_k <= MAX_D_K:
+        raise UsageError(f"d_k must be from 1 to {MAX_D_K:,}, not {d_k}.")
+    rng = np.random.default_rng(seed)
+    query, key = rng.standard_normal((1, d_k)), rng.standard_normal((NUM_SHOWN_KEYS, d_k))
+    weights, statistics = {}, {}
+    for name, factor in (("without", 1.0), ("with", d_k**-0.5)):
+        weights[name] = tuple(attend(query, key, np.zeros((NUM_SHOWN_KEYS, 1)), scale=factor).weights[0].tolist())
+        rng = np.random.default_rng(seed)
+        statistics[name] = _score_statistics(rng, d_k, factor, NUM_SHOWN_KEYS, _NUM_SHOWN_SAMPLES)
+    return ScaleResult(d_k, seed, weights, statistics)
+
+
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 200, scale: float | None = None
 ) -> ExperimentResult:
     """Measure random attention, then train with and without the scale; `scale` replaces 1/√d_k (the control)."""
     rng = np.random.default_rng(seed)
     on_status("random queries and keys ...")
-    unscaled = {width: score_statistics(rng, width, 1.0) for width in WIDTHS}
-    scaled = {width: score_statistics(rng, width, scale or width**-0.5) for width in WIDTHS}
-    curves = train_both(seed, on_status, steps) if steps else None
-    return conclude(unscaled, scaled, curves, seed)
+    unscaled = {width: _score_statistics(rng, width, 1.0) for width in _WIDTHS}
+    scaled = {width: _score_statistics(rng, width, scale or width**-0.5) for width in _WIDTHS}
+    return _conclude(unscaled, scaled, _train_both(seed, on_status, steps) if steps else {}, seed)
 
 
-def score_statistics(
-    rng: np.random.Generator, width: int, scale: float, keys: int = NUM_KEYS, samples: int = NUM_SAMPLES
+def _score_statistics(
+    rng: np.random.Generator, width: int, scale: float, keys: int = _NUM_KEYS, samples: int = _NUM_SAMPLES
 ) -> ScoreStatistics:
     """Attention statistics of random queries and keys of variance 1."""
     query, key = rng.standard_normal((samples, 1, width)), rng.standard_normal((samples, keys, width))
@@ -51,95 +107,62 @@ def score_statistics(
     return ScoreStatistics(float(steps.scaled.var()), float(entropy.mean()), float(np.median(gradient)))
 
 
-def train_both(seed: int, on_status: OnStatus, steps: int) -> dict[str, tuple[tuple[float, float], ...]]:
+def _train_both(seed: int, on_status: OnStatus, steps: int) -> dict[str, Points]:
     """Train one wide head with and without the scale; query and key norms are off, as they would replace it."""
-    require_extra("torch")
-    from peasy.experiments.train_small import stories_for_steps, train_temporary
-
-    curves, stories = {}, stories_for_steps(steps)
+    losses, stories = {}, stories_for_steps(steps)
     for name, scale in (("with 1/√d_k", None), ("without", 1.0)):
         attention = {"num_heads": 1, "scale": scale, "qk_norm": False}
         settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
-        curves[name] = train_temporary(
-            "gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings
-        ).validation_curve
-    return curves
+        trained = train_temporary("gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings)
+        losses[name] = trained.validation_curve
+    return losses
 
 
-def conclude(
-    unscaled: dict[int, ScoreStatistics],
-    scaled: dict[int, ScoreStatistics],
-    curves: dict[str, tuple[tuple[float, float], ...]] | None,
-    seed: int,
+def _conclude(
+    unscaled: dict[int, ScoreStatistics], scaled: dict[int, ScoreStatistics], losses: dict[str, Points], seed: int
 ) -> ExperimentResult:
     """Holds if without the scale the variance grows like d_k and the gradient vanishes, and with it both stay."""
-    growth_without, growth_with = variance_power(unscaled), variance_power(scaled)
-    widest = max(WIDTHS)
-    gradient_without = unscaled[widest].gradient / unscaled[min(WIDTHS)].gradient
-    gradient_with = scaled[widest].gradient / scaled[min(WIDTHS)].gradient
-    holds = abs(growth_without - 1) < 0.1 and abs(growth_with) < 0.1 and gradient_without < 0.1 < gradient_with
+    growth = {"without": _variance_power(unscaled), "with": _variance_power(scaled)}
+    narrowest, widest = min(_WIDTHS), max(_WIDTHS)
+    gradient_without, gradient_with = (by[widest].gradient / by[narrowest].gradient for by in (unscaled, scaled))
+    holds = abs(growth["without"] - 1) < 0.1 and abs(growth["with"]) < 0.1 and gradient_without < 0.1 < gradient_with
     verdict = (
-        f"Without the scale the variance of q·k grows like d_k^{growth_without:.2f}, and from d_k = {min(WIDTHS)} to "
+        f"Without the scale the variance of q·k grows like d_k^{growth['without']:.2f}, and from d_k = {narrowest} to "
         f"{widest} the softmax gradient shrinks to {gradient_without:.1e} of its size. With the scale the variance "
-        f"grows like d_k^{growth_with:.2f}, and the gradient changes to {gradient_with:.2f} of its size."
+        f"grows like d_k^{growth['with']:.2f}, and the gradient changes to {gradient_with:.2f} of its size."
     )
+    columns = [("variance", ".2f"), ("entropy", ".3f"), ("gradient", ".2e")]
+    entropies = {
+        name: [(float(np.log2(width)), spread.entropy) for width, spread in spreads.items()]
+        for name, spreads in (("without", unscaled), ("with 1/√d_k", scaled))
+    }
     parts: list[DocumentPart] = [
-        Table(
-            *statistics_table(unscaled, scaled),
-            f"{NUM_SAMPLES} queries and {NUM_KEYS} keys each, components of variance 1",
-        )
+        table(
+            f"{_NUM_SAMPLES} queries and {_NUM_KEYS} keys each, components of variance 1",
+            [("d_k", ""), *columns, ("scaled: variance", ".2f"), *columns[1:]],
+            ((width, *astuple(unscaled[width]), *astuple(scaled[width])) for width in unscaled),
+        ),
+        curves("Entropy of the attention weights", entropies, "log2 of d_k", "entropy / maximum"),
     ]
-    parts.append(
-        Curves("Entropy of the attention weights", entropy_curves(unscaled, scaled), "log2 of d_k", "entropy / maximum")
-    )
-    if curves is not None:
-        ends = {name: points[-1][1] for name, points in curves.items()}
+    if losses:
+        ends = {name: points[-1][1] for name, points in losses.items()}
+        listed = " and ".join(f"{value:.3f} {name}" for name, value in ends.items())
         better = min(ends, key=lambda name: ends[name])
-        verdict += f" Trained on the stories, the loss ended at {_format_ends(ends)}: {better} was better."
-        title = "Training on stories, one head with d_k = 128"
-        parts.append(Curves(title, tuple(curves.items()), "step", "validation loss"))
+        verdict += f" Trained on the stories, the loss ended at {listed}: {better} was better."
+        parts.append(curves("Training on stories, one head with d_k = 128", losses, "step", "validation loss"))
     caveat = (
         "The table uses random vectors, as at the start of training. A trained model can learn smaller queries and "
         "keys instead, so the effect on training is weaker."
     )
-    numbers = {
-        "growth": {"without": growth_without, "with": growth_with},
-        "without": {width: vars(spread) for width, spread in unscaled.items()},
-        "with": {width: vars(spread) for width, spread in scaled.items()},
-        "training": curves or {},
+    spreads = {
+        name: {width: asdict(spread) for width, spread in by.items()}
+        for name, by in (("without", unscaled), ("with", scaled))
     }
+    numbers = {"growth": growth, **spreads, "training": losses}
     return ExperimentResult("why-root-dk", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 
-def variance_power(statistics: dict[int, ScoreStatistics]) -> float:
+def _variance_power(statistics: dict[int, ScoreStatistics]) -> float:
     """Return the power of d_k by which the variance grows: slope of a log-log fit."""
-    widths, variances = zip(*((width, spread.variance) for width, spread in statistics.items()), strict=True)
-    return float(np.polyfit(np.log(widths), np.log(variances), 1)[0])
-
-
-def statistics_table(
-    unscaled: dict[int, ScoreStatistics], scaled: dict[int, ScoreStatistics]
-) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return columns and rows: one row per width, without and with the scale."""
-    columns = ("d_k", "variance", "entropy", "gradient", "scaled: variance", "entropy", "gradient")
-    rows = tuple((str(width), *_cells(unscaled[width]), *_cells(scaled[width])) for width in unscaled)
-    return columns, rows
-
-
-def entropy_curves(
-    unscaled: dict[int, ScoreStatistics], scaled: dict[int, ScoreStatistics]
-) -> tuple[tuple[str, tuple[tuple[float, float], ...]], ...]:
-    """Return the curves of entropy by width."""
-    both = (("without", unscaled), ("with 1/√d_k", scaled))
-    return tuple(
-        (name, tuple((float(np.log2(width)), spread.entropy) for width, spread in spreads.items()))
-        for name, spreads in both
-    )
-
-
-def _cells(statistics: ScoreStatistics) -> tuple[str, str, str]:
-    return f"{statistics.variance:.2f}", f"{statistics.entropy:.3f}", f"{statistics.gradient:.2e}"
-
-
-def _format_ends(ends: dict[str, float]) -> str:
-    return " and ".join(f"{value:.3f} {name}" for name, value in ends.items())
+    variances = [spread.variance for spread in statistics.values()]
+    return float(np.polyfit(np.log(list(statistics)), np.log(variances), 1)[0])

@@ -19,7 +19,8 @@ from peasy.views.document import (
     Table,
 )
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
-from peasy.worked.exercise import Exercise, worksheet_caption
+from peasy.worked.checking.step_aliases import table_caption
+from peasy.worked.exercise import Exercise
 from peasy.worked.label import token_label
 from peasy.worked.number import format_number, format_operand, format_percent
 from peasy.worked.solver import WorkedExample, WorkedStep
@@ -289,6 +290,6 @@ def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: 
 
 
 def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) -> Matrix:
-    matrix = replace(step_matrix(exercise.worked, step, decimals, shaded=False), name=worksheet_caption(step))
+    matrix = replace(step_matrix(exercise.worked, step, decimals, shaded=False), name=table_caption(step.name))
     blank = tuple(tuple(None for _ in step.columns) for _ in step.rows)
     return matrix if filled else replace(matrix, values=blank, explain=None)

@@ -5,6 +5,7 @@ Only displayed numbers are rounded: each line's value is computed from all digit
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from peasy.worked.solver import WorkedExample, WorkedStep
 MAX_TERMS = 16
 """A longer sum is written with its first terms and one term for the rest."""
 
-UNSHIFTED_SCORE_RANGE = (-1.0, 30.0)
+_UNSHIFTED_SCORE_RANGE = (-1.0, 30.0)
 """If a row's largest score is outside this range, e^score would be too small or too long to read; the largest
 score is then subtracted first, which leaves the softmax unchanged."""
 
@@ -70,24 +71,22 @@ def arithmetic(
     sum: 1 + 2.0281 + 2.0281 = 5.0562
     share: 2.0281 / 5.0562 = 0.4011
     """
-    solved_step = worked.step(step)
-    i, j = (
-        find_index(row, solved_step.rows, f"row of {solved_step.name}"),
-        find_index(column, solved_step.columns, f"column of {solved_step.name}"),
-    )
-    value = float(solved_step.values[i, j])
+    solved = worked.step(step)
+    i = find_index(row, solved.rows, f"row of {solved.name}")
+    j = find_index(column, solved.columns, f"column of {solved.name}")
+    cell = _CellContext(worked, solved, i, j, decimals)
+    sides = ((solved.row_axis, solved.rows[i]), (solved.column_axis, solved.columns[j]))
+    title = f"{solved.name}: " + ", ".join(f"{axis} {token_label(label)}" for axis, label in sides)
     with np.errstate(all="ignore"):
-        lines = tuple(_EXPLAINERS[solved_step.base](_CellContext(worked, solved_step, i, j, decimals)))
-    if len(lines) == 1 and not lines[0].expressions:
-        lines = (ArithmeticLine(lines[0].label, (), value, decimals),)
-    return CellArithmetic(solved_step.name, i, j, cell_title(solved_step, i, j), lines, value)
+        lines = tuple(_EXPLAINERS[solved.base](cell))
+    return CellArithmetic(solved.name, i, j, title, lines, cell.value)
 
 
 def find_index(token_or_index: int | str, labels: Sequence[str], kind: str) -> int:
     """Return the index of a label: a number counts from 0 (or from the end), anything else is a token."""
-    number = token_or_index if isinstance(token_or_index, int) else _parse_int(token_or_index)
-    if number is not None and -len(labels) <= number < len(labels):
-        return number % len(labels)
+    with suppress(ValueError):
+        if len(str(token_or_index)) < 12 and -len(labels) <= int(token_or_index) < len(labels):
+            return int(token_or_index) % len(labels)
     if isinstance(token_or_index, str):
         lowered = [label.lower() for label in labels]
         for known, wanted in ((list(labels), token_or_index), (lowered, token_or_index.lower())):
@@ -98,19 +97,6 @@ def find_index(token_or_index: int | str, labels: Sequence[str], kind: str) -> i
     ellipsis = ", ..." if len(labels) > 20 else ""
     hint = near or f"Positions 0 to {len(labels) - 1}: {', '.join(shown)}{ellipsis}."
     raise NotFound(f"There is no {kind} {token_label(str(token_or_index))!r}.", hint=hint)
-
-
-def cell_title(step: WorkedStep, row: int, column: int) -> str:
-    """Return the title of a cell: step, row label, column label."""
-    sides = ((step.row_axis, step.rows[row]), (step.column_axis, step.columns[column]))
-    return f"{step.name}: " + ", ".join(f"{axis} {token_label(label)}" for axis, label in sides)
-
-
-def _parse_int(text: str) -> int | None:
-    try:
-        return int(text) if len(text) < 12 else None
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -137,25 +123,27 @@ class _CellContext:
         assert values is not None, name
         return values
 
-    def line(self, label: str, *ways: str, value: float) -> ArithmeticLine:
-        return ArithmeticLine(label, tuple(ways), float(value), self.decimals)
+    def line(self, label: str, *expressions: str, value: float | None = None) -> ArithmeticLine:
+        """Return one line of arithmetic; its value is that of the cell unless given."""
+        return ArithmeticLine(label, expressions, self.value if value is None else float(value), self.decimals)
 
-    def dot_product(self, label: str, left: np.ndarray, right: np.ndarray, value: float) -> Iterator[ArithmeticLine]:
+    def dot_product(
+        self, label: str, left: np.ndarray, right: np.ndarray, value: float | None = None
+    ) -> Iterator[ArithmeticLine]:
         """Yield the dot product of two vectors: products, then their sum."""
-        count = MAX_TERMS if len(left) > MAX_TERMS else len(left)
-        rest = float(left[count:] @ right[count:])
         factors = [
-            f"{format_operand(a, self.decimals)}·{format_operand(b, self.decimals)}"
-            for a, b in zip(left, right, strict=True)
+            f"{self.format_operand(a)}·{self.format_operand(b)}"
+            for a, b in zip(left[:MAX_TERMS], right[:MAX_TERMS], strict=True)
         ]
-        factors, terms = factors[:count], list(left[:count] * right[:count])
-        if count < len(left):
-            yield self.line(f"the other {len(left) - count} products", value=rest)
-            factors, terms = [*factors, format_operand(rest, self.decimals)], [*terms, rest]
+        terms = list(left[:MAX_TERMS] * right[:MAX_TERMS])
+        if len(left) > MAX_TERMS:
+            rest = float(left[MAX_TERMS:] @ right[MAX_TERMS:])
+            yield self.line(f"the other {len(left) - MAX_TERMS} products", value=rest)
+            factors, terms = [*factors, self.format_operand(rest)], [*terms, rest]
         yield self.line(label, " + ".join(factors), self.format_sum(terms), value=value)
 
     def format_sum(self, terms: Sequence[float]) -> str:
-        return " + ".join(format_operand(term, self.decimals) for term in terms)
+        return " + ".join(map(self.format_operand, terms))
 
     def format(self, number: float) -> str:
         return format_number(number, self.decimals)
@@ -164,28 +152,30 @@ class _CellContext:
         return format_operand(number, self.decimals)
 
 
-def _explain_given(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    yield ArithmeticLine("given", (), cell.value, cell.decimals)
+_Lines = Iterator[ArithmeticLine]
 
 
-def _explain_projection(cell: _CellContext) -> Iterator[ArithmeticLine]:
+def _explain_given(cell: _CellContext) -> _Lines:
+    yield cell.line("given")
+
+
+def _explain_projection(cell: _CellContext) -> _Lines:
     """Query, key or value: the inputs times a weight matrix, or the inputs unchanged."""
-    name = cell.step.base
-    example, letter = cell.worked.example, {"query": "q", "key": "k", "value": "v"}[name]
-    if getattr(example, letter) is not None or example.weights is not None:
-        yield from _explain_given(cell)
+    worked, name = cell.worked, cell.step.base
+    letter = name[0]
+    if getattr(worked.example, letter) is not None or worked.example.weights is not None:
+        yield cell.line("given")
         return
-    source = cell.worked.find_values("source") if name != "query" else None
+    source = worked.find_values("source") if name != "query" else None
     inputs = cell.values_of("x") if source is None else source
-    weights = cell.worked.find_values(f"w_{letter}")
+    weights = worked.find_values(f"w_{letter}")
     if weights is None:
-        yield ArithmeticLine("input, unchanged", (), cell.value, cell.decimals)
-        return
-    column = weights[:, int(cell.step.columns[cell.column])]
-    yield from cell.dot_product(name, inputs[cell.row], column, cell.value)
+        yield cell.line("input, unchanged")
+    else:
+        yield from cell.dot_product(name, inputs[cell.row], weights[:, int(cell.step.columns[cell.column])])
 
 
-def _explain_scores(cell: _CellContext) -> Iterator[ArithmeticLine]:
+def _explain_scores(cell: _CellContext) -> _Lines:
     query, key = cell.values_of("query")[cell.row], cell.values_of("key")[cell.column]
     scoring = cell.worked.example.scoring
     if isinstance(scoring, AdditiveScoringConfig):
@@ -193,10 +183,10 @@ def _explain_scores(cell: _CellContext) -> Iterator[ArithmeticLine]:
     elif scoring == "cosine":
         yield from _explain_cosine(cell, query, key)
     else:
-        yield from cell.dot_product("query · key", query, key, cell.value)
+        yield from cell.dot_product("query · key", query, key)
 
 
-def _explain_cosine(cell: _CellContext, query: np.ndarray, key: np.ndarray) -> Iterator[ArithmeticLine]:
+def _explain_cosine(cell: _CellContext, query: np.ndarray, key: np.ndarray) -> _Lines:
     dot = float(query @ key)
     yield from cell.dot_product("query · key", query, key, dot)
     lengths = []
@@ -207,128 +197,110 @@ def _explain_cosine(cell: _CellContext, query: np.ndarray, key: np.ndarray) -> I
         lengths.append(math.sqrt(float(vector @ vector)))
         yield cell.line(f"length of {name}", f"√({squares})", value=lengths[-1])
     if 0 in lengths:
-        yield ArithmeticLine("the cosine of a zero vector is 0", (), 0.0, cell.decimals)
+        yield cell.line("the cosine of a zero vector is 0", value=0.0)
     else:
-        below = "·".join(map(cell.format, lengths))
-        yield cell.line("cosine", f"{cell.format_operand(dot)} / ({below})", value=cell.value)
+        yield cell.line("cosine", f"{cell.format_operand(dot)} / ({'·'.join(map(cell.format, lengths))})")
 
 
-def _explain_additive(
-    cell: _CellContext, scoring: AdditiveScoringConfig, query: np.ndarray, key: np.ndarray
-) -> Iterator[ArithmeticLine]:
-    projected_query, projected_key = query @ np.asarray(scoring.w), key @ np.asarray(scoring.u)
+def _explain_additive(cell: _CellContext, scoring: AdditiveScoringConfig, query: np.ndarray, key: np.ndarray) -> _Lines:
+    w, u = np.asarray(scoring.w), np.asarray(scoring.u)
+    projected_query, projected_key = query @ w, key @ u
     activated = np.tanh(projected_query + projected_key)
     for index, (left, right, activation) in enumerate(zip(projected_query, projected_key, activated, strict=True)):
-        yield from cell.dot_product(f"query · w, {index}", query, np.asarray(scoring.w)[:, index], left)
-        yield from cell.dot_product(f"key · u, {index}", key, np.asarray(scoring.u)[:, index], right)
+        yield from cell.dot_product(f"query · w, {index}", query, w[:, index], left)
+        yield from cell.dot_product(f"key · u, {index}", key, u[:, index], right)
         yield cell.line(f"tanh, {index}", f"tanh({cell.format(left)} + {cell.format_operand(right)})", value=activation)
-    yield from cell.dot_product("score", np.asarray(scoring.v, float), activated, cell.value)
+    yield from cell.dot_product("score", np.asarray(scoring.v, float), activated)
 
 
-def _explain_scaled(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    example, score = cell.worked.example, float(cell.values_of("scores")[cell.row, cell.column])
+def _explain_scaled(cell: _CellContext) -> _Lines:
+    example, score = cell.worked.example, cell.format_operand(float(cell.values_of("scores")[cell.row, cell.column]))
     if example.scale is not None:
-        yield cell.line(
-            "scaled", f"{cell.format_operand(score)}·{cell.format_operand(example.scale)}", value=cell.value
-        )
+        yield cell.line("scaled", f"{score}·{cell.format_operand(example.scale)}")
     elif example.scoring == "scaled-dot":
         width = cell.values_of("key").shape[-1]
         yield cell.line("square root of d_k", f"√{width}", value=math.sqrt(width))
-        yield cell.line("scaled", f"{cell.format_operand(score)} / {cell.format(math.sqrt(width))}", value=cell.value)
+        yield cell.line("scaled", f"{score} / {cell.format(math.sqrt(width))}")
     else:
-        yield cell.line("score, unchanged", value=cell.value)
+        yield cell.line("score, unchanged")
 
 
-def _explain_masked(cell: _CellContext) -> Iterator[ArithmeticLine]:
+def _explain_masked(cell: _CellContext) -> _Lines:
+    bias = cell.worked.example.bias
     if cell.masked:
-        yield ArithmeticLine("masked for this query", (), -math.inf, cell.decimals)
-        return
-    scaled, bias = float(cell.values_of("scaled")[cell.row, cell.column]), cell.worked.example.bias
-    if bias is None:
-        yield cell.line("not masked, unchanged", value=cell.value)
+        yield cell.line("masked for this query")
+    elif bias is None:
+        yield cell.line("not masked, unchanged")
     else:
-        added = float(bias[cell.row][cell.column])
-        yield cell.line("with M", f"{cell.format_operand(scaled)} + {cell.format_operand(added)}", value=cell.value)
+        terms = float(cell.values_of("scaled")[cell.row, cell.column]), float(bias[cell.row][cell.column])
+        yield cell.line("with M", cell.format_sum(terms))
 
 
-def _explain_weights(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    if cell.worked.example.weights is not None:
-        yield from _explain_given(cell)
+def _explain_weights(cell: _CellContext) -> _Lines:
+    example = cell.worked.example
+    masked_scores = cell.worked.find_values("masked", cell.step.head)
+    if example.weights is not None:
+        yield cell.line("given")
     elif cell.masked:
-        yield ArithmeticLine("masked for this query", (), 0.0, cell.decimals)
+        yield cell.line("masked for this query")
+    elif example.normalise == "none":
+        yield cell.line("score, unchanged")
     else:
-        table = cell.worked.find_values("masked", cell.step.head)
-        scores = (cell.values_of("scaled") if table is None else table)[cell.row]
-        yield from {"softmax": _explain_softmax, "sum": _explain_sum_normalisation, "none": _explain_unnormalised}[
-            cell.worked.example.normalise
-        ](cell, scores)
+        scores = (cell.values_of("scaled") if masked_scores is None else masked_scores)[cell.row]
+        yield from (_explain_softmax if example.normalise == "softmax" else _explain_division)(cell, scores)
 
 
-def _explain_softmax(cell: _CellContext, scores: np.ndarray) -> Iterator[ArithmeticLine]:
+def _explain_softmax(cell: _CellContext, scores: np.ndarray) -> _Lines:
     """Softmax: e^score of every unmasked key in the row, their sum, and the quotient."""
     visible_keys = [index for index, score in enumerate(scores) if score != -math.inf]
     largest = float(max(scores[index] for index in visible_keys))
-    shift = 0.0 if UNSHIFTED_SCORE_RANGE[0] <= largest <= UNSHIFTED_SCORE_RANGE[1] else largest
+    shift = 0.0 if _UNSHIFTED_SCORE_RANGE[0] <= largest <= _UNSHIFTED_SCORE_RANGE[1] else largest
     if shift:
         yield cell.line("the largest score is subtracted, the softmax stays the same", value=largest)
     powers = {index: math.exp(scores[index] - shift) for index in visible_keys}
     listed = [index for index in visible_keys if index == cell.column or index in visible_keys[: MAX_TERMS - 1]]
     for index in listed:
-        inner = (
-            f"({cell.format(scores[index])} - {cell.format_operand(shift)})"
-            if shift
-            else cell.format_operand(scores[index])
-        )
-        yield cell.line(token_label(cell.worked.keys[index]), f"e^{inner}", value=powers[index])
+        shifted = f"({cell.format(scores[index])} - {cell.format_operand(shift)})"
+        exponent = shifted if shift else cell.format_operand(scores[index])
+        yield cell.line(token_label(cell.worked.keys[index]), f"e^{exponent}", value=powers[index])
     terms = [powers[index] for index in listed]
     if len(listed) < len(visible_keys):
         terms.append(sum(powers[index] for index in visible_keys if index not in set(listed)))
         yield cell.line(f"the other {len(visible_keys) - len(listed)} powers", value=terms[-1])
     total = sum(powers.values())
     yield cell.line("sum", cell.format_sum(terms), value=total)
-    yield cell.line("share", f"{cell.format(powers[cell.column])} / {cell.format(total)}", value=cell.value)
+    yield cell.line("share", f"{cell.format(powers[cell.column])} / {cell.format(total)}")
 
 
-def _explain_sum_normalisation(cell: _CellContext, scores: np.ndarray) -> Iterator[ArithmeticLine]:
-    visible_scores = [float(score) for score in scores if score != -math.inf]
-    total, terms = math.fsum(visible_scores), visible_scores
-    if len(visible_scores) > MAX_TERMS:
-        terms = [*visible_scores[:MAX_TERMS], math.fsum(visible_scores[MAX_TERMS:])]
-        yield cell.line(f"the other {len(visible_scores) - MAX_TERMS} scores", value=terms[-1])
+def _explain_division(cell: _CellContext, scores: np.ndarray) -> _Lines:
+    """Division by the sum of the row."""
+    visible = [float(score) for score in scores if score != -math.inf]
+    terms, rest = visible[:MAX_TERMS], visible[MAX_TERMS:]
+    if rest:
+        terms.append(math.fsum(rest))
+        yield cell.line(f"the other {len(rest)} scores", value=terms[-1])
+    total = math.fsum(visible)
     yield cell.line("sum", cell.format_sum(terms), value=total)
-    yield cell.line(
-        "share", f"{cell.format_operand(float(scores[cell.column]))} / {cell.format_operand(total)}", value=cell.value
-    )
+    yield cell.line("share", f"{cell.format_operand(float(scores[cell.column]))} / {cell.format_operand(total)}")
 
 
-def _explain_unnormalised(cell: _CellContext, scores: np.ndarray) -> Iterator[ArithmeticLine]:
-    yield cell.line("score, unchanged", value=cell.value)
+def _explain_context(cell: _CellContext) -> _Lines:
+    weights, values = cell.values_of("weights")[cell.row], cell.values_of("value")[:, cell.column]
+    yield from cell.dot_product("weights · values", weights, values)
 
 
-def _explain_context(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    yield from cell.dot_product(
-        "weights · values", cell.values_of("weights")[cell.row], cell.values_of("value")[:, cell.column], cell.value
-    )
+def _explain_concat(cell: _CellContext) -> _Lines:
+    width = len(cell.step.columns) // len(cell.worked.heads)
+    yield cell.line(f"from head {cell.column // width + 1}, column {cell.column % width}")
 
 
-def _explain_concat(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    left = cell.column
-    for head in cell.worked.heads:
-        context = cell.worked.find_values("context", head)
-        assert context is not None
-        if left < context.shape[1]:
-            yield cell.line(f"from head {head}, column {left}", value=cell.value)
-            return
-        left -= context.shape[1]
+def _explain_output(cell: _CellContext) -> _Lines:
+    name = "context" if cell.worked.find_values("concat") is None else "concat"
+    row, column = cell.values_of(name)[cell.row], cell.values_of("w_o")[:, cell.column]
+    yield from cell.dot_product(f"{name} · W_O", row, column)
 
 
-def _explain_output(cell: _CellContext) -> Iterator[ArithmeticLine]:
-    concat = cell.worked.find_values("concat")
-    label, inputs = ("context · W_O", cell.values_of("context")) if concat is None else ("concat · W_O", concat)
-    yield from cell.dot_product(label, inputs[cell.row], cell.values_of("w_o")[:, cell.column], cell.value)
-
-
-_EXPLAINERS: dict[str, Callable[[_CellContext], Iterator[ArithmeticLine]]] = {
+_EXPLAINERS: dict[str, Callable[[_CellContext], _Lines]] = {
     **dict.fromkeys(("x", "source", "w_q", "w_k", "w_v", "w_o"), _explain_given),
     **dict.fromkeys(("query", "key", "value"), _explain_projection),
     "scores": _explain_scores,

@@ -4,21 +4,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Any
 
 from peasy.errors import UsageError, did_you_mean
 from peasy.worked.example import read_example
 from peasy.worked.solver import WorkedExample, WorkedStep, solve
 
-WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
-MAX_SIZE = 8
+_WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
+_MAX_SIZE = 8
 """Maximum number of rows or columns of a worksheet."""
 
-GIVEN_STEPS = ("x", "w_q", "w_k", "w_v", "w_o")
+_GIVEN_STEPS = ("x", "w_q", "w_k", "w_v", "w_o")
 """Steps that a worksheet gives; all others are to be calculated."""
 
-CAPTIONS = {"x": "X", "w_q": "W_Q", "w_k": "W_K", "w_v": "W_V", "query": "Q", "key": "K", "value": "V"}
-"""Captions of tables where they differ from the step's name; `peasy check` can read them."""
+_Topic = dict[str, object]
+"""Numbers and settings of an example, without tokens and title."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +49,10 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
         raise UsageError(f'There is no topic "{topic}".', hint=hint)
     tokens, width = read_size(size)
     random = Random(f"{topic} {tokens}x{width} {seed}")
-    example = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
-    example |= {"tokens": random.sample(WORDS, tokens)} | TOPICS[topic](random, tokens, width)
+    example: _Topic = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
+    example |= {"tokens": random.sample(_WORDS, tokens)} | TOPICS[topic](random, tokens, width)
     worked = solve(read_example(example))
-    given_names = ("value", "weights") if worked.example.weights is not None else GIVEN_STEPS
+    given_names = ("value", "weights") if worked.example.weights is not None else _GIVEN_STEPS
     steps = [step for step in worked.steps if not _is_repeated(worked, step)]
     return Exercise(
         topic, seed, worked,
@@ -69,18 +68,12 @@ def read_size(size: str) -> tuple[int, int]:
     (3, 2)
     """
     match = re.fullmatch(r"\s*(\d{1,3})\s*[xX×]\s*(\d{1,3})\s*", size)
-    if not match or not (2 <= int(match[1]) <= MAX_SIZE and 1 <= int(match[2]) <= MAX_SIZE):
+    if not match or not (2 <= int(match[1]) <= _MAX_SIZE and 1 <= int(match[2]) <= _MAX_SIZE):
         raise UsageError(
             f'"{size}" is not a valid worksheet size.',
-            hint=f"Give tokens x width, such as 3x2: 2 to {MAX_SIZE} tokens and a width of 1 to {MAX_SIZE}.",
+            hint=f"Give tokens x width, such as 3x2: 2 to {_MAX_SIZE} tokens and a width of 1 to {_MAX_SIZE}.",
         )
     return int(match[1]), int(match[2])
-
-
-def worksheet_caption(step: WorkedStep) -> str:
-    """Return the caption of a step's table."""
-    head, dot, base = step.name.rpartition(".")
-    return head + dot + CAPTIONS.get(base, base)
 
 
 def _is_repeated(worked: WorkedExample, step: WorkedStep) -> bool:
@@ -91,34 +84,28 @@ def _is_repeated(worked: WorkedExample, step: WorkedStep) -> bool:
     return step.base == "scaled" and example.scoring != "scaled-dot"
 
 
-def _plain_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _plain_topic(random: Random, tokens: int, width: int) -> _Topic:
     weights = {name: _random_matrix(random, width, width, (0, 1, 1, 2, -1)) for name in ("w_q", "w_k", "w_v")}
-    return {"x": _random_matrix(random, tokens, width, (0, 1, 1, 2))} | weights
+    return {"x": _random_matrix(random, tokens, width, (0, 1, 1, 2)), **weights}
 
 
-def _masked_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
-    return _plain_topic(random, tokens, width) | {"causal": True}
-
-
-def _cosine_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _cosine_topic(random: Random, tokens: int, width: int) -> _Topic:
     return {"x": _random_matrix(random, tokens, width, (0, 1, 2, 3)), "scoring": "cosine"}
 
 
-def _two_heads_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _two_heads_topic(random: Random, tokens: int, width: int) -> _Topic:
     if width % 2:
         raise UsageError(f"A width of {width} cannot be split into two heads.", hint=f"For example --size {tokens}x2.")
     return _plain_topic(random, tokens, width) | {"heads": 2}
 
 
-def _contexts_topic(random: Random, tokens: int, width: int) -> dict[str, Any]:
+def _contexts_topic(random: Random, tokens: int, width: int) -> _Topic:
     """Given weights in tenths that sum to 1."""
-    weights = [[tenth / 10 for tenth in _split_into_tenths(random, tokens)] for _ in range(tokens)]
+    weights = []
+    for _ in range(tokens):
+        cuts = sorted(random.sample(range(1, 10), tokens - 1))
+        weights.append([(right - left) / 10 for left, right in zip([0, *cuts], [*cuts, 10], strict=True)])
     return {"weights": weights, "v": _random_matrix(random, tokens, width, (0, 1, 2, 3))}
-
-
-def _split_into_tenths(random: Random, parts: int) -> list[int]:
-    cuts = sorted(random.sample(range(1, 10), parts - 1))
-    return [right - left for left, right in zip([0, *cuts], [*cuts, 10], strict=True)]
 
 
 def _random_matrix(random: Random, rows: int, columns: int, choices: tuple[int, ...]) -> list[list[int]]:
@@ -130,8 +117,11 @@ def _random_matrix(random: Random, rows: int, columns: int, choices: tuple[int, 
     return matrix
 
 
-TOPICS: dict[str, Callable[[Random, int, int], dict[str, Any]]] = {
-    "plain": _plain_topic, "masked": _masked_topic, "cosine": _cosine_topic, "two-heads": _two_heads_topic,
+TOPICS: dict[str, Callable[[Random, int, int], _Topic]] = {
+    "plain": _plain_topic,
+    "masked": lambda *drawn: _plain_topic(*drawn) | {"causal": True},
+    "cosine": _cosine_topic,
+    "two-heads": _two_heads_topic,
     "contexts": _contexts_topic,
-}  # fmt: skip
+}
 """Topics that can be practised, with the function that draws their numbers."""

@@ -1,14 +1,14 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula import Additive
 from peasy.formula.arrays import project, shape_mismatch
-from peasy.formula.attention import attention_captions, combine_masks, lookup
+from peasy.formula.attention import AttentionOptions, attention_captions
 from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
 from peasy.formula.heads import (
     CONCAT,
@@ -23,15 +23,16 @@ from peasy.formula.heads import (
     merge_heads,
     projection_captions,
 )
-from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.masks import combine_masks
+from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.step import FormulaStep
-from peasy.worked.example import AdditiveScoringConfig, Example, MatrixRows
+from peasy.worked.example import AdditiveScoringConfig, Example
 
-MAX_SCORES = 1_000_000
+_MAX_SCORES = 1_000_000
 """Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
 
-STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
+_STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
 """Aliases of step names as written on paper; case does not matter."""
 
 
@@ -53,6 +54,11 @@ class WorkedStep:
     def base(self) -> str:
         """Step name without the head prefix."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def rows_or_masked(self) -> list[list[float | None]]:
+        """Values as lists; None for a masked score."""
+        return [[None if value == -np.inf else value for value in row] for row in self.values.tolist()]
 
 
 @dataclass(frozen=True)
@@ -80,7 +86,8 @@ class WorkedExample:
 
     def step(self, name: str) -> WorkedStep:
         """Return the step of that name; aliases such as `Q`, `K`, `V` are accepted."""
-        wanted = canonical_step_name(name)
+        head, dot, base = name.strip().lower().rpartition(".")
+        wanted = head + dot + _STEP_ALIASES.get(base, base)
         for step in self.steps:
             if step.name == wanted:
                 return step
@@ -108,8 +115,10 @@ def solve(example: Example) -> WorkedExample:
     array([0.1978, 0.4011, 0.4011])
     """
     check_size(example)
+    settings = FormulaSettings.from_example(example)
     with np.errstate(all="ignore"):
-        numbered = tuple(_steps_from_weights(example) if example.weights is not None else _steps_from_inputs(example))
+        compute = _steps_from_inputs if example.weights is None else _steps_from_weights
+        numbered = tuple(compute(example, settings))
     if not numbered:
         raise InvalidInput(
             "The example gives nothing to compute.", hint="Give x, or q and k, or weights (and v for the context)."
@@ -121,17 +130,7 @@ def solve(example: Example) -> WorkedExample:
             f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
         )
     last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
-    return WorkedExample(example, steps[:last], build_attention_mask(example))
-
-
-def canonical_step_name(name: str) -> str:
-    """Return the step name for a table name as written on paper.
-
-    >>> canonical_step_name("W_Q"), canonical_step_name("Q"), canonical_step_name("head-2.V")
-    ('w_q', 'query', 'head-2.value')
-    """
-    head, dot, base = name.strip().lower().rpartition(".")
-    return head + dot + STEP_ALIASES.get(base, base)
+    return WorkedExample(example, steps[:last], settings.attention_mask)
 
 
 def head_name(name: str, head: int) -> str:
@@ -140,179 +139,158 @@ def head_name(name: str, head: int) -> str:
 
 
 def check_size(example: Example) -> None:
-    """Raise if the example has more than MAX_SCORES scores, before anything is computed."""
+    """Raise if the example has more than _MAX_SCORES scores, before anything is computed."""
     scores = len(example.tokens) * len(example.keys) * example.heads
-    if scores > MAX_SCORES:
+    if scores > _MAX_SCORES:
         raise InvalidInput(
             f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
-            f"the maximum is {MAX_SCORES:,}.",
+            f"the maximum is {_MAX_SCORES:,}.",
             hint="Use a shorter example: up to 1,000 tokens with one head.",
         )
 
 
-def build_attention_mask(example: Example) -> np.ndarray | None:
-    """Return the attention mask `[query, key]` from mask, bias, causal and window; None = no mask."""
-    query, key = np.empty((len(example.tokens), 1)), np.empty((len(example.keys), 1))
-    mask, bias = _mask_array(example.mask), _bias_array(example)
-    allowed = combine_masks(np, query, key, mask, bias, example.causal, example.window)
-    return None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
+@dataclass(frozen=True)
+class FormulaSettings:
+    """Settings of an example as arguments of the formula; `attention_mask` combines mask, bias, causal and window."""
+
+    scoring: Scoring
+    normalise: Normalisation
+    scale: float | None
+    attention_mask: np.ndarray | None
+    bias: np.ndarray | None
+
+    @classmethod
+    def from_example(cls, example: Example) -> "FormulaSettings":
+        """Read the settings from an example."""
+        scoring: Scoring
+        if isinstance(example.scoring, AdditiveScoringConfig):
+            w, u, v = (np.asarray(array, float) for array in (example.scoring.w, example.scoring.u, example.scoring.v))
+            scoring = Additive(w, u, v)
+        else:
+            scoring = SCORINGS[example.scoring]
+        query, key = np.empty((len(example.tokens), 1)), np.empty((len(example.keys), 1))
+        mask = None if example.mask is None else np.asarray(example.mask, dtype=bool)
+        bias = _array(example.bias)
+        allowed = combine_masks(np, query, key, mask, bias, example.causal, example.window)
+        attention_mask = None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
+        return cls(scoring, NORMALISATIONS[example.normalise], example.scale, attention_mask, bias)
+
+    def scale_factor(self, width: int) -> float:
+        """Return the factor that scales the scores."""
+        return self.scoring.scale(width) if self.scale is None else self.scale
 
 
-StepArrays = Iterator[tuple[FormulaStep, np.ndarray]]
-OptionalArray = np.ndarray | None
+_StepArrays = Iterator[tuple[FormulaStep, np.ndarray]]
 
 
-def _steps_from_weights(example: Example) -> StepArrays:
+def _array(matrix: Sequence[Sequence[float | str]] | None) -> np.ndarray | None:
+    return None if matrix is None else np.asarray(matrix, dtype=float)
+
+
+def _steps_from_weights(example: Example, settings: FormulaSettings) -> _StepArrays:
     """Steps of an example with given weights: only the weighted sum of the values remains."""
-    assert example.weights is not None
-    weights, value = _array(example.weights), _optional_array(example.v)
+    weights, value, mask = _array(example.weights), _array(example.v), settings.attention_mask
+    assert weights is not None
     if example.heads > 1:
         raise InvalidInput("Given weights belong to one head.", hint="Leave heads out, or give x and its matrices.")
-    mask = build_attention_mask(example)
     if mask is not None and np.any(weights[~mask] != 0):
         raise InvalidInput("weights has a non-zero number for a masked key.", hint="Masked keys have weight 0.")
     has_mask = mask is not None or example.bias is not None
-    step_captions = {
-        step.name: step
-        for step in attention_captions(_build_scoring(example), NORMALISATIONS[example.normalise], has_mask=has_mask)
-    }
+    captions = attention_captions(settings.scoring, settings.normalise, has_mask=has_mask)
+    step = {caption.name: caption for caption in captions}
     if value is not None:
-        yield step_captions["value"], value
-    yield step_captions["weights"], weights
+        yield step["value"], value
+    yield step["weights"], weights
     if value is not None:
-        yield step_captions["context"], project(weights, value, ("weights", "v"))
+        yield step["context"], project(weights, value, ("weights", "v"))
 
 
-def _steps_from_inputs(example: Example) -> StepArrays:
-    x, source = _optional_array(example.rows), _optional_array(example.source_x)
-    key_inputs = source if example.source_tokens else x
+def _steps_from_inputs(example: Example, settings: FormulaSettings) -> _StepArrays:
+    x, source = _array(example.rows), _array(example.source_x)
+    from_source = (source if example.source_tokens else x, "x" if source is None else "source_x")
     learned = not (example.w_q is example.w_k is example.w_v is None)
-    query = _project(example.q, x, example.w_q, ("x", "w_q"), learned)
-    key = _project(example.k, key_inputs, example.w_k, ("source_x" if source is not None else "x", "w_k"), learned)
-    value = _project(example.v, key_inputs, example.w_v, ("source_x" if source is not None else "x", "w_v"), learned)
-    for step, array in ((X, x), (SOURCE, source)):
-        if array is not None:
-            yield step, array
-    for step, name in ((W_Q, "w_q"), (W_K, "w_k"), (W_V, "w_v")):
-        if getattr(example, name) is not None:
-            yield step, _array(getattr(example, name))
-    yield from _attention_steps(example, query, key, value, learned)
+    projected = {}
+    for name, letter, (inputs, inputs_name) in (
+        ("query", "q", (x, "x")), ("key", "k", from_source), ("value", "v", from_source),
+    ):  # fmt: skip
+        given, weights = _array(getattr(example, letter)), _array(getattr(example, f"w_{letter}"))
+        if given is not None or inputs is None:
+            projected[name] = given
+        elif weights is not None:
+            projected[name] = project(inputs, weights, (inputs_name, f"w_{letter}"))
+        else:  # without any projection, the inputs unchanged
+            projected[name] = None if learned else inputs
+    given_arrays = {X: x, SOURCE: source} | {w: _array(getattr(example, w.name)) for w in (W_Q, W_K, W_V)}
+    yield from ((step, array) for step, array in given_arrays.items() if array is not None)
+    yield from _attention_steps(example, settings, projected, learned)
 
 
 def _attention_steps(
-    example: Example, query: OptionalArray, key: OptionalArray, value: OptionalArray, has_projections: bool
-) -> StepArrays:
+    example: Example, settings: FormulaSettings, projected: dict[str, np.ndarray | None], learned: bool
+) -> _StepArrays:
     """Steps of the formula as far as query, key and value are available."""
-    available = [array for array in (query, key) if array is not None]
-    if not available and value is None:
+    available = [array for array in projected.values() if array is not None]
+    if not available:
         return
-    width = (available[0] if available or value is None else value).shape[-1]
+    width = available[0].shape[-1]
+    query, key, value = projected["query"], projected["key"], projected["value"]
     query_or_zeros = np.zeros((len(example.tokens), width)) if query is None else query
     key_or_zeros = np.zeros((len(example.keys), width)) if key is None else key
     value_or_zeros = np.zeros((len(example.keys), key_or_zeros.shape[-1])) if value is None else value
-    steps = attend_multi_head(
-        np, query_or_zeros, key_or_zeros, value_or_zeros, example.heads, _attention_options(example, query_or_zeros)
-    )
-    given_names = {name for name, array in {"query": example.q, "key": example.k, "value": example.v}.items() if array}
-    tex = projection_captions(example.source_x is not None, has_projections).items()
-    steps = steps.with_captions({name: change for name, change in tex if name not in given_names})
-    present = {"query": query is not None, "key": key is not None, "value": value is not None}
-    scored = present["query"] and present["key"]
-    present |= dict.fromkeys(("scores", "scaled", "weights"), scored)
-    present |= {"masked": scored and _is_masked(example), "context": scored and present["value"]}
-    yield from ((step, array) for step, array in steps.step_arrays() if present[step.name])
-    if present["context"]:
+    _check_additive_widths(settings.scoring, len(query_or_zeros), query_or_zeros.shape[-1] // example.heads)
+    options: AttentionOptions = {
+        "scoring": settings.scoring, "normalise": settings.normalise, "scale": settings.scale,
+        "mask": settings.attention_mask, "bias": settings.bias,
+    }  # fmt: skip
+    steps = attend_multi_head(np, query_or_zeros, key_or_zeros, value_or_zeros, example.heads, options)
+    given = {"query": example.q, "key": example.k, "value": example.v}
+    tex = projection_captions(example.source_x is not None, learned).items()
+    steps = steps.with_captions({name: change for name, change in tex if not given[name]})
+    mask = settings.attention_mask
+    is_masked = example.bias is not None or (mask is not None and not bool(mask.all()))
+    scored = query is not None and key is not None
+    missing = {name for name, array in projected.items() if array is None}
+    missing |= set() if scored and is_masked else {"masked"}
+    missing |= set() if scored else {"scores", "scaled", "weights"}
+    missing |= set() if scored and value is not None else {"context"}
+    yield from ((step, array) for step, array in steps.step_arrays() if step.name not in missing)
+    if "context" not in missing:
         yield from _output_steps(example, steps.context, steps.step("context").tex)
 
 
-def _output_steps(example: Example, context: np.ndarray, tex: str) -> StepArrays:
-    """Concatenated heads and the output projection."""
-    if example.heads > 1:
-        context, tex = merge_heads(np, context), CONCAT.tex
-        yield CONCAT, context
-    if example.w_o is not None:
-        w_o = _array(example.w_o)
-        yield W_O, w_o
-        output = FormulaStep(OUTPUT.name, OUTPUT.tex % tex, OUTPUT.description, OUTPUT.axes)
-        yield output, project(context, w_o, ("concat" if example.heads > 1 else "context", "w_o"))
-
-
-def _project(
-    given: MatrixRows | None,
-    inputs: OptionalArray,
-    weights: MatrixRows | None,
-    names: tuple[str, str],
-    has_projections: bool,
-) -> OptionalArray:
-    """Query, key or value: given, or projected, or the inputs unchanged if no projection is given."""
-    if given is not None:
-        return _array(given)
-    if inputs is None or (weights is None and has_projections):
-        return None
-    return inputs if weights is None else project(inputs, _array(weights), names)
-
-
-def _attention_options(example: Example, query: np.ndarray) -> dict:
-    scoring = _build_scoring(example)
+def _check_additive_widths(scoring: Scoring, num_queries: int, d_head: int) -> None:
     if isinstance(scoring, Additive):
-        d_head = query.shape[-1] // example.heads
-        for name, weights in (("w", scoring.w), ("u", scoring.u)):
+        for name, weights, side in (("w", scoring.w, "query"), ("u", scoring.u, "key")):
             if len(weights) != d_head:
-                raise shape_mismatch(("query" if name == "w" else "key", name), (len(query), d_head), weights.shape)
-    return {
-        "scoring": scoring, "normalise": example.normalise, "scale": example.scale, "causal": example.causal,
-        "window": example.window, "mask": _mask_array(example.mask), "bias": _bias_array(example),
-    }  # fmt: skip
+                raise shape_mismatch((side, name), (num_queries, d_head), weights.shape)
 
 
-def _build_scoring(example: Example) -> Scoring:
-    if isinstance(example.scoring, AdditiveScoringConfig):
-        return Additive(_array(example.scoring.w), _array(example.scoring.u), np.asarray(example.scoring.v, float))
-    return lookup(example.scoring, SCORINGS, "scoring")
-
-
-def _is_masked(example: Example) -> bool:
-    mask = build_attention_mask(example)
-    return example.bias is not None or (mask is not None and not bool(mask.all()))
-
-
-def _array(matrix: MatrixRows) -> np.ndarray:
-    return np.asarray(matrix, dtype=float)
-
-
-def _optional_array(matrix: MatrixRows | None) -> np.ndarray | None:
-    return None if matrix is None else _array(matrix)
-
-
-def _mask_array(mask: tuple[tuple[bool, ...], ...] | None) -> np.ndarray | None:
-    return None if mask is None else np.asarray(mask, dtype=bool)
-
-
-def _bias_array(example: Example) -> np.ndarray | None:
-    return None if example.bias is None else np.asarray(example.bias, dtype=float)
+def _output_steps(example: Example, context: np.ndarray, tex: str) -> _StepArrays:
+    """Concatenated heads and the output projection."""
+    name, w_o = "context", _array(example.w_o)
+    if example.heads > 1:
+        context, tex, name = merge_heads(np, context), CONCAT.tex, "concat"
+        yield CONCAT, context
+    if w_o is not None:
+        yield W_O, w_o
+        yield replace(OUTPUT, tex=OUTPUT.tex % tex), project(context, w_o, (name, "w_o"))
 
 
 def _label_steps(example: Example, step_arrays: tuple[tuple[FormulaStep, np.ndarray], ...]) -> Iterator[WorkedStep]:
     """Yield labelled steps; per-head steps are grouped by head, as on paper."""
     per_head = [index for index, (_, array) in enumerate(step_arrays) if array.ndim == 3]
     first, last = (per_head[0], per_head[-1] + 1) if per_head else (len(step_arrays), len(step_arrays))
-    shared_keys = _num_kv_heads(example, {step.name: array for step, array in step_arrays})
+    key_rows = example.w_k or example.k  # with grouped-query attention, several query heads share one of its heads
+    key = next((array for step, array in step_arrays if step.name == "key" and array.ndim == 3), None)
+    num_kv_heads = example.heads if key_rows is None or key is None else len(key_rows[0]) // key.shape[-1]
     for step, array in step_arrays[:first]:
         yield _labelled_step(example, step, array)
     for head in range(example.heads if per_head else 0):
         for step, array in step_arrays[first:last]:
-            width = array.shape[-1]
-            key_head = head if step.name == "query" or not shared_keys else head * shared_keys // example.heads
-            yield _labelled_step(example, step, array[head], head + 1, key_head * width)
+            column_head = head if step.name == "query" else head * num_kv_heads // example.heads
+            yield _labelled_step(example, step, array[head], head + 1, column_head * array.shape[-1])
     for step, array in step_arrays[last:]:
         yield _labelled_step(example, step, array)
-
-
-def _num_kv_heads(example: Example, arrays: dict[str, np.ndarray]) -> int:
-    """Number of KV heads in grouped-query attention; 0 if unknown."""
-    width = len(example.w_k[0]) if example.w_k else len(example.k[0]) if example.k else 0
-    key = arrays.get("key")
-    return width // key.shape[-1] if width and key is not None and key.ndim == 3 else 0
 
 
 def _labelled_step(

@@ -1,56 +1,43 @@
 """Studio routes for experiments: list with last verdicts, last result, run."""
 
-from typing import Any
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound
-from peasy.experiments.experiment import EXPERIMENTS, experiment
-from peasy.experiments.result import ExperimentResult
-from peasy.experiments.result_cache import load_result
+from peasy.experiments.experiment import EXPERIMENTS, ExperimentsResult
+from peasy.experiments.result import ExperimentResult, load_result
 from peasy.server.jobs import JobRunner
 from peasy.server.responses import CommandBody, Name, respond
-from peasy.server.routes.training import JobResult
-from peasy.views.document import Document
+from peasy.server.routes.training import job_status
 
 router = APIRouter(prefix="/api")
 
 
-class ExperimentVerdicts(Result):
+class ExperimentVerdicts(ExperimentsResult):
     """All experiments, each with the verdict of its last run."""
 
-    def document(self) -> Document:
-        """Return the list as the terminal shows it."""
-        return experiment().document()
-
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return questions and claims, with the last verdict if there is one."""
-        entries = experiment().data()["experiments"]
-        for entry in entries:
-            last = load_result(entry["name"])
-            entry["last"] = None if last is None else _verdict_entry(*last)
-        return {"experiments": entries}
+        data = super().data()
+        for entry in data["experiments"]:
+            stored = load_result(entry["name"])
+            entry["last"] = None
+            if stored is not None:
+                result, time = stored
+                entry["last"] = {
+                    "time": time, "holds": result.holds, "verdict": result.verdict, "seed": result.seed,
+                }  # fmt: skip
+        return data
 
 
-class StoredExperimentResult(Result):
-    """Stored result of an experiment and its time."""
+@dataclass(frozen=True, repr=False)
+class StoredExperimentResult(ExperimentResult):
+    """Stored result of an experiment and its time in seconds since 1970."""
 
-    def __init__(self, result: ExperimentResult, time: float) -> None:
-        self.result, self.time = result, time
-
-    def document(self) -> Document:
-        """Return the result's document."""
-        return self.result.document()
-
-    def data(self) -> dict[str, Any]:
-        """Return the result with its time."""
-        return self.result.data() | {"time": self.time}
-
-
-def _verdict_entry(result: ExperimentResult, time: float) -> dict[str, Any]:
-    return {"time": time, "holds": result.holds, "verdict": result.verdict, "seed": result.seed}
+    time: float = 0.0
 
 
 @router.post("/experiments")
@@ -74,7 +61,8 @@ async def post_last(request: Request, body: ExperimentNameBody) -> Response:
         last = load_result(_check_experiment(body.name))
         if last is None:
             raise NotFound(f"{body.name} has not been run yet.", hint="Run it; it takes about a minute.")
-        return StoredExperimentResult(*last)
+        result, time = last
+        return StoredExperimentResult(**vars(result), time=time)
 
     return await respond(request, "experiments", body, work)
 
@@ -87,12 +75,12 @@ async def post_run(request: Request, body: ExperimentNameBody) -> Response:
     def work() -> Result:
         job_runner: JobRunner = request.app.state.job_runner
         job_runner.start("experiment", [name, "--seed", str(body.seed)], f"Experiment {name}")
-        return JobResult(job_runner)
+        return job_status(job_runner)
 
     return await respond(request, "experiments", body, work)
 
 
 def _check_experiment(name: str) -> str:
-    if name not in {experiment.name for experiment in EXPERIMENTS}:
+    if name not in {entry.name for entry in EXPERIMENTS}:
         raise NotFound(f'There is no experiment "{name[:100]}".')
     return name

@@ -2,8 +2,9 @@
 
 import json
 import tomllib
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Le
 from fastapi import APIRouter, Request, Response
 from pydantic import AliasChoices, Field
 
@@ -13,6 +14,7 @@ from peasy.commands.exercise import exercise
 from peasy.commands.explain import explain
 from peasy.commands.result import Result
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.server.derive import add_command_route, derive_body
 from peasy.server.responses import CommandBody, respond
 from peasy.worked import Example, example_names, read_example
 from peasy.worked.label import token_label
@@ -21,30 +23,29 @@ from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")
 
-MAX_WORDS, MAX_CHARACTERS = 256, 4096
+_MAX_WORDS, _MAX_CHARACTERS = 256, 4096
 """Limits of an example that is computed in full."""
 
-
-class ExplainBody(CommandBody):
-    """Worked example: a name of the library, a sentence, or an example as a JSON object."""
-
-    source: str | dict[str, Any]
-    query: int | str | None = None
-    cell: str | list[int | str] | None = None
-    symbolic: bool = False
-    decimals: int = Field(4, ge=0, le=15)
-    causal: bool | None = None
-    scoring: str | None = None
-    normalise: str | None = Field(None, validation_alias=AliasChoices("normalise", "normalize"))
-    heads: int | None = Field(None, ge=1, le=64)
-    contributions: bool = False
+_ExplainBody = derive_body(
+    "ExplainBody",
+    explain,
+    hide=("normalize",),
+    changes={
+        "source": str | dict[str, Any],
+        "cell": str | list[int | str] | None,
+        "decimals": Annotated[int, Ge(0), Le(15)],
+        "scoring": str | None,
+        "normalise": Annotated[str | None, Field(validation_alias=AliasChoices("normalise", "normalize"))],
+        "heads": Annotated[int, Ge(1), Le(64)] | None,
+    },
+)
 
 
 @router.post("/explain")
-async def post_explain(request: Request, body: ExplainBody) -> Response:
+async def post_explain(request: Request, body: _ExplainBody) -> Response:  # type: ignore[valid-type]
     """Compute every step of attention for an example or a sentence."""
-    arguments = body.arguments()
-    arguments["source"] = _resolve_example(body.source)
+    arguments = body.arguments()  # type: ignore[attr-defined]
+    arguments["source"] = _resolve_example(arguments["source"])
     if isinstance(arguments.get("cell"), list):
         arguments["cell"] = tuple(arguments["cell"])
     return await respond(request, "explain", body, lambda: explain(**arguments))
@@ -54,8 +55,10 @@ def _resolve_example(source: str | dict[str, Any]) -> str | Example:
     """Return a library name or an example, never a file; the size is bounded since each step is quadratic in words."""
     if isinstance(source, str) and source in example_names():
         return source
-    if isinstance(source, str) and len(source) > MAX_CHARACTERS:
-        raise InvalidInput(f"The text has {len(source):,} characters.", hint=f"At most {MAX_CHARACTERS:,} are allowed.")
+    if isinstance(source, str) and len(source) > _MAX_CHARACTERS:
+        raise InvalidInput(
+            f"The text has {len(source):,} characters.", hint=f"At most {_MAX_CHARACTERS:,} are allowed."
+        )
     if isinstance(source, str) and len(split_words(source)) < 2:
         hint = did_you_mean(source, example_names())
         hint = hint or "Give a name of the library, or a sentence of at least two words."
@@ -65,8 +68,8 @@ def _resolve_example(source: str | dict[str, Any]) -> str | Example:
 
 def _check_size(example: Example) -> Example:
     words = max(len(example.tokens), len(example.source_tokens or ()))
-    if words > MAX_WORDS:
-        raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {MAX_WORDS} are allowed.")
+    if words > _MAX_WORDS:
+        raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {_MAX_WORDS} are allowed.")
     return example
 
 
@@ -92,7 +95,7 @@ async def post_check(request: Request, body: CheckBody) -> Response:
     return await respond(request, "check", body, work)
 
 
-def _read_notes(body: CheckBody) -> Any:
+def _read_notes(body: CheckBody) -> str | Example | Notes:
     if body.example is not None:
         return _check_size(read_example(body.example))
     if body.text is None:
@@ -114,30 +117,5 @@ def _parse(text: str, text_format: str) -> dict[str, Any]:
     return data
 
 
-class ExerciseBody(CommandBody):
-    """Settings of a worksheet; `answer_key` returns the solutions."""
-
-    size: str = "3x2"
-    seed: int = Field(5, ge=0, le=2**31)
-    topic: str = "plain"
-    decimals: int = Field(2, ge=0, le=15)
-    answer_key: bool = False
-
-
-@router.post("/exercise")
-async def post_exercise(request: Request, body: ExerciseBody) -> Response:
-    """Make a worksheet with small numbers, or its answer key."""
-    arguments = body.arguments()
-    answer_key = arguments.pop("answer_key", False)
-
-    def work() -> Any:
-        sheet = exercise(**arguments)
-        return sheet.key() if answer_key else sheet
-
-    return await respond(request, "exercise", body, work)
-
-
-@router.post("/examples")
-async def post_examples(request: Request, body: CommandBody) -> Response:
-    """List the examples of the library."""
-    return await respond(request, "examples", body, examples)
+add_command_route(router, "/exercise", exercise, changes={"seed": Annotated[int, Ge(0), Le(2**31)], "topic": str})
+add_command_route(router, "/examples", examples)

@@ -5,5 +5,6 @@ In: an example with hand-written tables. Out: a verdict and a reason for each ce
 """
 
 from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, check
+from peasy.worked.checking.table import RowFinding
 
-__all__ = ["CheckedCell", "CheckedExample", "CheckedTable", "check"]
+__all__ = ["CheckedCell", "CheckedExample", "CheckedTable", "RowFinding", "check"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
-from peasy.worked.checking.derivations import FormulaSettings, build_derivations
+from peasy.worked.checking.derivations import build_derivations
 from peasy.worked.checking.readings import (
     TableReading,
     derive_readings,
@@ -29,7 +29,7 @@ from peasy.worked.checking.symbol import SymbolIndexing, judge_symbols, judge_we
 from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
 from peasy.worked.checking.verdict import CellVerdict, Verdict, judge_masked, judge_number
 from peasy.worked.example import Example
-from peasy.worked.solver import check_size, head_name
+from peasy.worked.solver import FormulaSettings, check_size, head_name
 
 MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
@@ -126,7 +126,7 @@ class _TableChecker:
         ]
         self.written = [(table_name(table, example, projections), table) for table in example.written]
         given_steps = {step for step, name in EXAMPLE_FIELDS.items() if getattr(example, name) is not None}
-        self.derivations = build_derivations(example, given_steps | {node for node, _ in self.written})
+        self.derivations = build_derivations(example, self.settings, given_steps | {node for node, _ in self.written})
         self.symbols = SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
         self.tables: list[CheckedTable] = []

@@ -6,21 +6,22 @@ Unknown cells are NaN, and only cells that depend on them become NaN.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from peasy.formula.arrays import shape_mismatch
 from peasy.formula.heads import merge_heads, split_heads
-from peasy.formula.normalise import NORMALISATIONS, Normalisation
-from peasy.formula.scoring import SCORINGS, Additive, Scoring
+from peasy.formula.scoring import Additive
 from peasy.worked.checking.step_aliases import table_caption
-from peasy.worked.example import AdditiveScoringConfig, Example
+from peasy.worked.example import Example
 from peasy.worked.number import format_number, format_operand
-from peasy.worked.solver import build_attention_mask, head_name
+from peasy.worked.solver import FormulaSettings, head_name
 
-Array = Any
-ExplainCell = Callable[[int, int, Sequence[Array]], str]
+Array = np.ndarray
+_ExplainCell = Callable[[int, int, Sequence[Array]], str]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -30,44 +31,11 @@ class Derivation:
 
     parents: tuple[str, ...]
     compute: Callable[..., Array]
-    explain: ExplainCell
+    explain: _ExplainCell
 
 
-@dataclass(frozen=True)
-class FormulaSettings:
-    """Settings of an example as arguments of the formula."""
-
-    scoring: Scoring
-    normalise: Normalisation
-    scale: float | None
-    attention_mask: Array | None
-    bias: Array | None
-
-    @classmethod
-    def from_example(cls, example: Example) -> "FormulaSettings":
-        """Read the settings from an example."""
-        setting = example.scoring
-        scoring: Scoring
-        if isinstance(setting, AdditiveScoringConfig):
-            scoring = Additive(np.asarray(setting.w), np.asarray(setting.u), np.asarray(setting.v))
-        else:
-            scoring = SCORINGS[setting]
-        return cls(
-            scoring=scoring,
-            normalise=NORMALISATIONS[example.normalise],
-            scale=example.scale,
-            attention_mask=build_attention_mask(example),
-            bias=None if example.bias is None else np.array(example.bias, dtype=float),
-        )
-
-    def scale_factor(self, width: int) -> float:
-        """Return the factor that scales the scores."""
-        return self.scoring.scale(width) if self.scale is None else self.scale
-
-
-def build_derivations(example: Example, present: set[str]) -> dict[str, list[Derivation]]:
+def build_derivations(example: Example, rules: FormulaSettings, present: set[str]) -> dict[str, list[Derivation]]:
     """Return the derivations of every table by name. `present` are the tables that are given or written."""
-    rules = FormulaSettings.from_example(example)
     source = "source" if example.source_tokens else "x"
     derivations = _projections(present, source, inputs_given=example.x is not None)
     for head in range(example.heads):
@@ -81,7 +49,7 @@ def build_derivations(example: Example, present: set[str]) -> dict[str, list[Der
     return derivations
 
 
-def multiply_with_unknowns(left: Array, right: Array, names: tuple[str, str] = ("left", "right")) -> Array:
+def _multiply_with_unknowns(left: Array, right: Array, names: tuple[str, str] = ("left", "right")) -> Array:
     """Return left · right with NaN as unknown: zero times NaN is zero, anything else times NaN is NaN."""
     if left.shape[-1] != right.shape[0]:
         raise shape_mismatch(names, left.shape, right.shape)
@@ -89,7 +57,7 @@ def multiply_with_unknowns(left: Array, right: Array, names: tuple[str, str] = (
     return np.where(unknown, np.nan, np.nan_to_num(left) @ np.nan_to_num(right))
 
 
-def format_sum(parts: Sequence[Any] | Array, format_term: Callable[[Any], str] = str) -> str:
+def format_sum(parts: Sequence[_T] | Array, format_term: Callable[[_T], str] = str) -> str:
     """Format a sum; the middle of a long one is left out.
 
     >>> format_sum([1, 2, 3]), format_sum(range(100))
@@ -106,7 +74,7 @@ def _format_product(pair: tuple[float, float]) -> str:
 
 def _matrix_product(left: str, right: str) -> Derivation:
     names = table_caption(left), table_caption(right)
-    return Derivation((left, right), lambda a, b: multiply_with_unknowns(a, b, names), _explain_product)
+    return Derivation((left, right), lambda a, b: _multiply_with_unknowns(a, b, names), _explain_product)
 
 
 def _projections(present: set[str], source: str, inputs_given: bool) -> dict[str, list[Derivation]]:
@@ -126,43 +94,29 @@ def _head_derivations(rules: FormulaSettings, head: int, heads: int) -> dict[str
         return head_name(step, head + 1 if heads > 1 else 0)
 
     derivations: dict[str, list[Derivation]] = {}
+
+    def add(step: str, parents: Sequence[str], compute: Callable[..., Array], explain: _ExplainCell) -> None:
+        nodes = tuple(map(node, parents))
+        derivations.setdefault(node(step), []).append(Derivation(nodes, compute, explain))
+
     if heads > 1:
         for step, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
             derivations[node(step)] = [Derivation((step, *others), _head_columns(head, heads), _explain_copy)]
-    derivations[node("key_transposed")] = [Derivation((node("key"),), np.transpose, _explain_transpose)]
-    derivations[node("scores")] = [
-        Derivation((node("query"), node("key")), lambda q, k: _score(rules, q, k), _explain_scores(rules)),
-        Derivation(
-            (node("query"), node("key_transposed")),
-            lambda q, k: _score(rules, q, k.T),
-            _explain_scores(rules, transposed=True),
-        ),
-    ]
-    derivations[node("scaled")] = [  # query and key have the same width
-        Derivation(
-            (node("scores"), node(side)), lambda s, of: s * rules.scale_factor(of.shape[-1]), _explain_scaled(rules)
-        )
-        for side in ("query", "key")
-    ]
+    add("key_transposed", ["key"], np.transpose, lambda i, j, of: f"row {j + 1}, column {i + 1} of K")
+    add("scores", ["query", "key"], lambda q, k: _score(rules, q, k), _explain_scores(rules))
+    transposed = _explain_scores(rules, transposed=True)
+    add("scores", ["query", "key_transposed"], lambda q, k: _score(rules, q, k.T), transposed)
+    for side in ("query", "key"):  # both have the same width
+        add("scaled", ["scores", side], lambda s, of: s * rules.scale_factor(of.shape[-1]), _explain_scaled(rules))
     if rules.scoring.scale(4) == 1 or rules.scale is not None:  # the width does not matter
-        derivations[node("scaled")] += [
-            Derivation((node("scores"),), lambda s: s * rules.scale_factor(1), _explain_scaled(rules))
-        ]
-    derivations[node("masked")] = [
-        Derivation((node("scaled"),), lambda s: mask_scores(rules, s), _explain_masked(rules))
-    ]
-    derivations[node("weights")] = [
-        Derivation((node("masked"),), lambda m: rules.normalise.apply(np, m), _explain_weights(rules))
-    ]
+        add("scaled", ["scores"], lambda s: s * rules.scale_factor(1), _explain_scaled(rules))
+    add("masked", ["scaled"], lambda s: mask_scores(rules, s), _explain_masked(rules))
+    add("weights", ["masked"], lambda m: rules.normalise.apply(np, m), _explain_weights(rules))
     if rules.normalise.name == "softmax":
-        derivations[node("powers")] = [
-            Derivation((node("masked"),), np.exp, lambda i, j, of: f"e^{format_operand(of[0][i, j])}")
-        ]
-        derivations[node("sums")] = [
-            Derivation((node("powers"),), lambda p: p.sum(axis=-1, keepdims=True), _explain_sum)
-        ]
-        from_powers = Derivation((node("powers"), node("sums")), lambda p, s: p / s, _explain_quotient)
-        derivations[node("weights")] += [from_powers]
+        add("powers", ["masked"], np.exp, lambda i, j, of: f"e^{format_operand(of[0][i, j])}")
+        row_sums = partial(np.sum, axis=-1, keepdims=True)
+        add("sums", ["powers"], row_sums, lambda i, j, of: format_sum(of[0][i], format_operand))
+        add("weights", ["powers", "sums"], np.divide, _explain_quotient)
     derivations[node("context")] = [_matrix_product(node("weights"), node("value"))]
     return derivations
 
@@ -172,10 +126,10 @@ def _head_columns(head: int, heads: int) -> Callable[..., Array]:
 
     def select(whole: Array, query: Array | None = None, key: Array | None = None) -> Array:
         if query is None:
-            return split_heads(np, whole, heads)[head]
+            return np.asarray(split_heads(np, whole, heads)[head])
         reference = whole if key is None else key
         kv_heads = max(reference.shape[-1] * heads // query.shape[-1], 1)
-        return split_heads(np, whole, kv_heads)[head * kv_heads // heads]
+        return np.asarray(split_heads(np, whole, kv_heads)[head * kv_heads // heads])
 
     return select
 
@@ -183,7 +137,7 @@ def _head_columns(head: int, heads: int) -> Callable[..., Array]:
 def _score(rules: FormulaSettings, query: Array, key: Array) -> Array:
     if query.shape[-1] != key.shape[-1] and not isinstance(rules.scoring, Additive):
         raise shape_mismatch(("Q", "K^T"), query.shape, key.T.shape)
-    return rules.scoring.score(np, query, key)
+    return np.asarray(rules.scoring.score(np, query, key))
 
 
 def mask_scores(rules: FormulaSettings, scaled: Array) -> Array:
@@ -201,11 +155,7 @@ def _explain_copy(i: int, j: int, of: Sequence[Array]) -> str:
     return ""
 
 
-def _explain_transpose(i: int, j: int, of: Sequence[Array]) -> str:
-    return f"row {j + 1}, column {i + 1} of K"
-
-
-def _explain_scores(rules: FormulaSettings, transposed: bool = False) -> ExplainCell:
+def _explain_scores(rules: FormulaSettings, transposed: bool = False) -> _ExplainCell:
     def explain(i: int, j: int, of: Sequence[Array]) -> str:
         query, key = of[0][i], (of[1][:, j] if transposed else of[1][j])
         if isinstance(rules.scoring, Additive):
@@ -219,7 +169,7 @@ def _explain_scores(rules: FormulaSettings, transposed: bool = False) -> Explain
     return explain
 
 
-def _explain_scaled(rules: FormulaSettings) -> ExplainCell:
+def _explain_scaled(rules: FormulaSettings) -> _ExplainCell:
     def explain(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.scale is None and rules.scoring.name == "scaled-dot":
             return f"{format_number(of[0][i, j])} / √{of[1].shape[-1]}"
@@ -228,20 +178,17 @@ def _explain_scaled(rules: FormulaSettings) -> ExplainCell:
     return explain
 
 
-def _explain_masked(rules: FormulaSettings) -> ExplainCell:
+def _explain_masked(rules: FormulaSettings) -> _ExplainCell:
     def explain(i: int, j: int, of: Sequence[Array]) -> str:
         if rules.attention_mask is not None and not rules.attention_mask[i, j]:
             return "this key is masked for this query"
-        return (
-            format_number(of[0][i, j])
-            if rules.bias is None
-            else f"{format_number(of[0][i, j])} + {format_operand(rules.bias[i, j])}"
-        )
+        bias = "" if rules.bias is None else f" + {format_operand(rules.bias[i, j])}"
+        return format_number(of[0][i, j]) + bias
 
     return explain
 
 
-def _explain_weights(rules: FormulaSettings) -> ExplainCell:
+def _explain_weights(rules: FormulaSettings) -> _ExplainCell:
     def explain(i: int, j: int, of: Sequence[Array]) -> str:
         row = of[0][i]
         if row[j] == -np.inf:
@@ -253,10 +200,6 @@ def _explain_weights(rules: FormulaSettings) -> ExplainCell:
         return f"{power}{format_operand(row[j])} / ({total})"
 
     return explain
-
-
-def _explain_sum(i: int, j: int, of: Sequence[Array]) -> str:
-    return format_sum(of[0][i], format_operand)
 
 
 def _explain_quotient(i: int, j: int, of: Sequence[Array]) -> str:

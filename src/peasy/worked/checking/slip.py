@@ -9,8 +9,9 @@ import numpy as np
 
 from peasy.formula.normalise import softmax
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
-from peasy.worked.checking.derivations import Array, FormulaSettings, mask_scores
+from peasy.worked.checking.derivations import Array, mask_scores
 from peasy.worked.checking.table import AlignedTable
+from peasy.worked.solver import FormulaSettings
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from peasy.experiments import result_cache
+from peasy.experiments.result import load_result, save_result
 from peasy.experiments.experiment import experiment
 from peasy.experiments.result import ExperimentResult
 from peasy.render import html
@@ -25,8 +25,8 @@ def result():
 
 
 def test_result_roundtrip(result):
-    result_cache.save_result(result)
-    loaded, saved_at = result_cache.load_result("matrix-form")
+    save_result(result)
+    loaded, saved_at = load_result("matrix-form")
     assert loaded == result
     assert loaded.document() == result.document()
     assert saved_at > 1.6e9
@@ -44,32 +44,32 @@ PICTURES = (
 @pytest.mark.parametrize("part", PICTURES, ids=lambda part: type(part).__name__)
 def test_figures_roundtrip(result, part):
     whole = replace(result, parts=(part,))
-    result_cache.save_result(whole)
-    loaded, _ = result_cache.load_result("matrix-form")
+    save_result(whole)
+    loaded, _ = load_result("matrix-form")
     assert html.draw(loaded.document()) == html.draw(whole.document())
 
 
 @pytest.mark.parametrize("name", ["first-word"])
 def test_real_experiment_roundtrip(name):
     loaded = experiment(name, store=True)
-    again, _ = result_cache.load_result(name)
+    again, _ = load_result(name)
     assert text.draw(again.document()) == text.draw(loaded.document())
 
 
 def test_torn_or_foreign_files_are_ignored(result):
-    assert result_cache.load_result("matrix-form") is None
-    path = result_cache.save_result(result)
+    assert load_result("matrix-form") is None
+    path = save_result(result)
     path.write_text(path.read_text()[:-40])
-    assert result_cache.load_result("matrix-form") is None
+    assert load_result("matrix-form") is None
     path.write_text('{"format_version": 0}')
-    assert result_cache.load_result("matrix-form") is None
+    assert load_result("matrix-form") is None
 
 
 def test_results_are_saved_only_with_store():
     experiment("matrix-form", tokens=8)
-    assert result_cache.load_result("matrix-form") is None
+    assert load_result("matrix-form") is None
     loaded = experiment("matrix-form", tokens=8, store=True)
-    assert result_cache.load_result("matrix-form")[0].numbers == loaded.numbers
+    assert load_result("matrix-form")[0].numbers == loaded.numbers
 
 
 def test_unwritable_home_does_not_fail_the_experiment(monkeypatch, tmp_path):

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
 
 T = TypeVar("T")
+JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 
 
 def read(kind: type[T], data: Any, where: str = "") -> T:
@@ -22,7 +23,7 @@ def read(kind: type[T], data: Any, where: str = "") -> T:
     A field that may be one of several dataclasses is chosen by the key `kind`, which each of them
     carries as a class variable of that name.
     """
-    return _read(kind, data, where)
+    return typing.cast(T, _read(kind, data, where))
 
 
 def to_plain(settings: Any) -> Any:
@@ -57,7 +58,7 @@ def load(path: str | Path) -> Any:
         raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     is_json = path.suffix == ".json"
     try:
-        return _loads_json(text) if is_json else tomllib.loads(text)
+        return parse_json(text) if is_json else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}.") from None
 
@@ -73,8 +74,8 @@ def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
     if not equals or not all(keys):
         raise InvalidInput(f'"{setting}" is not of the form key=value.')
     try:
-        value = _loads_json(text)
-    except (ValueError, RecursionError):
+        value = parse_json(text)
+    except ValueError:
         value = text
     return _set_path(data, keys, value)
 
@@ -85,21 +86,25 @@ def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, An
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
-def _loads_json(text: str) -> Any:
-    return json.loads(text, parse_constant=_reject_constant, object_pairs_hook=_reject_duplicate_keys)
+def parse_json(text: str) -> JsonValue:
+    """Parse JSON strictly: duplicate keys, NaN, infinity and too deep nesting are a ValueError."""
 
+    def reject_constant(name: str) -> None:
+        raise ValueError(f"{name} is not a JSON number")
 
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a JSON number")
+    def reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> JsonValue:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            names = [name for name, _ in pairs]
+            repeated = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"it has the key {reprlib.repr(repeated)} twice")
+        return table
 
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f'the key "{repeated}" occurs twice')
-    return table
+    try:
+        parsed: JsonValue = json.loads(text, parse_constant=reject_constant, object_pairs_hook=reject_duplicate_keys)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return parsed
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:

@@ -308,7 +308,7 @@ def test_failed_export_leaves_no_folder(tmp_path, monkeypatch):
     def fail(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(save, "_write_json", fail)
+    monkeypatch.setattr(save, "write_json", fail)
     with pytest.raises(RuntimeError):
         write(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 """GGUF export of decoders for llama.cpp: weights as f32, f16 or q8_0, with the tokenizer."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -11,7 +12,6 @@ import torch
 from torch import Tensor
 
 from peasy.atomic import atomic_dir
-from peasy.checkpoint.gguf_tokenizer import write_gguf_tokenizer
 from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.weight_map import (
     SplitFused,
@@ -22,20 +22,29 @@ from peasy.checkpoint.huggingface.weight_map import (
     module_rules,
     pair_weights,
 )
-from peasy.checkpoint.store import TOKENIZER_FILE, write_tokenizer
+from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
-from peasy.models.config import DecoderConfig, ModelConfig
+from peasy.models.config import DecoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.nn.config import ActivationName, LinearRopeScaling, Llama3RopeScaling, RotaryConfig
 from peasy.nn.position import scale_rope_frequency
 
-GGUF_FILE = "model.gguf"
+_GGUF_FILE = "model.gguf"
 GGUFType = Literal["f32", "f16", "q8_0"]
-GGUF_TYPES: tuple[GGUFType, ...] = ("f32", "f16", "q8_0")
-Q8_BLOCK_SIZE = 32
+_GGUF_TYPES: tuple[GGUFType, ...] = ("f32", "f16", "q8_0")
+_Q8_BLOCK_SIZE = 32
 """Elements of a row that share one q8_0 scale."""
 
-DEFAULT_CONTEXT_LENGTH = 4096
+_DEFAULT_CONTEXT_LENGTH = 4096
 """Context length written for a model without a limit."""
+
+_WHITESPACE_REGEX = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+_WORD_REGEX = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITESPACE_REGEX
+_PRE_TOKENIZERS = {_WORD_REGEX % r"\p{N}{1,3}": "llama-bpe", _WORD_REGEX % r"\p{N}": "qwen2"}
+"""Pre-tokenizer regex: llama.cpp's name for it."""
+
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = range(1, 7)
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 @dataclass(frozen=True)
@@ -95,8 +104,8 @@ def write_gguf(
     """
     if find_spec("gguf") is None:
         raise MissingExtra("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
-    if tensor_type not in GGUF_TYPES:
-        raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(GGUF_TYPES)}.")
+    if tensor_type not in _GGUF_TYPES:
+        raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(_GGUF_TYPES)}.")
     architecture, decoder_config = _find_architecture(config)
     gguf_tensors = export_weights(pair_weights(weight_map(decoder_config, architecture), tensors), tensors)
     gguf_tensors |= _rope_factors(decoder_config)
@@ -187,12 +196,12 @@ def _write(
 ) -> None:
     import gguf
 
-    writer = gguf.GGUFWriter(folder / GGUF_FILE, architecture.name)
+    writer = gguf.GGUFWriter(folder / _GGUF_FILE, architecture.name)
     types = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16}
     writer.add_file_type(types.get(tensor_type, gguf.LlamaFileType.MOSTLY_Q8_0))
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     _write_metadata(writer, config)
-    write_gguf_tokenizer(writer, folder, config)
+    _write_tokenizer(writer, folder, config)
     kinds = {name: _tensor_type(name, tensor, tensor_type) for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         _add_tensor_info(writer, name, tuple(tensor.shape), kinds[name])
@@ -208,7 +217,7 @@ def _write_metadata(writer: Any, config: DecoderConfig) -> None:
     import gguf
 
     attention, width = config.stack.attention, _d_head(config)
-    length = config.max_seq_len or DEFAULT_CONTEXT_LENGTH
+    length = config.max_seq_len or _DEFAULT_CONTEXT_LENGTH
     windows = [window for layer in range(config.stack.num_layers) if (window := attention.window_for_layer(layer))]
     # GGUF has no sliding window for these architectures; up to its length it has no effect.
     writer.add_context_length(min([length, *windows]))
@@ -235,7 +244,7 @@ def _tensor_type(name: str, tensor: Tensor, requested: GGUFType) -> GGUFType:
     """Choose the tensor type: vectors and positions stay f32; rows not divisible into q8_0 blocks become f16."""
     if tensor.ndim < 2 or name == "position_embd.weight":
         return "f32"
-    return "f16" if requested == "q8_0" and tensor.shape[-1] % Q8_BLOCK_SIZE else requested
+    return "f16" if requested == "q8_0" and tensor.shape[-1] % _Q8_BLOCK_SIZE else requested
 
 
 def _add_tensor_info(writer: Any, name: str, shape: tuple[int, ...], tensor_type: GGUFType) -> None:
@@ -265,3 +274,152 @@ def _convert(name: str, tensor: Tensor, tensor_type: GGUFType) -> np.ndarray:
 
 def _d_head(config: DecoderConfig) -> int:
     return config.stack.attention.d_head or config.d_model // config.stack.attention.num_heads
+
+
+# Tokenizer section.
+
+
+def _write_tokenizer(writer: Any, folder: Path, config: DecoderConfig) -> None:
+    """Write the tokenizer in `folder` into the GGUF file; without one, write the model type "no_vocab"."""
+    if not (folder / TOKENIZER_FILE).exists():
+        writer.add_tokenizer_model("no_vocab")
+        return
+    safe_folder = SafeFolder(folder)
+    settings = safe_folder.read_json(TOKENIZER_CONFIG_FILE) if safe_folder.has(TOKENIZER_CONFIG_FILE) else {}
+    try:
+        _write_tokenizer_metadata(writer, safe_folder.read_json(TOKENIZER_FILE), settings, config)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"{TOKENIZER_FILE} is not a valid tokenizer file: {error!r}.") from None
+
+
+def _write_tokenizer_metadata(
+    writer: Any, data: dict[str, Any], tokenizer_config: dict[str, Any], config: DecoderConfig
+) -> None:
+    kind = _tokenizer_model(data)
+    tokens, types = _tokens_and_types(data, config.vocab_size)
+    writer.add_tokenizer_model(kind)
+    if kind == "gpt2":
+        writer.add_tokenizer_pre(_pre_tokenizer_name(data))
+    writer.add_token_list(tokens)
+    if kind == "llama":
+        writer.add_token_scores(_scores(data, tokens))
+        writer.add_add_space_prefix(_adds_space_prefix(data))
+    writer.add_token_types(types)
+    if kind == "gpt2":
+        writer.add_token_merges(_merges(data))
+    _write_special_tokens(writer, data, tokenizer_config, config.special_tokens)
+    template = tokenizer_config.get("chat_template")
+    if isinstance(template, str):
+        writer.add_chat_template(template)
+
+
+def _tokenizer_model(data: dict[str, Any]) -> str:
+    """Return llama.cpp's name for the tokenizer model; refuse one that it would read differently."""
+    model = data["model"]
+    if model.get("type") == "BPE" and model.get("byte_fallback"):
+        return "llama"
+    if model.get("type") == "BPE" and _components(data, "pre_tokenizer", "ByteLevel"):
+        return "gpt2"
+    raise InvalidInput(
+        f"GGUF does not support a {model.get('type')} tokenizer without a byte fallback.",
+        hint="Train a tokenizer of kind bpe, or export without the tokenizer.",
+    )
+
+
+def _pre_tokenizer_name(data: dict[str, Any]) -> str:
+    """Return llama.cpp's name for the pre-tokenizer."""
+    unsupported = [step["type"] for step in _components(data, "normalizer") if step["type"] != "NFC"]
+    adds_space = any(step.get("add_prefix_space") for step in _components(data, "pre_tokenizer", "ByteLevel"))
+    if unsupported or adds_space:
+        raise _unsupported_error(f"with {'the normalizer ' + unsupported[0] if unsupported else 'a prefix space'}")
+    steps = _components(data, "pre_tokenizer")
+    splits = [step["pattern"].get("Regex") for step in steps if step["type"] == "Split"]
+    by_bytes = any(step.get("use_regex", True) for step in steps if step["type"] == "ByteLevel")
+    digits = any(step["type"] == "Digits" and step.get("individual_digits") for step in steps)
+    if len(steps) == 1 and by_bytes:
+        return "gpt-2"
+    if len(steps) == 2 and by_bytes and digits:
+        return "smollm"
+    if len(steps) == 2 and not by_bytes and len(splits) == 1 and splits[0] in _PRE_TOKENIZERS:
+        return _PRE_TOKENIZERS[splits[0]]
+    raise _unsupported_error("with an unknown pre-tokenizer")
+
+
+def _unsupported_error(reason: str) -> InvalidInput:
+    return InvalidInput(f"GGUF does not support a tokenizer {reason}.", hint="Export without the tokenizer.")
+
+
+def _components(data: dict[str, Any], part: str, kind: str | None = None) -> list[dict[str, Any]]:
+    """Return the components of one part of the tokenizer, a single one or a Sequence."""
+    step = data.get(part)
+    if step is None:
+        return []
+    key = {"pre_tokenizer": "pretokenizers", "normalizer": "normalizers", "post_processor": "processors"}[part]
+    components = step[key] if step["type"] == "Sequence" else [step]
+    return [component for component in components if kind is None or component["type"] == kind]
+
+
+def _tokens_and_types(data: dict[str, Any], vocab_size: int) -> tuple[list[str], list[int]]:
+    """Return token and token type of each id; embedding rows without a token become [PADn]."""
+    names = {id: token for token, id in data["model"]["vocab"].items()}
+    added = {token["id"]: token for token in data.get("added_tokens", [])}
+    names |= {id: token["content"] for id, token in added.items()}
+    if max(names) >= vocab_size:
+        raise InvalidInput(
+            f"The tokenizer has ids up to {max(names)}, but the model's vocabulary size is {vocab_size}."
+        )
+    unknown = data["model"].get("unk_token")
+
+    def token_type(id: int) -> int:
+        if id not in names:
+            return _UNUSED
+        if id in added:
+            return _UNKNOWN if names[id] == unknown else _CONTROL if added[id]["special"] else _USER_DEFINED
+        return _BYTE if data["model"].get("byte_fallback") and _BYTE_TOKEN.fullmatch(names[id]) else _NORMAL
+
+    return [names.get(id, f"[PAD{id}]") for id in range(vocab_size)], [token_type(id) for id in range(vocab_size)]
+
+
+def _merges(data: dict[str, Any]) -> list[str]:
+    return [merge if isinstance(merge, str) else " ".join(merge) for merge in data["model"]["merges"]]
+
+
+def _scores(data: dict[str, Any], tokens: list[str]) -> list[float]:
+    """Return a score per token: earlier merges score higher; tokens that no merge produces score 0."""
+    merged = (
+        "".join(merge.split(" ", 1)) if isinstance(merge, str) else "".join(merge) for merge in data["model"]["merges"]
+    )
+    ranks: dict[str, int] = {}
+    for rank, token in enumerate(merged):
+        ranks.setdefault(token, rank)
+    return [-float(ranks.get(token, 0)) for token in tokens]
+
+
+def _adds_space_prefix(data: dict[str, Any]) -> bool:
+    """Return whether a space is added before the first word."""
+    schemes = [step.get("prepend_scheme", "always") for step in _components(data, "pre_tokenizer", "Metaspace")]
+    return bool(_components(data, "normalizer", "Prepend")) or any(scheme != "never" for scheme in schemes)
+
+
+def _write_special_tokens(
+    writer: Any, data: dict[str, Any], tokenizer_config: dict[str, Any], special: SpecialTokensConfig
+) -> None:
+    """Write the special token ids, from the model config or else the tokenizer, and whether bos and eos are added."""
+    ids = {token["content"]: token["id"] for token in data.get("added_tokens", [])}
+    special_ids = {"bos": special.bos, "eos": special.eos[0] if special.eos else None}
+    for role, id in {**special_ids, "pad": special.pad, "unk": special.unk}.items():
+        token = tokenizer_config.get(f"{role}_token")
+        special_ids[role] = (
+            id if id is not None else ids.get(token.get("content") if isinstance(token, dict) else token)
+        )
+        if special_ids[role] is not None:
+            getattr(writer, f"add_{role}_token_id")(special_ids[role])
+    template_ids = [ids.get(next(iter(item.values()))["id"]) for item in _single_template(data)] or [None]
+    writer.add_add_bos_token(template_ids[0] is not None and template_ids[0] == special_ids["bos"])
+    writer.add_add_eos_token(template_ids[-1] is not None and template_ids[-1] == special_ids["eos"])
+
+
+def _single_template(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the post-processor's template for a single sequence."""
+    steps = _components(data, "post_processor", "TemplateProcessing")
+    return list(steps[0]["single"]) if steps else []

@@ -8,7 +8,7 @@ import torch
 
 from peasy import config as settings
 from peasy.checkpoint import ram
-from peasy.checkpoint.safe_folder import SafeFolder, short_repr
+from peasy.checkpoint.safe_folder import SafeFolder, join_names, short_repr
 from peasy.checkpoint.store import CONFIG_FILE, Checkpoint, write_checkpoint
 from peasy.checkpoint.tensors import TensorStore
 from peasy.errors import InvalidInput
@@ -19,7 +19,6 @@ from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 
 MAX_SIZE = 2**31 - 1
-_MAX_NAMES_SHOWN = 6
 
 
 def save_model(
@@ -32,15 +31,9 @@ def save_model(
     extras: Mapping[str, bytes] | None = None,
 ) -> Path:
     """Write a model with its tokenizer as a new checkpoint folder."""
-    weights = model.state_dict()
+    config = settings.to_plain(model.config)
     return write_checkpoint(
-        folder,
-        weights,
-        settings.to_plain(model.config),
-        tokenizer,
-        target_tokenizer=target_tokenizer,
-        notes=notes,
-        extras=extras,
+        folder, model.state_dict(), config, tokenizer, target_tokenizer=target_tokenizer, notes=notes, extras=extras
     )
 
 
@@ -75,7 +68,9 @@ def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> Non
     ):
         if names:
             hint = f"Its {CONFIG_FILE} and its weights do not match."
-            raise InvalidInput(f"{folder.path} {problem} {_join_names(names)}.", hint=hint)
+            raise InvalidInput(
+                f"{folder.path} {problem} {join_names([short_repr(name) for name in names])}.", hint=hint
+            )
     for name, weight in expected.items():
         info = tensors.info(name)
         if info.shape != tuple(weight.shape):
@@ -102,8 +97,3 @@ def _iter_ints(data: Any, path: str) -> Iterator[tuple[str, int]]:
             yield from _iter_ints(value, f"{path}[{i}]")
     elif type(data) is int:
         yield path, data
-
-
-def _join_names(names: list[str]) -> str:
-    rest = len(names) - _MAX_NAMES_SHOWN
-    return ", ".join(short_repr(name) for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -8,6 +8,7 @@ from typing import Literal
 
 from peasy.checkpoint import hub
 from peasy.checkpoint.paths import find_runs, latest_checkpoint, list_checkpoints
+from peasy.checkpoint.safe_folder import suggest_sibling
 from peasy.errors import NotFound, UsageError, did_you_mean
 
 
@@ -41,7 +42,7 @@ def resolve_model(model: str | Path, *, offline: bool = False, confirm: hub.Conf
     if path.exists() and not _is_unrelated_folder(model, path):
         return ResolvedModel("path", name, *_select_checkpoint(path))
     if isinstance(model, Path) or name.startswith((".", "~", os.sep)) or name.endswith((".json", ".safetensors")):
-        raise NotFound(f"{path} does not exist.", hint=_suggest_sibling(path))
+        raise NotFound(f"{path} does not exist.", hint=suggest_sibling(path))
     local = _find_local(name) or _find_in_hub_cache(name)
     if local is not None:
         return local
@@ -94,10 +95,3 @@ def _refuse_download(question: str) -> bool:
 def _unknown_model_error(name: str) -> NotFound:
     suggestion = did_you_mean(name, [*find_runs(), *built_in_models(), *hub.list_cached(), *hub.LEGACY_IDS])
     return NotFound(f'No model "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy models")
-
-
-def _suggest_sibling(path: Path) -> str | None:
-    try:
-        return did_you_mean(path.name, (other.name for other in path.parent.iterdir()))
-    except OSError:
-        return None

@@ -9,12 +9,14 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
+from peasy import config
+from peasy.errors import InvalidInput, NotFound, did_you_mean
 
 MIB = 1024 * 1024
-MAX_JSON_BYTES = 64 * MIB
+_MAX_JSON_BYTES = 64 * MIB
 """Largest JSON file that is read; the largest known tokenizer.json has about half of this."""
 
+_MAX_NAMES_SHOWN = 6
 _HUB_MODEL_DIR = re.compile(r"models--[^/]+")
 
 
@@ -28,7 +30,7 @@ class SafeFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.exists():
-            raise NotFound(f"Folder {self.path} does not exist.", hint=_suggest_sibling(self.path))
+            raise NotFound(f"Folder {self.path} does not exist.", hint=suggest_sibling(self.path, folders_only=True))
         if not self.path.is_dir():
             raise InvalidInput(f"{self.path} is not a folder.", hint="Give the folder that contains config.json.")
         self._allowed_roots = list(_allowed_roots(self.path.resolve()))
@@ -71,7 +73,7 @@ class SafeFolder:
             raise InvalidInput(f"{self.path / name} is not a regular file.")
         return os.fdopen(descriptor, "rb")
 
-    def read(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> bytes:
+    def read(self, name: str, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
         """Return the contents of a file of at most `max_bytes` bytes."""
         with self.open(name) as file:
             data = file.read(max_bytes + 1)
@@ -79,7 +81,7 @@ class SafeFolder:
             raise InvalidInput(f"{self.path / name} is larger than the limit of {max_bytes:,} bytes.")
         return data
 
-    def read_json(self, name: str, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    def read_json(self, name: str, max_bytes: int = _MAX_JSON_BYTES) -> dict[str, Any]:
         """Return the object in a JSON file, parsed strictly (see `parse_json`)."""
         data = parse_json(self.read(name, max_bytes), str(self.path / name))
         if not isinstance(data, dict):
@@ -93,34 +95,39 @@ def parse_json(data: bytes, where: str) -> Any:
     >>> parse_json(b'{"a": 1}', "config.json")
     {'a': 1}
     """
-
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        table = dict(pairs)
-        if len(table) != len(pairs):
-            keys = [key for key, _ in pairs]
-            duplicate = next(key for key in keys if keys.count(key) > 1)
-            raise InvalidInput(f"{where} has the key {short_repr(duplicate)} twice.")
-        return table
-
-    def refuse(name: str) -> Any:
-        raise InvalidInput(f"{where}: {name} is not a valid JSON number.")
-
     if not data.strip():
         raise InvalidInput(f"{where} is empty.")
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
-    except PeasyError:
-        raise
-    except RecursionError:
-        raise InvalidInput(f"{where} is nested too deeply.") from None
+        return config.parse_json(data.decode("utf-8"))
     except ValueError as error:
         raise InvalidInput(f"{where} is not valid JSON: {error}.") from None
 
 
-def short_repr(value: Any, max_length: int = 80) -> str:
+def write_json(path: Path, data: object) -> None:
+    """Write plain data as indented JSON."""
+    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def short_repr(value: object, max_length: int = 80) -> str:
     """Return the repr of a value for an error message, cut to `max_length` characters."""
     text = repr(value[: max_length + 1] if isinstance(value, (str, bytes, list)) else value)
     return text if len(text) <= max_length else text[: max_length - 3] + "..."
+
+
+def join_names(names: list[str]) -> str:
+    """Return the first names for an error message, and the number of the others."""
+    rest = len(names) - _MAX_NAMES_SHOWN
+    return ", ".join(name[:120] for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def suggest_sibling(path: Path, *, folders_only: bool = False) -> str | None:
+    """Return a "Did you mean" sentence with the nearest name beside a path that does not exist."""
+    try:
+        return did_you_mean(
+            path.name, (other.name for other in path.parent.iterdir() if not folders_only or other.is_dir())
+        )
+    except OSError:
+        return None
 
 
 def _require_bare_name(name: str, folder: Path) -> str:
@@ -135,10 +142,3 @@ def _allowed_roots(folder: Path) -> Iterator[Path]:
         blobs = folder.parent.parent / "blobs"
         if blobs.is_dir() and not blobs.is_symlink():
             yield blobs
-
-
-def _suggest_sibling(path: Path) -> str | None:
-    try:
-        return did_you_mean(path.name, (other.name for other in path.parent.iterdir() if other.is_dir()))
-    except OSError:
-        return None

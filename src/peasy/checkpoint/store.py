@@ -1,6 +1,5 @@
 """Checkpoint format: a folder with weights, config, tokenizer and a manifest of file hashes."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.manifest import MANIFEST_FILE, Manifest, read_manifest, verify, write_manifest
-from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.safe_folder import SafeFolder, write_json
 from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 CONFIG_FILE = "config.json"
 TOKENIZER_FILE = "tokenizer.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 
 
@@ -49,7 +49,7 @@ def write_checkpoint(
     """
     with atomic_dir(folder) as temporary:
         write_tensors(temporary, tensors, shard_bytes=shard_bytes)
-        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(temporary / CONFIG_FILE, config)
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
         write_tokenizer(temporary / TARGET_TOKENIZER_FILE, target_tokenizer)
         for name, data in (extras or {}).items():

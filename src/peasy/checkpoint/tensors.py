@@ -4,7 +4,6 @@ A tensor is a view of a private (copy-on-write) mapping: pages are read when tou
 Each tensor is checked for NaN and infinity when it is accessed.
 """
 
-import json
 import math
 import mmap
 import os
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from peasy.checkpoint.safe_folder import MIB, SafeFolder, parse_json, short_repr
+from peasy.checkpoint.safe_folder import MIB, SafeFolder, parse_json, short_repr, write_json
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -169,7 +168,10 @@ def write_tensors(
         contents = {key: tensors[key].detach().contiguous() for key in shard}
         save_file(contents, Path(folder) / name, metadata={"format": "pt", **(metadata or {})})
     if count > 1:
-        _write_index(Path(folder) / INDEX_FILE, dict(zip(names, shards, strict=True)), tensors)
+        total = sum(tensor.nbytes for tensor in tensors.values())
+        files = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
+        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
+        write_json(Path(folder) / INDEX_FILE, index)
         names.append(INDEX_FILE)
     return names
 
@@ -290,10 +292,3 @@ def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) ->
             size = tensor.nbytes
         shards[-1].append(name)
     return shards
-
-
-def _write_index(path: Path, shards: Mapping[str, list[str]], tensors: Mapping[str, "torch.Tensor"]) -> None:
-    total = sum(tensor.nbytes for tensor in tensors.values())
-    files = {tensor: name for name, shard in shards.items() for tensor in shard}
-    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
-    path.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE
+from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, from_merges, from_sentencepiece, from_vocab_txt
-
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 
 
 def read_tokenizer(folder: SafeFolder) -> Tokenizer | None:

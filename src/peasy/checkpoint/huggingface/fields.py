@@ -1,9 +1,11 @@
 """Strict reader of a Hugging Face config.json: each field is read, ignored by name, or refused by name."""
 
 import math
+import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
+from peasy.checkpoint.safe_folder import short_repr
 from peasy.errors import InvalidInput, did_you_mean
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ class ConfigFields:
 
     def __init__(self, data: Mapping[str, Any], where: str = "config.json") -> None:
         if not isinstance(data, Mapping):
-            raise InvalidInput(f"{where} should be a JSON object, not {_short_repr(data)}.")
+            raise InvalidInput(f"{where} should be a JSON object, not {short_repr(data)}.")
         self.data, self.where = data, where
         self._seen: set[str] = set()
 
@@ -43,7 +45,7 @@ class ConfigFields:
         """Read a number between `minimum` and `maximum`."""
         value = self._get(name, default)
         if value is default:
-            return value
+            return typing.cast(float, value)
         if type(value) not in (int, float) or not (minimum <= value <= maximum and math.isfinite(value)):
             raise self.invalid(name, f"a number from {minimum:g} to {maximum:g}")
         return float(value)
@@ -53,7 +55,7 @@ class ConfigFields:
         value = self._get(name, default)
         if value is not default and type(value) is not bool:
             raise self.invalid(name, "true or false")
-        return value
+        return typing.cast(bool, value)
 
     def choice(self, name: str, choices: Mapping[str, T], default: Any = _REQUIRED) -> T:
         """Read a string and return its value in `choices`."""
@@ -82,8 +84,8 @@ class ConfigFields:
         """Refuse the field unless it is missing, null or one of `allowed`."""
         value = self._get(name, None)
         if value is not None and not any(type(value) is type(item) and value == item for item in allowed):
-            message = f"{self.where}: {name} is {_short_repr(value)}. {reason}"
-            raise InvalidInput(message, hint=f"Supported: {', '.join(map(_short_repr, allowed))}." if allowed else None)
+            message = f"{self.where}: {name} is {short_repr(value)}. {reason}"
+            raise InvalidInput(message, hint=f"Supported: {', '.join(map(short_repr, allowed))}." if allowed else None)
 
     def ignore(self, names: str | Iterable[str]) -> None:
         """Mark fields that do not change what peasy computes; a string is a list of names separated by spaces."""
@@ -101,7 +103,7 @@ class ConfigFields:
     def invalid(self, name: str, allowed: str, hint: str | None = None) -> InvalidInput:
         """Return the error for a field with an invalid value."""
         return InvalidInput(
-            f"{self.where}: {name} should be {allowed}, not {_short_repr(self.data.get(name))}.", hint=hint
+            f"{self.where}: {name} should be {allowed}, not {short_repr(self.data.get(name))}.", hint=hint
         )
 
     def _get(self, name: str, default: Any) -> Any:
@@ -112,8 +114,3 @@ class ConfigFields:
                 raise InvalidInput(f"{self.where}: {name} is missing.")
             return default
         return value
-
-
-def _short_repr(value: Any) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -14,16 +14,13 @@ from peasy.checkpoint.huggingface.fields import ConfigFields
 from peasy.checkpoint.huggingface.registry import detect_family, match_weights, read_hf_config
 from peasy.checkpoint.huggingface.sentence_transformers import read_pooling
 from peasy.checkpoint.huggingface.weight_map import TensorPair, WeightMap, import_weights, match_pattern
-from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.safe_folder import SafeFolder, join_names
 from peasy.checkpoint.store import CONFIG_FILE
 from peasy.checkpoint.tensors import TensorStore, open_tensors
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import ModelConfig
 from peasy.models.protocol import Model
-
-_MAX_NAMES_SHOWN = 6
-"""Names listed in an error; the rest is counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +111,7 @@ def _match_weights(
     for names, problem in ((missing, "is missing the weights"), (extra, "has unexpected weights")):
         if names:
             hint = "Its config.json and its weights do not match, or parts of the model are not supported."
-            raise InvalidInput(f"This {family.name} checkpoint {problem} {_join_names(names)}.", hint=hint)
+            raise InvalidInput(f"This {family.name} checkpoint {problem} {join_names(names)}.", hint=hint)
     stored_names = {name: source for name, source in sources.items() if source is not None}
     for name, source in stored_names.items():
         _check_shape(stored_weights, source, expected[name])
@@ -144,8 +141,3 @@ def _check_shape(stored_weights: StoredWeights, name: str, expected: Tensor) -> 
 
 def _matches_any(name: str, patterns: Iterable[str]) -> bool:
     return any(match_pattern(pattern, name) is not None for pattern in patterns)
-
-
-def _join_names(names: list[str]) -> str:
-    rest = len(names) - _MAX_NAMES_SHOWN
-    return ", ".join(name[:120] for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,6 +1,5 @@
 """Save a model as a Hugging Face folder, with the same weight maps as for loading, in reverse."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.registry import family_for, match_weights
 from peasy.checkpoint.huggingface.sentence_transformers import write_pooling
 from peasy.checkpoint.huggingface.weight_map import export_weights
-from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import CONFIG_FILE, TOKENIZER_FILE, write_tokenizer
+from peasy.checkpoint.safe_folder import SafeFolder, write_json
+from peasy.checkpoint.store import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, write_tokenizer
 from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import EncoderConfig, ModelConfig, SpecialTokensConfig
-
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-HF_SPECIAL_TOKENS = {"pad": "pad_token", "bos": "bos_token", "mask": "mask_token", "unk": "unk_token"}
 
 
 def write_folder(
@@ -42,34 +38,27 @@ def write_folder(
     ['config.json', 'model.safetensors']
     """
     family = family_for(config)
-    hf_tensors = hf_weights(family, config, tensors)
+    hf_tensors = _hf_weights(family, config, tensors)
+    architecture = family.architecture_of(config) if family.architecture_of else family.architectures[0]
+    hf_config = {"architectures": [architecture], "model_type": family.name, **family.write_config(config)}
+    dtype = str(next(iter(hf_tensors.values())).dtype).removeprefix("torch.")
     with atomic_dir(folder) as temporary:
         write_tensors(temporary, hf_tensors, shard_bytes=shard_bytes)
-        _write_json(temporary / CONFIG_FILE, hf_config(family, config) | {"dtype": _dtype(hf_tensors)})
+        write_json(temporary / CONFIG_FILE, hf_config | {"dtype": dtype})
         _write_tokenizer(temporary, tokenizer, config.special_tokens)
         if isinstance(config, EncoderConfig):
             write_pooling(temporary, config)
     return Path(folder)
 
 
-def hf_config(family: ModelFamily, config: Any) -> dict[str, Any]:
-    """Return the contents of config.json."""
-    architecture = family.architecture_of(config) if family.architecture_of else family.architectures[0]
-    return {"architectures": [architecture], "model_type": family.name, **family.write_config(config)}
-
-
-def hf_weights(family: ModelFamily, config: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _hf_weights(family: ModelFamily, config: ModelConfig, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors under their Hugging Face names."""
     pairs, expected = match_weights(family, config)
     renamed = export_weights(pairs, tensors)
     assert renamed.keys() == expected.keys()
-    if config.lm_head is None:
+    if getattr(config, "lm_head", None) is None:
         return {name.removeprefix(family.prefix): tensor for name, tensor in renamed.items()}
     return renamed
-
-
-def _dtype(tensors: Mapping[str, Tensor]) -> str:
-    return str(next(iter(tensors.values())).dtype).removeprefix("torch.")
 
 
 def _write_tokenizer(folder: Path, tokenizer: Any, special: SpecialTokensConfig) -> None:
@@ -80,15 +69,11 @@ def _write_tokenizer(folder: Path, tokenizer: Any, special: SpecialTokensConfig)
     contents = {
         entry["id"]: entry["content"] for entry in safe_folder.read_json(TOKENIZER_FILE).get("added_tokens", [])
     }
-    ids = {token: getattr(special, attribute) for attribute, token in HF_SPECIAL_TOKENS.items()}
+    ids = {f"{role}_token": getattr(special, role) for role in ("pad", "bos", "mask", "unk")}
     ids["eos_token"] = special.eos[0] if special.eos else None
     special_tokens = {name: contents[id] for name, id in ids.items() if id in contents}
     existing = safe_folder.read_json(TOKENIZER_CONFIG_FILE) if safe_folder.has(TOKENIZER_CONFIG_FILE) else {}
     existing = {key: value for key, value in existing.items() if key not in ("auto_map", "peasy_vocab_size")}
-    _write_json(
+    write_json(
         folder / TOKENIZER_CONFIG_FILE, {"tokenizer_class": "PreTrainedTokenizerFast", **special_tokens, **existing}
     )
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

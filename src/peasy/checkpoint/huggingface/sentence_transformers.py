@@ -1,11 +1,10 @@
 """sentence-transformers files: reads and writes pooling, normalisation and maximum length of an encoder."""
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr
+from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr, write_json
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig, ModelConfig
 
@@ -56,9 +55,9 @@ def write_pooling(folder: Path, config: EncoderConfig) -> None:
     dimension = {"word_embedding_dimension": config.d_model}
     flags = {flag: hf_mode == hf_modes[config.pooling] for flag, hf_mode in LEGACY_POOLING_FLAGS.items()}
     (folder / POOLING_DIR).mkdir()
-    _write_json(folder / MODULES_FILE, modules)
-    _write_json(folder / POOLING_DIR / "config.json", dimension | flags)
-    _write_json(
+    write_json(folder / MODULES_FILE, modules)
+    write_json(folder / POOLING_DIR / "config.json", dimension | flags)
+    write_json(
         folder / MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
     )
 
@@ -95,7 +94,3 @@ def _read_pooling_mode(folder: SafeFolder) -> PoolingMode:
         hint = f"Supported, one at a time: {', '.join(POOLING_MODES)}."
         raise InvalidInput(f"{inner.path}: the pooling {short_repr(modes)} is not supported.", hint=hint)
     return POOLING_MODES[modes[0]]
-
-
-def _write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 """Equalities hold for every kind of model; deliberate faults are detected and located."""
 
 import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -191,12 +192,13 @@ def test_swapped_logits_in_a_batch_are_detected(monkeypatch):
 
 
 def test_lost_recurrent_state_is_detected(monkeypatch):
-    right = RecurrentModel.hidden
+    right = RecurrentModel._hidden
 
-    def forgetful(self, ids, *, cache=None, **kwargs):
-        return right(self, ids, cache=None if cache is None else SimpleNamespace(hidden_state=None, length=0), **kwargs)
+    def forgetful(self, ids, inputs):
+        empty = SimpleNamespace(hidden_state=None, length=0)
+        return right(self, ids, inputs if inputs.cache is None else replace(inputs, cache=empty))
 
-    monkeypatch.setattr(RecurrentModel, "hidden", forgetful)
+    monkeypatch.setattr(RecurrentModel, "_hidden", forgetful)
     result = prove(make(ALL_MODELS["gru"]), ["cached"], monkeypatch)["cached = uncached"]
     assert (result.verdict, result.divergence.position) == (FAILS, LENGTHS[result.sequence] // 2)
 

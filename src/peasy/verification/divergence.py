@@ -1,16 +1,42 @@
-"""Divergence of two execution paths: the first layer, head and position whose activations differ."""
+"""Divergence of two execution paths: tolerances per dtype, and the first layer, head and position that differ."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import HEAD_STEPS
 from peasy.verification.paths import ExecutionPath, StepRecorder, TokenSequence, uncached
-from peasy.verification.tolerance import relative_error
 from peasy.verification.verdict import DivergencePoint
+
+_TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""Relative to the largest value. In a deep model, different summation orders differ by a few hundred roundings."""
+
+INT8_TOLERANCE = 0.10
+"""Tolerance for int8 weights: RMS error over RMS of the logits. Random models, whose logits are small sums of large
+terms, had up to 0.04."""
+
+
+def tolerance_for(dtype: torch.dtype) -> float:
+    """Return the relative tolerance for results of this dtype."""
+    if dtype not in _TOLERANCES:
+        raise InvalidInput(f"There is no tolerance for {dtype}.", hint="Load the model in float32 or bfloat16.")
+    return _TOLERANCES[dtype]
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> Tensor:
+    """Return the elementwise error relative to the largest expected value (at least 1); NaN counts as infinite.
+
+    >>> relative_error(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 2.0])).tolist()
+    [0.0, 0.5]
+    """
+    actual, expected = actual.detach().double(), expected.detach().double()
+    size = expected[expected.isfinite()].abs().max() if bool(expected.isfinite().any()) else expected.new_ones(())
+    difference = torch.where(actual == expected, 0.0, (actual - expected).abs() / size.clamp(min=1.0))
+    return difference.nan_to_num(nan=torch.inf)
 
 
 def first_divergence(
@@ -30,7 +56,7 @@ def first_divergence(
         actual_values = actual.get((path, step))
         if actual_values is None:
             continue  # not computed on this path, e.g. a source that was encoded before
-        point = _divergence_of_step(path, step, actual_values, expected_values, tolerance)
+        point = divergence_of_step(path, step, actual_values, expected_values, tolerance)
         if point is not None:
             return point
     return None
@@ -44,14 +70,10 @@ def divergence_of_logits(actual: Tensor, expected: Tensor, tolerance: float) -> 
     return DivergencePoint("logits", None, "", "logits", None, int(differs.int().argmax()))
 
 
-def divergence_of_heads(path: ModulePath, actual: Tensor, expected: Tensor, tolerance: float) -> DivergencePoint | None:
-    """Return the first head and position of one attention context, `[head, time, d_head]`, that differs."""
-    return _divergence_of_step(path, "context", actual, expected, tolerance)
-
-
-def _divergence_of_step(
+def divergence_of_step(
     path: ModulePath, step: str, actual: Tensor, expected: Tensor, tolerance: float
 ) -> DivergencePoint | None:
+    """Return the first position, and head if the step has heads, of one step that differs; None if none does."""
     if actual.shape != expected.shape:
         return DivergencePoint(path.stack, path.layer, path.part, step, None, 0)
     differs = relative_error(actual, expected).amax(dim=-1) > tolerance

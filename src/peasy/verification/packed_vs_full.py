@@ -11,54 +11,35 @@ from peasy.errors import PeasyError
 from peasy.generation.packed import pack, packing_of
 from peasy.models.protocol import Model
 from peasy.nn.lm_head import LMHead
-from peasy.verification.divergence import divergence_of_logits, first_divergence
-from peasy.verification.paths import PathResult, TokenSequence, source_inputs, uncached
-from peasy.verification.tolerance import INT8_TOLERANCE, relative_error
+from peasy.verification.divergence import (
+    INT8_TOLERANCE,
+    divergence_of_logits,
+    first_divergence,
+    max_relative_error,
+    relative_error,
+)
+from peasy.verification.paths import ProofInputs, TokenSequence, uncached, varlen_logits
 from peasy.verification.verdict import FAILS, HOLDS, NOT_APPLICABLE, Equality
 
-PackedDtype = Literal["float32", "int8"]
-PACKED_EQUALITIES: dict[PackedDtype, tuple[str, str]] = {
+_PackedDtype = Literal["float32", "int8"]
+_PACKED_EQUALITIES: dict[_PackedDtype, tuple[str, str]] = {
     "float32": ("packed float32 = full", "the same float32 weights, packed for this processor"),
     "int8": ("packed int8 ≈ full", "int8 weights, and int8 activations quantised per row"),
 }
 
 
-def compare_packed(
-    model: Model,
-    sequences: Sequence[TokenSequence],
-    reference: Sequence[PathResult],
-    tolerance: float,
-    no_cache_reason: str | None,
-) -> list[Equality]:
+def compare_packed(inputs: ProofInputs) -> Iterator[Equality]:
     """Compare each packing with the full-precision model, and check its batch invariance."""
-    return [
-        equality
-        for dtype, (name, description) in PACKED_EQUALITIES.items()
-        for equality in _compare_dtype(
-            dtype, name, description, model, sequences, reference, tolerance, no_cache_reason
-        )
-    ]
+    for dtype, (name, description) in _PACKED_EQUALITIES.items():
+        packed, reason = _try_pack(inputs.model, dtype)
+        if packed is None:
+            yield Equality(name, description, NOT_APPLICABLE, reason=reason)
+            continue
+        yield _compare_logits(inputs, packed, dtype, name, description)
+        yield compare_batch_invariance(f"batch invariant, {dtype}", packed, inputs.sequences, inputs.no_cache_reason)
 
 
-def _compare_dtype(
-    dtype: PackedDtype,
-    name: str,
-    description: str,
-    model: Model,
-    sequences: Sequence[TokenSequence],
-    reference: Sequence[PathResult],
-    tolerance: float,
-    no_cache_reason: str | None,
-) -> Iterator[Equality]:
-    packed, reason = _try_pack(model, dtype)
-    if packed is None:
-        yield Equality(name, description, NOT_APPLICABLE, reason=reason)
-        return
-    yield _compare_logits(dtype, name, description, model, packed, sequences, reference, tolerance)
-    yield compare_batch_invariance(f"batch invariant, {dtype}", packed, sequences, no_cache_reason)
-
-
-def _try_pack(model: Model, dtype: PackedDtype) -> tuple[Model | None, str]:
+def _try_pack(model: Model, dtype: _PackedDtype) -> tuple[Model | None, str]:
     if not any(isinstance(module, nn.Linear | LMHead) for module in model.modules()):
         return None, "It has no linear layers to pack."
     if model.device.type != "cpu":
@@ -69,41 +50,24 @@ def _try_pack(model: Model, dtype: PackedDtype) -> tuple[Model | None, str]:
         return None, error.message
 
 
-def _compare_logits(
-    dtype: PackedDtype,
-    name: str,
-    description: str,
-    model: Model,
-    packed: Model,
-    sequences: Sequence[TokenSequence],
-    reference: Sequence[PathResult],
-    tolerance: float,
-) -> Equality:
-    results = uncached(packed, sequences)
-    metrics = logit_metrics(
-        torch.cat([result.token_outputs for result in results]),
-        torch.cat([result.token_outputs for result in reference]),
-    )
-    allowed, distance = (
-        (tolerance, metrics["max_error"]) if dtype == "float32" else (INT8_TOLERANCE, metrics["rms_error"])
-    )
+def _compare_logits(inputs: ProofInputs, packed: Model, dtype: _PackedDtype, name: str, description: str) -> Equality:
+    actual = [result.token_outputs for result in uncached(packed, inputs.sequences)]
+    expected = [result.token_outputs for result in inputs.reference]
+    metrics = _logit_metrics(torch.cat(actual), torch.cat(expected))
+    exact = dtype == "float32"
+    allowed, distance = (inputs.tolerance, metrics["max_error"]) if exact else (INT8_TOLERANCE, metrics["rms_error"])
     if distance <= allowed:
         return Equality(name, description, HOLDS, distance, allowed, metrics=metrics)
-    worst = max(
-        range(len(sequences)),
-        key=lambda i: float(relative_error(results[i].token_outputs, reference[i].token_outputs).max()),
-    )
-    divergence = first_divergence(model, packed, uncached, sequences, worst, allowed)
-    divergence = divergence or divergence_of_logits(
-        results[worst].token_outputs, reference[worst].token_outputs, allowed
-    )
+    _, worst = max_relative_error(list(zip(actual, expected, strict=True)))
+    divergence = first_divergence(inputs.model, packed, uncached, inputs.sequences, worst, allowed)
+    divergence = divergence or divergence_of_logits(actual[worst], expected[worst], allowed)
     return Equality(name, description, FAILS, distance, allowed, "", divergence, worst, metrics)
 
 
-def logit_metrics(actual: Tensor, expected: Tensor) -> dict[str, float]:
+def _logit_metrics(actual: Tensor, expected: Tensor) -> dict[str, float]:
     """Return error metrics of logits `[token, vocab]`: relative errors, KL divergence, top-1 agreement.
 
-    >>> logit_metrics(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))["kl"]
+    >>> _logit_metrics(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]))["kl"]
     0.0
     """
     errors, actual, expected = relative_error(actual, expected), actual.double(), expected.double()
@@ -126,16 +90,14 @@ def compare_batch_invariance(
     """Check batch invariance: count logits that differ in any bit between batches, orders and chunks."""
     description = "alone, in batches, in another order and in chunks"
     packing = packing_of(model)
-    if no_cache_reason:
-        return Equality(name, description, NOT_APPLICABLE, reason=no_cache_reason)
-    if packing is None or packing.batch_invariance is None or not packing.batch_invariance.holds:
-        reason = "" if packing is None or packing.batch_invariance is None else packing.batch_invariance.summary()
-        return Equality(
-            name, description, NOT_APPLICABLE, reason=f"Batch invariance is not guaranteed here. {reason}".strip()
-        )
-    expected, num_differing, worst = [_run_logits(model, [sequence])[0] for sequence in sequences], 0, None
+    invariance = packing.batch_invariance if packing is not None else None
+    if no_cache_reason or invariance is None or not invariance.holds:
+        reason = f"Batch invariance is not guaranteed here. {invariance.summary() if invariance else ''}".strip()
+        return Equality(name, description, NOT_APPLICABLE, reason=no_cache_reason or reason)
+    expected = [varlen_logits(model, [sequence], 0)[0] for sequence in sequences]
+    num_differing, worst = 0, None
     for order, first_chunk in _batch_orders(len(sequences)):
-        batch_logits = _run_logits(model, [sequences[index] for index in order], first_chunk)
+        batch_logits = varlen_logits(model, [sequences[index] for index in order], first_chunk)
         for index, logits in zip(order, batch_logits, strict=True):
             different = int((logits != expected[index]).sum())
             worst = index if different and worst is None else worst
@@ -154,18 +116,3 @@ def _batch_orders(num_sequences: int) -> Iterator[tuple[list[int], int]]:
     yield indices[:1], 3
     for first, second in pairwise(indices):
         yield [second, first], 2
-
-
-def _run_logits(model: Model, sequences: Sequence[TokenSequence], first_chunk: int = 0) -> list[Tensor]:
-    """Return the logits of every token, in two chunks with `first_chunk` tokens in the first (0: in one chunk)."""
-    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
-    chunks: list[list[Tensor]] = [[] for _ in sequences]
-    for part in (slice(0, first_chunk), slice(first_chunk, None)):
-        rows = [index for index, sequence in enumerate(sequences) if sequence.ids[part]]
-        if rows:
-            batch_logits = model.forward_varlen(
-                [sequences[row].ids[part] for row in rows], [states[row] for row in rows], all_positions=True
-            )
-            for row, logits in zip(rows, batch_logits, strict=True):
-                chunks[row].append(logits)
-    return [torch.cat(logits) for logits in chunks]

@@ -5,16 +5,17 @@ A path takes all sequences and can record one of them, so that two paths can be 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from peasy.models.encoder import Encoder, pad_sequences
 from peasy.models.protocol import Model
-from peasy.nn.tap import HEAD_STEPS, Activation, ModulePath, Tap
+from peasy.nn.module_path import ModulePath
+from peasy.nn.tap import HEAD_STEPS, Activation, Tap
 
-RECORDED_STEPS = ("residual", "normed", "query", "key", "value", "context", "activation", "output", "final")
+_RECORDED_STEPS = ("residual", "normed", "query", "key", "value", "context", "activation", "output", "final")
 NUM_PADDING_TOKENS = 3
 """Padding tokens added to a sequence."""
 
@@ -35,6 +36,27 @@ class PathResult:
     pooled: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class ProofInputs:
+    """Common inputs of all checks: the model, its sequences, their reference outputs, and the tolerance.
+
+    `no_cache_reason` says why the model has no KV cache; None if it has one.
+    """
+
+    model: Model
+    sequences: Sequence[TokenSequence]
+    reference: list[PathResult]
+    tolerance: float
+    no_cache_reason: str | None = None
+
+
+class SourceInputs(TypedDict, total=False):
+    """Source arguments of an encoder-decoder; empty for other models."""
+
+    source: Tensor
+    source_padding_mask: Tensor
+
+
 @dataclass(eq=False)
 class StepRecorder:
     """Recorder of all activations of sequence `index`, joined over chunks and picked out of batches."""
@@ -51,7 +73,7 @@ class StepRecorder:
         """Return a tap for the next forward pass: batch row, number of new tokens, padding mask per stack."""
         self.row, self.num_new_tokens = row, num_new_tokens
         self.padding_masks = {stack: mask[row] for stack, mask in (padding_masks or {}).items() if mask is not None}
-        return Tap(self._record, steps=RECORDED_STEPS)
+        return Tap(self._record, steps=_RECORDED_STEPS)
 
     def _record(self, activation: Activation) -> None:
         if activation.path.part == "cross_attention" and activation.step in ("key", "value"):
@@ -76,67 +98,22 @@ def uncached(
     model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None
 ) -> list[PathResult]:
     """Run each sequence alone, in one pass without cache: the reference for all other paths."""
-    return [
-        _forward_single(
-            model, _to_tensor(model, [sequence.ids]), tap=_tap_for(recorder, index), **source_inputs(model, [sequence])
-        )
-        for index, sequence in enumerate(sequences)
-    ]
+    results = []
+    for index, sequence in enumerate(sequences):
+        tap = recorder.make_tap() if recorder is not None and recorder.index == index else None
+        results += _forward(model, _to_tensor(model, [sequence.ids]), None, source_inputs(model, [sequence]), tap)
+    return results
 
 
 def padded_batch(
     model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None
 ) -> list[PathResult]:
     """Run all sequences in one padded batch, the last one first."""
-    order = list(reversed(range(len(sequences))))
-    ids, mask = pad_sequences([sequences[index].ids for index in order])
-    ids, mask = ids.to(model.device), mask.to(model.device)
-    source = source_inputs(model, [sequences[index] for index in order])
-    tap = (
-        None
-        if recorder is None
-        else recorder.make_tap(order.index(recorder.index), padding_masks=_padding_masks(model, mask, source))
-    )
-    outputs, vector = _forward(model, ids, padding_mask=mask, tap=tap, **source)
-    by_index = {
-        index: PathResult(outputs[row][mask[row]], None if vector is None else vector[row])
-        for row, index in enumerate(order)
-    }
-    return [by_index[index] for index in range(len(sequences))]
-
-
-def varlen_batch(
-    model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None
-) -> list[PathResult]:
-    """Run all sequences in a variable-length batch as generation does: first half of each, then the rest."""
-    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
-    chunks: list[list[Tensor]] = [[] for _ in sequences]
-    for first_half in (True, False):
-        halves = [_half(sequence.ids, first_half) for sequence in sequences]
-        rows = [index for index, half in enumerate(halves) if half]
-        taps = [recorder.make_tap(0, len(halves[row])) if recorder and recorder.index == row else None for row in rows]
-        batch_logits = model.forward_varlen(
-            [halves[row] for row in rows], [states[row] for row in rows], all_positions=True, tap=taps
-        )
-        for row, logits in zip(rows, batch_logits, strict=True):
-            chunks[row].append(logits)
-    return [PathResult(torch.cat(logits)) for logits in chunks]
-
-
-def cached(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
-    """Run with the KV cache: the first half as a prompt, then one token at a time."""
-    return [
-        _run_in_chunks(model, sequence, _prefill_decode_sizes(len(sequence.ids)), _recorder_for(recorder, i))
-        for i, sequence in enumerate(sequences)
-    ]
-
-
-def chunked(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
-    """Run with the KV cache in chunks of 1, 2, 3, 5, 8, ... tokens."""
-    return [
-        _run_in_chunks(model, sequence, _fibonacci_sizes(len(sequence.ids)), _recorder_for(recorder, i))
-        for i, sequence in enumerate(sequences)
-    ]
+    ids, mask = (tensor.to(model.device) for tensor in pad_sequences([sequence.ids for sequence in sequences[::-1]]))
+    source = source_inputs(model, sequences[::-1])
+    row = 0 if recorder is None else len(sequences) - 1 - recorder.index
+    tap = None if recorder is None else recorder.make_tap(row, padding_masks=_padding_masks(model, mask, source))
+    return _forward(model, ids, mask, source, tap)[::-1]
 
 
 def padded(side: str) -> ExecutionPath:
@@ -146,41 +123,72 @@ def padded(side: str) -> ExecutionPath:
         results = []
         for index, sequence in enumerate(sequences):
             ids, mask = _pad_sequence(model, sequence.ids, side)
-            source = {}
+            source, tap = SourceInputs(), None
             if sequence.source_ids is not None:
                 source_ids, source_mask = _pad_sequence(model, sequence.source_ids, side)
-                source = {"source": source_ids, "source_padding_mask": source_mask}
-            active = _recorder_for(recorder, index)
-            tap = None if active is None else active.make_tap(0, padding_masks=_padding_masks(model, mask, source))
-            outputs, vector = _forward(model, ids, padding_mask=mask, tap=tap, **source)
-            results.append(PathResult(outputs[0][mask[0]], None if vector is None else vector[0]))
+                source = SourceInputs(source=source_ids, source_padding_mask=source_mask)
+            if recorder is not None and recorder.index == index:
+                tap = recorder.make_tap(0, padding_masks=_padding_masks(model, mask, source))
+            results += _forward(model, ids, mask, source, tap)
         return results
 
     return run
 
 
-def _forward(
-    model: Model, ids: Tensor, padding_mask: Tensor | None = None, **kwargs: Any
-) -> tuple[Tensor, Tensor | None]:
-    hidden = model.hidden(ids, padding_mask=padding_mask, **kwargs)
-    outputs = hidden if getattr(model, "lm_head", model) is None else model.logits(hidden)
-    return outputs, model.pool(hidden, padding_mask) if isinstance(model, Encoder) else None
+def varlen_batch(
+    model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None
+) -> list[PathResult]:
+    """Run all sequences in a variable-length batch as generation does: first half of each, then the rest."""
+    return [PathResult(logits) for logits in varlen_logits(model, sequences, recorder=recorder)]
 
 
-def _forward_single(model: Model, ids: Tensor, **kwargs: Any) -> PathResult:
-    outputs, vector = _forward(model, ids, **kwargs)
-    return PathResult(outputs[0], None if vector is None else vector[0])
+def varlen_logits(
+    model: Model,
+    sequences: Sequence[TokenSequence],
+    first_chunk: int | None = None,
+    recorder: StepRecorder | None = None,
+) -> list[Tensor]:
+    """Return the logits of every token, in two batches: `first_chunk` tokens (default: half), then the rest."""
+    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
+    logits: list[list[Tensor]] = [[] for _ in sequences]
+    cuts = [(len(sequence.ids) + 1) // 2 if first_chunk is None else first_chunk for sequence in sequences]
+    for halves in (
+        [sequence.ids[:cut] for sequence, cut in zip(sequences, cuts, strict=True)],
+        [sequence.ids[cut:] for sequence, cut in zip(sequences, cuts, strict=True)],
+    ):
+        rows = [index for index, half in enumerate(halves) if half]
+        taps = [recorder.make_tap(0, len(halves[row])) if recorder and recorder.index == row else None for row in rows]
+        if rows:
+            chunks, chunk_states = [halves[row] for row in rows], [states[row] for row in rows]
+            outputs = model.forward_varlen(chunks, chunk_states, all_positions=True, tap=taps)
+            for row, chunk_logits in zip(rows, outputs, strict=True):
+                logits[row].append(chunk_logits)
+    return [torch.cat(pieces) for pieces in logits]
+
+
+def cached(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
+    """Run with the KV cache: the first half as a prompt, then one token at a time."""
+    return [_run_in_chunks(model, sequences, i, _prefill_decode_sizes, recorder) for i in range(len(sequences))]
+
+
+def chunked(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
+    """Run with the KV cache in chunks of 1, 2, 3, 5, 8, ... tokens."""
+    return [_run_in_chunks(model, sequences, i, _fibonacci_sizes, recorder) for i in range(len(sequences))]
 
 
 def _run_in_chunks(
-    model: Model, sequence: TokenSequence, chunk_sizes: list[int], recorder: StepRecorder | None
+    model: Model,
+    sequences: Sequence[TokenSequence],
+    index: int,
+    chunk_sizes: Callable[[int], list[int]],
+    recorder: StepRecorder | None,
 ) -> PathResult:
+    sequence, active = sequences[index], recorder if recorder is not None and recorder.index == index else None
     state = model.new_state(capacity=len(sequence.ids), **source_inputs(model, [sequence]))
-    chunks = _to_tensor(model, [sequence.ids]).split(chunk_sizes, dim=1)
-    logits = [
-        model(chunk, cache=state, tap=None if recorder is None else recorder.make_tap(0, chunk.shape[1]))[0]
-        for chunk in chunks
-    ]
+    logits = []
+    for chunk in torch.split(_to_tensor(model, [sequence.ids]), chunk_sizes(len(sequence.ids)), dim=1):
+        tap = None if active is None else active.make_tap(0, chunk.shape[1])
+        logits.append(model(chunk, cache=state, tap=tap)[0])
     return PathResult(torch.cat(logits))
 
 
@@ -198,9 +206,17 @@ def _fibonacci_sizes(length: int) -> list[int]:
     return sizes
 
 
-def _half(ids: tuple[int, ...], first: bool) -> list[int]:
-    middle = (len(ids) + 1) // 2
-    return list(ids[:middle] if first else ids[middle:])
+def _forward(
+    model: Model, ids: Tensor, padding_mask: Tensor | None, source: SourceInputs, tap: Tap | None
+) -> list[PathResult]:
+    """Run a batch; return the outputs of each row, without its padding."""
+    hidden = model.hidden(ids, padding_mask=padding_mask, tap=tap, **source)
+    outputs = hidden if getattr(model, "lm_head", model) is None else model.logits(hidden)
+    pooled = model.pool(hidden, padding_mask) if isinstance(model, Encoder) else None
+    return [
+        PathResult(row if padding_mask is None else row[padding_mask[index]], None if pooled is None else pooled[index])
+        for index, row in enumerate(outputs)
+    ]
 
 
 def _pad_sequence(model: Model, ids: tuple[int, ...], side: str) -> tuple[Tensor, Tensor]:
@@ -212,28 +228,20 @@ def _pad_sequence(model: Model, ids: tuple[int, ...], side: str) -> tuple[Tensor
     return _to_tensor(model, [row]), mask
 
 
-def _padding_masks(model: Model, padding_mask: Tensor, source: dict[str, Tensor]) -> dict[str, Tensor | None]:
+def _padding_masks(model: Model, padding_mask: Tensor, source: SourceInputs) -> dict[str, Tensor | None]:
     if model.is_encoder_decoder:
         return {"decoder": padding_mask, "encoder": source.get("source_padding_mask")}
-    return {"decoder": padding_mask, "encoder": padding_mask, "words": padding_mask}
+    return dict.fromkeys(("decoder", "encoder", "words"), padding_mask)
 
 
 def _to_tensor(model: Model, rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([list(row) for row in rows], device=model.device)
 
 
-def source_inputs(model: Model, sequences: Sequence[TokenSequence]) -> dict[str, Any]:
+def source_inputs(model: Model, sequences: Sequence[TokenSequence]) -> SourceInputs:
     """Return the source arguments of an encoder-decoder; empty for other models."""
     sources = [sequence.source_ids for sequence in sequences if sequence.source_ids is not None]
     if not sources:
-        return {}
+        return SourceInputs()
     ids, mask = pad_sequences(sources)
-    return {"source": ids.to(model.device), "source_padding_mask": mask.to(model.device)}
-
-
-def _tap_for(recorder: StepRecorder | None, index: int) -> Tap | None:
-    return recorder.make_tap() if recorder is not None and recorder.index == index else None
-
-
-def _recorder_for(recorder: StepRecorder | None, index: int) -> StepRecorder | None:
-    return recorder if recorder is not None and recorder.index == index else None
+    return SourceInputs(source=ids.to(model.device), source_padding_mask=mask.to(model.device))

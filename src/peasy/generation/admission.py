@@ -6,7 +6,7 @@ from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.generation.footprint import StateFootprint
 from peasy.generation.limits import EngineLimits
 from peasy.generation.request import AttentionQuery, Truncation
-from peasy.generation.request_queue import QueuedRequest, ResponseStream
+from peasy.generation.request_queue import ResponseStream
 from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model
 from peasy.nn.config import LearnedPositionConfig
@@ -19,8 +19,8 @@ def admit(
     response: ResponseStream,
     limits: EngineLimits,
     footprint: Callable[[], StateFootprint],
-) -> QueuedRequest:
-    """Return the request with its resource estimate, or raise an error that says what to change."""
+) -> None:
+    """Set the prompt and the resource estimate of a request, or raise an error that says what to change."""
     request = response.request
     if request.num_sequences > limits.max_num_seqs:
         name = "n" if request.beam_search is None else "num_beams"
@@ -42,12 +42,12 @@ def admit(
     max_new_tokens = (
         request.max_tokens if context is None else min(request.max_tokens, max(context - len(prompt) + 1, 1))
     )
-    state_bytes = 0
+    response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
+    response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
     if limits.kv_cache_bytes is not None and request.use_cache:
-        state_bytes = request.num_sequences * footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
-    total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
-    _check_capacity(total_tokens, state_bytes, limits)
-    return QueuedRequest(response, tuple(prompt), max_new_tokens, total_tokens, state_bytes)
+        per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
+        response.state_bytes = request.num_sequences * per_sequence
+    _check_capacity(response.total_tokens, response.state_bytes, limits)
 
 
 def _check_capacity(total_tokens: int, state_bytes: int, limits: EngineLimits) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from peasy.errors import PeasyError
 from peasy.generation.request import Ended, Hypothesis, Token
-from peasy.generation.request_queue import QueuedRequest
+from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken
 from peasy.generation.sequence import Row, RowOutput, RunningSequence, attention_topk
 from peasy.models.protocol import DecodeState
@@ -40,8 +40,8 @@ class _Beam:
 class BeamSearchSequence(RunningSequence):
     """Strategy that searches: running beams, most likely first, and finished hypotheses."""
 
-    def __init__(self, queued: QueuedRequest, choice: int, tokenizer: Tokenizer | None) -> None:
-        super().__init__(queued, choice, tokenizer)
+    def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
+        super().__init__(response, choice, tokenizer)
         assert self.request.beam_search is not None
         self.params = self.request.beam_search
         self.beams: list[_Beam] = []

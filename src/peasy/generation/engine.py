@@ -24,7 +24,7 @@ from peasy.generation.footprint import StateFootprint, measure_footprint
 from peasy.generation.limits import EngineLimits
 from peasy.generation.prefix_cache import PrefixCache
 from peasy.generation.request import Ended, FinishReason, Request, Token, as_user_error
-from peasy.generation.request_queue import QueuedRequest, RequestQueue, ResponseStream
+from peasy.generation.request_queue import RequestQueue, ResponseStream
 from peasy.generation.sequence import Row, RowOutput, RunningSequence, UncachedSequence
 from peasy.generation.speculative_decoding import SpeculativeSequence
 from peasy.models.protocol import DecodeState, Model
@@ -115,8 +115,8 @@ class Engine:
         """Validate and queue a request; return its event stream. Invalid requests are rejected here."""
         response = ResponseStream(request, self.clock(), self.max_pending_events, lambda: self.wake())
         try:
-            queued = admit(self.model, self.tokenizer, response, self.limits, lambda: self.footprint)
-            self.queue.put(queued, self.stats.tokens_per_second)
+            admit(self.model, self.tokenizer, response, self.limits, lambda: self.footprint)
+            self.queue.put(response, self.stats.tokens_per_second)
         except PeasyError:
             self.stats.refused += 1
             raise
@@ -158,7 +158,7 @@ class Engine:
     def cancel(self) -> None:
         """Cancel all running and queued requests."""
         for queued, _ in self.queue.expire(lambda response: "cancelled"):
-            self._notify(queued.response, "cancelled")
+            self._notify(queued, "cancelled")
         for response in list(self.reserved_bytes):
             self._finish_request(response, "cancelled")
 
@@ -173,7 +173,7 @@ class Engine:
     def _reap(self, now: float) -> None:
         """End requests that were cancelled or have timed out."""
         for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
-            self._notify(queued.response, reason)
+            self._notify(queued, reason)
         for response in list(self.reserved_bytes):
             if (stop_reason := self._stop_reason(response, now)) is not None:
                 self._finish_request(response, stop_reason)
@@ -199,26 +199,26 @@ class Engine:
         )
         free_bytes = (self.limits.kv_cache_bytes or 0) - sum(self.reserved_bytes.values())
 
-        def fits(queued: QueuedRequest) -> bool:
-            has_memory = self.limits.kv_cache_bytes is None or queued.state_bytes <= free_bytes
-            return queued.response.request.num_sequences <= free_seqs and has_memory
+        def fits(response: ResponseStream) -> bool:
+            has_memory = self.limits.kv_cache_bytes is None or response.state_bytes <= free_bytes
+            return response.request.num_sequences <= free_seqs and has_memory
 
-        while (queued := self.queue.pop(fits)) is not None:
-            free_seqs, free_bytes = free_seqs - queued.response.request.num_sequences, free_bytes - queued.state_bytes
-            self.reserved_bytes[queued.response] = queued.state_bytes
+        while (response := self.queue.pop(fits)) is not None:
+            free_seqs, free_bytes = free_seqs - response.request.num_sequences, free_bytes - response.state_bytes
+            self.reserved_bytes[response] = response.state_bytes
             try:
-                self._start(queued)
+                self._start(response)
             except Exception as error:
                 self._raise_unless_isolated(error)
-                self._finish_request(queued.response, "error", error)
+                self._finish_request(response, "error", error)
 
     def _raise_unless_isolated(self, error: Exception) -> None:
         if not self.isolate_errors and not isinstance(error, InvalidInput):
             raise error
 
-    def _start(self, queued: QueuedRequest) -> None:
+    def _start(self, response: ResponseStream) -> None:
         """Start the sequences of a request; those with the prompt of a sequence in prefill wait for its state."""
-        request = queued.response.request
+        request = response.request
         strategy = (
             UncachedSequence if not request.use_cache
             else BeamSearchSequence if request.beam_search
@@ -226,9 +226,9 @@ class Engine:
             else RunningSequence
         )  # fmt: skip
         shareable = request.use_cache and request.observer is None and request.intervention is None
-        key = (queued.prompt, request.source, request.attention_query, bool(request.max_draft_tokens))
+        key = (response.prompt, request.source, request.attention_query, bool(request.max_draft_tokens))
         for choice in range(request.n):
-            sequence = strategy(queued, choice, self.tokenizer)
+            sequence = strategy(response, choice, self.tokenizer)
             self.running.append(sequence)
             if shareable and (leader := self._leaders.setdefault(key, sequence)) is not sequence:
                 sequence.leader = leader
@@ -261,9 +261,10 @@ class Engine:
             )
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
-        source = {} if sequence.source is None else {"source": sequence.source}
-        state: DecodeState = self.model.new_state(capacity=len(sequence.ids) + sequence.max_new_tokens, **source)
-        return state
+        capacity = len(sequence.ids) + sequence.max_new_tokens
+        if sequence.source is None:
+            return self.model.new_state(capacity=capacity)
+        return self.model.new_state(capacity=capacity, source=sequence.source)
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
         """End all choices of a request and release its reserved memory."""

@@ -3,7 +3,6 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Self
 
 from peasy.generation.limits import EngineLimits
@@ -15,6 +14,7 @@ class ResponseStream(Iterator[Event]):
 
     At most `max_pending_events` wait for a slow reader; then the request pauses: it keeps its decode state but is no
     longer scheduled. If nothing was read for `slow_client_timeout` seconds, it ends with reason "slow_client".
+    Admission sets the `prompt` as it is read, and an estimate: new tokens per choice, all tokens, bytes of its states.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class ResponseStream(Iterator[Event]):
         wake_engine: Callable[[], None] = lambda: None,
     ) -> None:
         self.request, self.max_pending_events, self.wake_engine = request, max_pending_events, wake_engine
+        self.prompt, self.max_new_tokens, self.total_tokens, self.state_bytes = request.prompt, 0, 0, 0
         self.submitted_at = submitted_at
         self.deadline = None if request.timeout is None else submitted_at + request.timeout
         self.paused_since: float | None = None
@@ -89,34 +90,23 @@ class ResponseStream(Iterator[Event]):
         self.close()
 
 
-@dataclass(frozen=True, eq=False)
-class QueuedRequest:
-    """Queued request with its resource estimate: prompt ids, new tokens per choice, total tokens and state bytes."""
-
-    response: ResponseStream
-    prompt: tuple[int, ...]
-    max_new_tokens: int
-    total_tokens: int
-    state_bytes: int
-
-
 class RequestQueue:
     """FIFO queue; a request that does not fit yet blocks those behind it, so that none starves."""
 
     def __init__(self, limits: EngineLimits) -> None:
         self.limits, self.tokens, self.closed = limits, 0, False
-        self._queue: deque[QueuedRequest] = deque()
+        self._queue: deque[ResponseStream] = deque()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._queue)
 
-    def put(self, queued: QueuedRequest, tokens_per_second: float) -> None:
+    def put(self, response: ResponseStream, tokens_per_second: float) -> None:
         """Enqueue, or raise Overloaded with retry_after estimated from the speed (tokens/s)."""
         with self._lock:
             if self.closed:
                 raise Overloaded("The engine is closing and takes no more requests.", 1.0)
-            excess = self.tokens + queued.total_tokens - self.limits.max_queued_tokens
+            excess = self.tokens + response.total_tokens - self.limits.max_queued_tokens
             if len(self._queue) >= self.limits.max_queued_requests:
                 excess = max(excess, self.tokens // len(self._queue))
             if excess > 0 and self._queue:
@@ -124,15 +114,15 @@ class RequestQueue:
                     f"The queue is full: {len(self._queue)} requests with {self.tokens:,} tokens.",
                     max(1.0, excess / tokens_per_second if tokens_per_second else 1.0),
                 )
-            self._queue.append(queued)
-            self.tokens += queued.total_tokens
+            self._queue.append(response)
+            self.tokens += response.total_tokens
 
     def close(self) -> None:
         """Accept no more requests; queued ones stay."""
         with self._lock:
             self.closed = True
 
-    def pop(self, fits: Callable[[QueuedRequest], bool]) -> QueuedRequest | None:
+    def pop(self, fits: Callable[[ResponseStream], bool]) -> ResponseStream | None:
         """Remove and return the first request if it fits, else None."""
         with self._lock:
             if not self._queue or not fits(self._queue[0]):
@@ -142,13 +132,11 @@ class RequestQueue:
 
     def expire(
         self, stop_reason: Callable[[ResponseStream], FinishReason | None]
-    ) -> list[tuple[QueuedRequest, FinishReason]]:
+    ) -> list[tuple[ResponseStream, FinishReason]]:
         """Remove and return cancelled or expired requests with their reasons."""
         with self._lock:
-            removed = [
-                (queued, reason) for queued in self._queue if (reason := stop_reason(queued.response)) is not None
-            ]
-            for queued, _ in removed:
-                self._queue.remove(queued)
-                self.tokens -= queued.total_tokens
+            removed = [(one, reason) for one in self._queue if (reason := stop_reason(one)) is not None]
+            for response, _ in removed:
+                self._queue.remove(response)
+                self.tokens -= response.total_tokens
         return removed

@@ -14,7 +14,7 @@ from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import PAGE_SIZE
 from peasy.generation.prefix_cache import PageChain, PrefixCache, extract, restore
 from peasy.generation.request import AttentionQuery, DecodingStep, Ended, FinishReason, Token, as_user_error
-from peasy.generation.request_queue import QueuedRequest
+from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import Sampler
 from peasy.models.protocol import DecodeState
 from peasy.nn.attention_topk import AttentionTopK
@@ -53,14 +53,10 @@ class RunningSequence:
     pages of its computed tokens; None = a page could not be stored, so that no later page can be shared.
     """
 
-    def __init__(self, queued: QueuedRequest, choice: int, tokenizer: Tokenizer | None) -> None:
-        request = queued.response.request
-        self.response, self.request, self.choice = queued.response, request, choice
-        self.ids, self.prompt_length, self.max_new_tokens = (
-            list(queued.prompt),
-            len(queued.prompt),
-            queued.max_new_tokens,
-        )
+    def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
+        request, self.max_new_tokens = response.request, response.max_new_tokens
+        self.response, self.request, self.choice = response, request, choice
+        self.ids, self.prompt_length = list(response.prompt), len(response.prompt)
         sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
         self.sampler, self.detokenizer = Sampler(sampling, self.ids), Detokenizer(tokenizer, sampling.stop)
         self.attention = attention_topk(request.attention_query)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from peasy.generation.request import Ended, Token
-from peasy.generation.request_queue import QueuedRequest
+from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sequence import Row, RowOutput, RunningSequence
 from peasy.tokenization import Tokenizer
 
@@ -46,8 +46,8 @@ class SpeculationStats:
 class SpeculativeSequence(RunningSequence):
     """Strategy with draft tokens; drafts get shorter after a rejection and longer after full acceptance."""
 
-    def __init__(self, queued: QueuedRequest, choice: int, tokenizer: Tokenizer | None) -> None:
-        super().__init__(queued, choice, tokenizer)
+    def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
+        super().__init__(response, choice, tokenizer)
         self.proposer, self.draft_length, self.draft = NgramProposer(self.ids), 4, list[int]()
 
     def next_rows(self, end: int, may_draft: bool) -> list[Row]:

@@ -9,7 +9,7 @@ from babel import Locale
 from babel.dates import format_date
 from babel.numbers import format_currency
 
-from peasy.datasets import cldr, open_corpus
+from peasy.datasets import locales, open_corpus
 from peasy.datasets.locales import CATEGORIES
 from peasy.tokenization.encoding import split_words
 
@@ -60,16 +60,16 @@ def test_dates_and_money_match_babel():
         for locale in (EN, FR, DE):
             for style in ("full", "long", "medium"):
                 whole = " ".join(format_date(day, style, locale=locale).split())
-                assert cldr.join_parts(cldr.format_date_parts(day, style, locale)) == whole
-    money = cldr.join_parts(cldr.format_money_parts(Decimal("1234.50"), "EUR", "standard", FR))
+                assert locales.join_parts(locales.date_parts(day, style, locale)) == whole
+    money = locales.join_parts(locales.money_parts(Decimal("1234.50"), "EUR", "standard", FR))
     assert money == " ".join(format_currency(Decimal("1234.50"), "EUR", locale=FR).split())
 
 
 def test_dates_are_aligned_word_by_word():
     day = date(2026, 11, 15)
-    source, target = cldr.format_date_parts(day, "full", EN), cldr.format_date_parts(day, "full", FR)
-    ours, theirs = words(cldr.join_parts(source)), words(cldr.join_parts(target))
-    assert [(ours[a], theirs[b]) for a, b in cldr.align_words(source, target)] == [
+    source, target = locales.date_parts(day, "full", EN), locales.date_parts(day, "full", FR)
+    ours, theirs = words(locales.join_parts(source)), words(locales.join_parts(target))
+    assert [(ours[a], theirs[b]) for a, b in locales.align_words(source, target)] == [
         ("Sunday", "dimanche"),
         ("November", "novembre"),
         ("15", "15"),
@@ -89,7 +89,7 @@ def test_alignments_are_valid_and_keep_digits(corpus):
 
 
 def test_alphabetic_currency_symbols_are_spaced():
-    assert cldr.join_parts(cldr.format_money_parts(Decimal(85), "NOK", "standard", EN)) == "NOK 85.00"
+    assert locales.join_parts(locales.money_parts(Decimal(85), "NOK", "standard", EN)) == "NOK 85.00"
 
 
 def test_only_plain_spaces(corpus):

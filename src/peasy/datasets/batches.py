@@ -13,8 +13,8 @@ from peasy.datasets.shards import TokenColumn, TokenShards
 from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
 from peasy.errors import InvalidInput
 
-IndexArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
+_IndexArray = NDArray[np.int64]
+_BoolArray = NDArray[np.bool_]
 _SORT_POOL = 32
 """Batches sorted by length together: enough to save padding, few enough to stay shuffled."""
 
@@ -23,19 +23,19 @@ _SORT_POOL = 32
 class WindowBatch:
     """Windows of `inputs`, with the next tokens as `targets`; `padding_mask` is False on padding."""
 
-    inputs: IndexArray
-    targets: IndexArray
-    padding_mask: BoolArray
-    sample_indices: IndexArray
+    inputs: _IndexArray
+    targets: _IndexArray
+    padding_mask: _BoolArray
+    sample_indices: _IndexArray
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
     """Whole documents, padded to the longest; `padding_mask` is True on their tokens."""
 
-    ids: IndexArray
-    padding_mask: BoolArray
-    sample_indices: IndexArray
+    ids: _IndexArray
+    padding_mask: _BoolArray
+    sample_indices: _IndexArray
 
 
 def num_windows(column: TokenColumn, seq_len: int) -> int:
@@ -60,16 +60,15 @@ def window_batch(
     position of the context.
     """
     size = num_windows(column, seq_len)
-    positions = np.arange(position, position + batch_size, dtype=np.int64)[
-        rank_slice(batch_size, world_size=world_size, rank=rank)
-    ]
+    positions = np.arange(position, position + batch_size, dtype=np.int64)
+    positions = positions[rank_slice(batch_size, world_size=world_size, rank=rank)]
     samples = shuffled_indices(size, positions, seed=seed)
     starts = samples * seq_len + _epoch_shifts(column, seq_len, size, positions // size, seed)
     rows = column.windows(starts, seq_len + 1)
     return WindowBatch(rows[:, :-1], rows[:, 1:], np.ones((len(rows), seq_len), dtype=bool), samples)
 
 
-def _epoch_shifts(column: TokenColumn, seq_len: int, size: int, epochs: IndexArray, seed: int) -> IndexArray:
+def _epoch_shifts(column: TokenColumn, seq_len: int, size: int, epochs: _IndexArray, seed: int) -> _IndexArray:
     slack = len(column) - 1 - size * seq_len  # how far the last window can be shifted
     max_shift = min(seq_len, slack + 1)
     shifts = {int(e): int(permute(max_shift, 0, seed=seed, epoch=int(e))[0]) for e in np.unique(epochs)}
@@ -93,7 +92,7 @@ def sequential_windows(column: TokenColumn, seq_len: int, batch_size: int) -> It
 
 
 def padded_batch(
-    column: TokenColumn, samples: IndexArray, *, pad: int = 0, bos: int | None = None, eos: int | None = None
+    column: TokenColumn, samples: _IndexArray, *, pad: int = 0, bos: int | None = None, eos: int | None = None
 ) -> PaddedBatch:
     """Return whole documents as padded rows, with bos and eos added where given."""
     starts, ends = column.bounds(samples)
@@ -120,19 +119,18 @@ def bucketed_indices(
     split: str = "train",
     world_size: int = 1,
     rank: int = 0,
-) -> IndexArray:
+) -> _IndexArray:
     """Return the document indices of the batch at a position: each once per epoch, grouped by similar length.
 
     `position` must be a multiple of `batch_size`.
     """
     if position % batch_size:
         raise InvalidInput(f"Position {position:,} is not a multiple of the batch size {batch_size}.")
-    columns = [shards.column(split, name) for name in ("tokens", "source", "target") if _has_column(shards, name)]
+    names = ("source", "target") if shards.kind == "pairs" else ("tokens",)
+    columns = [shards.column(split, name) for name in names]
     pool, index_in_pool = divmod(position // batch_size, _SORT_POOL)
-    size = columns[0].num_documents
-    samples = shuffled_indices(
-        size, np.arange(pool * _SORT_POOL * batch_size, (pool + 1) * _SORT_POOL * batch_size), seed=seed
-    )
+    pool_positions = np.arange(_SORT_POOL * batch_size) + pool * _SORT_POOL * batch_size
+    samples = shuffled_indices(columns[0].num_documents, pool_positions, seed=seed)
     lengths = np.max([column.lengths(samples) for column in columns], axis=0)
     # A stable sort keeps the shuffled order of equal lengths, so that batches differ between epochs.
     samples = samples[np.argsort(lengths, kind="stable")]
@@ -140,12 +138,8 @@ def bucketed_indices(
     return samples[start : start + batch_size][rank_slice(batch_size, world_size=world_size, rank=rank)]
 
 
-def _has_column(shards: TokenShards, name: str) -> bool:
-    return name in (("source", "target") if shards.kind == "pairs" else ("tokens",))
-
-
 def _pad_rows(
-    column: TokenColumn, starts: IndexArray, lengths: IndexArray, width: int, pad: int
-) -> tuple[IndexArray, BoolArray]:
+    column: TokenColumn, starts: _IndexArray, lengths: _IndexArray, width: int, pad: int
+) -> tuple[_IndexArray, _BoolArray]:
     padding_mask = np.arange(width) < lengths[:, None]
     return np.where(padding_mask, column.values.ragged(starts, lengths, width), pad), padding_mask

@@ -22,14 +22,14 @@ _BYTE_ORDER_MARKS = (
 _CONVERT_HINT = "Save it as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT"
 
 
-def detect_encoding(path: Path) -> tuple[str, int]:
+def _detect_encoding(path: Path) -> tuple[str, int]:
     """Return the encoding from the byte order mark, and the length of the mark; UTF-8 without one."""
-    with open_file(path) as file:
+    with _open_file(path) as file:
         head = file.read(4)
     return next(((name, len(mark)) for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), ("utf-8", 0))
 
 
-def open_file(path: Path) -> BinaryIO:
+def _open_file(path: Path) -> BinaryIO:
     """Open a regular file for reading bytes; raise a readable error if that fails."""
     if not path.exists():
         raise NotFound(f"There is no file {path}.")
@@ -46,26 +46,30 @@ def read_blocks(path: Path, on_bytes: Callable[[bytes], object] = len) -> Iterat
 
     `on_bytes` is called with the bytes of each block, so that hashing needs no second read.
     """
-    encoding, offset = detect_encoding(path)
+    encoding, offset = _detect_encoding(path)
     decoder = codecs.getincrementaldecoder(encoding)("strict")
     line, carry = 1, ""
-    with open_file(path) as file:
+    with _open_file(path) as file:
         on_bytes(file.read(offset))
         while True:
             block = file.read(READ_BYTES)
             on_bytes(block)
-            _reject_null_bytes(block, encoding, path, offset)
+            if encoding == "utf-8" and (null := block.find(b"\0")) >= 0:
+                problem = "not text, or UTF-16 without a byte order mark"
+                hint = "Use a text file; UTF-16 needs a byte order mark at its start."
+                raise InvalidInput(f"{path} contains a null byte (at byte {offset + null:,}): {problem}.", hint=hint)
             num_pending = len(decoder.getstate()[0])
             try:
                 text = carry + decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 position = offset - num_pending + error.start
                 line += block[: max(0, error.start - num_pending)].count(b"\n")
-                raise _invalid_byte_error(path, encoding, position, error.object[error.start], line) from None
+                problem = f"byte {error.object[error.start]:#04x} at byte {position:,} (line {line:,}) is invalid"
+                raise InvalidInput(f"{path} is not {encoding.upper()}: {problem}.", hint=_CONVERT_HINT) from None
             offset += len(block)
             line += block.count(b"\n")
             carry = "\r" if block and text.endswith("\r") else ""  # its \n may come with the next block
-            if text := _normalize_newlines(text[: len(text) - len(carry)]):
+            if text := text.removesuffix(carry).replace("\r\n", "\n").replace("\r", "\n"):
                 yield text
             if not block:
                 return
@@ -73,11 +77,11 @@ def read_blocks(path: Path, on_bytes: Callable[[bytes], object] = len) -> Iterat
 
 def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | None]]:
     """Yield the lines of a file with their numbers; None for an unreadable line, which is added to `problems`."""
-    encoding, offset = detect_encoding(path)
+    encoding, offset = _detect_encoding(path)
     if encoding != "utf-8":
         yield from _split_lines(read_blocks(path))
         return
-    with open_file(path) as file:
+    with _open_file(path) as file:
         file.seek(offset)
         number = 0
         while raw := file.readline(MAX_LINE_BYTES):
@@ -93,15 +97,14 @@ def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | 
 
 def _decode_line(raw: bytes, where: str, problems: DataProblems) -> str | None:
     try:
-        if b"\0" in raw:
-            raise ValueError("the line contains a null byte")
-        return raw.decode("utf-8").rstrip("\r\n")
+        text = raw.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        reason = f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8"
-    except ValueError as error:
-        reason = str(error)
-    problems.add(where, reason)
-    return None
+        problems.add(where, f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8")
+        return None
+    if "\0" in text:
+        problems.add(where, "the line contains a null byte")
+        return None
+    return text
 
 
 def _split_lines(blocks: Iterator[str]) -> Iterator[tuple[int, str]]:
@@ -113,22 +116,3 @@ def _split_lines(blocks: Iterator[str]) -> Iterator[tuple[int, str]]:
             yield number, line
     if rest:
         yield number + 1, rest
-
-
-def _normalize_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
-
-
-def _reject_null_bytes(block: bytes, encoding: str, path: Path, offset: int) -> None:
-    if encoding == "utf-8" and (at := block.find(b"\0")) >= 0:
-        raise InvalidInput(
-            f"{path} contains a null byte (at byte {offset + at:,}): not text, or UTF-16 without a byte order mark.",
-            hint="Use a text file; UTF-16 needs a byte order mark at its start.",
-        )
-
-
-def _invalid_byte_error(path: Path, encoding: str, position: int, byte: int, line: int) -> InvalidInput:
-    return InvalidInput(
-        f"{path} is not {encoding.upper()}: byte {byte:#04x} at byte {position:,} (line {line:,}) is invalid.",
-        hint=_CONVERT_HINT,
-    )

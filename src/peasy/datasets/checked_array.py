@@ -2,7 +2,7 @@
 
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,12 +15,21 @@ BLOCK_BYTES = 1 << 22
 _DTYPES = {"uint16", "uint32", "int64"}
 
 
+class ArrayDescription(TypedDict):
+    """What a reader needs to know of a file: dtype, number of items, bytes per hash, and the hashes."""
+
+    dtype: str
+    items: int
+    block: int
+    sha256: list[str]
+
+
 class CheckedArrayWriter:
     """Appends numbers to a file; `finish` returns the description that the reader needs."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+    def __init__(self, path: Path, dtype: str) -> None:
         self._file = path.open("xb")
-        self._dtype = dtype.newbyteorder("<")
+        self._dtype = np.dtype(dtype).newbyteorder("<")
         self._buffer = bytearray()
         self._hashes: list[str] = []
         self.num_items = 0
@@ -38,7 +47,7 @@ class CheckedArrayWriter:
         while len(self._buffer) >= BLOCK_BYTES:
             self._write_block(BLOCK_BYTES)
 
-    def finish(self) -> dict[str, Any]:
+    def finish(self) -> ArrayDescription:
         """Write the rest, and return the description of the file."""
         if self._buffer:
             self._write_block(len(self._buffer))
@@ -58,10 +67,9 @@ class CheckedArrayWriter:
 class CheckedArray:
     """Reads what the writer wrote; a block is checked when it is first read."""
 
-    def __init__(self, path: Path, description: dict[str, Any]) -> None:
+    def __init__(self, path: Path, description: ArrayDescription) -> None:
         self.path = path
-        self._hashes: list[str] = description["sha256"]
-        self._block_bytes: int = description["block"]
+        self._hashes, self._block_bytes = description["sha256"], description["block"]
         if description["dtype"] not in _DTYPES:
             raise InvalidInput(f"{path}: unsupported dtype {description['dtype']}.")
         dtype, items = np.dtype(description["dtype"]).newbyteorder("<"), int(description["items"])
@@ -77,10 +85,6 @@ class CheckedArray:
     def __len__(self) -> int:
         return len(self._values)
 
-    def at(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers at some indices."""
-        return self.rows(indices, 1)[:, 0]
-
     def rows(self, starts: NDArray[np.int64], length: int) -> NDArray[np.int64]:
         """Return `length` numbers from each start."""
         return self.ragged(starts, np.full(len(starts), length), length)
@@ -93,7 +97,8 @@ class CheckedArray:
         assert 0 <= int(starts.min()) <= int(last.max(initial=0)) < len(self), "a window ends outside the file"
         self._check(starts, last)
         indices = np.minimum(starts[:, None] + np.arange(width), np.maximum(last, 0)[:, None])
-        return self._values[indices].astype(np.int64)
+        numbers: NDArray[np.int64] = self._values[indices].astype(np.int64)
+        return numbers
 
     def verify(self) -> None:
         """Check every block that was not checked yet."""
@@ -103,20 +108,16 @@ class CheckedArray:
     def _check(self, first: NDArray[np.int64], last: NDArray[np.int64]) -> None:
         if self._verified.all():
             return
-        items_per_block = self._block_bytes // self._values.itemsize
-        for start, end in set(
-            zip((first // items_per_block).tolist(), (last // items_per_block).tolist(), strict=True)
-        ):
+        size = self._block_bytes // self._values.itemsize
+        for start, end in set(zip((first // size).tolist(), (last // size).tolist(), strict=True)):
             for block in range(start, end + 1):
                 if not self._verified[block]:
                     self._check_block(block)
 
     def _check_block(self, block: int) -> None:
-        items_per_block = self._block_bytes // self._values.itemsize
-        digest = hashlib.sha256(
-            self._values[block * items_per_block : (block + 1) * items_per_block].tobytes()
-        ).hexdigest()
-        if digest != self._hashes[block]:
+        size = self._block_bytes // self._values.itemsize
+        values = self._values[block * size : (block + 1) * size]
+        if hashlib.sha256(values.tobytes()).hexdigest() != self._hashes[block]:
             start, end = block * self._block_bytes, (block + 1) * self._block_bytes
             raise InvalidInput(
                 f"{self.path} is corrupt between bytes {start:,} and {end:,}.",

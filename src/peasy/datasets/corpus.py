@@ -63,15 +63,10 @@ class DatasetCard:
     notes: Mapping[str, str] = field(default_factory=dict)
     suggested_settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> dict[str, object]:
         """Return the card as plain data."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "description": self.description,
-            "licence": self.licence,
-            "hash": self.hash,
-            "sizes": {split: {"documents": s.documents, "characters": s.characters} for split, s in self.sizes.items()},
+        return vars(self) | {
+            "sizes": {split: dict(vars(size)) for split, size in self.sizes.items()},
             "examples": [_sample_data(sample) for sample in self.examples],
             "notes": dict(self.notes),
             "suggested_settings": dict(self.suggested_settings),
@@ -148,26 +143,37 @@ class Corpus(ABC):
     @cached_property
     def card(self) -> DatasetCard:
         """Dataset card; the first access reads the whole corpus once."""
-        survey = self.cached_survey
-        examples = tuple(self.examples())
-        notes = dict(self.notes())
-        return DatasetCard(
-            self.name,
-            self.kind,
-            self.description,
-            self.licence,
-            survey.hash,
-            survey.sizes,
-            examples,
-            notes,
-            self.suggested_settings,
-        )
+        survey, examples, notes = self.cached_survey, tuple(self.examples()), self.notes()
+        names = self.name, self.kind, self.description, self.licence
+        return DatasetCard(*names, survey.hash, survey.sizes, examples, notes, self.suggested_settings)
 
     def _check_split(self, split: str) -> str:
         if split not in self.splits:
             hint = did_you_mean(split, self.splits) or f"Available: {', '.join(self.splits)}."
             raise InvalidInput(f'{self.name} has no split "{split}".', hint=hint)
         return split
+
+
+class FilesCorpus(Corpus):
+    """Corpus of the user's files by split. With training files only, the last tenth is for validation."""
+
+    licence = "yours"
+    unit = ""
+
+    def __init__(self, name: str, splits: Iterable[str]) -> None:
+        super().__init__()
+        self.name, given = name, set(splits)
+        self.split_by_count = "valid" not in given
+        self.splits = tuple(split for split in ("train", "valid", "test") if split in given or split == "valid")
+
+    def notes(self) -> dict[str, str]:
+        """Return how the data was split."""
+        is_cut = f"the last tenth of the {self.unit} is the validation split"
+        return {"files": str(self.num_files()), "split": is_cut if self.split_by_count else "by file"}
+
+    @abstractmethod
+    def num_files(self) -> int:
+        """Return the number of files, aligned ones counted as one."""
 
 
 class UnlabelledCorpus(Corpus):
@@ -201,7 +207,7 @@ def count_and_hash(documents: Iterator[Sample]) -> tuple[SplitSize, str]:
     return SplitSize(count, characters), digest.hexdigest()
 
 
-def _sample_data(sample: Sample) -> Any:
+def _sample_data(sample: Sample) -> str | dict[str, str]:
     if isinstance(sample, TextPair):
         return {"source": sample.source, "target": sample.target, "category": sample.category}
     if isinstance(sample, LabelledText):

@@ -9,20 +9,13 @@ from peasy.datasets.plain_text import PlainTextCorpus
 from peasy.datasets.records import FieldNames, Group, RecordCorpus
 from peasy.errors import InvalidInput
 
-RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".parquet"}
+_RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".parquet"}
 _COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".7z"}
 _HINTS = {
     ".json": "Use a .jsonl file with one object per line.",
     ".csv": "Use a .tsv file with two tab-separated columns, or a .jsonl file.",
 } | dict.fromkeys(_COMPRESSED, "Unpack it first.")
-_SPLIT_NAMES = {
-    "train": "train",
-    "valid": "valid",
-    "validation": "valid",
-    "val": "valid",
-    "dev": "valid",
-    "test": "test",
-}
+_SPLIT_NAMES = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "val", "dev"), "valid")
 _SKIPPED_NAMES = ("readme", "licence", "license", "copying", "notice", "changelog")
 
 
@@ -75,26 +68,30 @@ def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
 
 def _files_in(path: Path, options: FilesConfig) -> list[Path]:
     if not path.is_dir():
-        _check_suffix(path)
+        if hint := _HINTS.get(path.suffix.lower()):
+            raise InvalidInput(f"The file type of {path} is not supported.", hint=hint)
         return [path]
-    files = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
-    files = [file for file in files if not file.stem.lower().startswith(_SKIPPED_NAMES)]
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+        and not file.stem.lower().startswith(_SKIPPED_NAMES)
+    )
     if options.suffix:
         chosen = [file for file in files if file.suffix.lower() == "." + options.suffix.lower().lstrip(".")]
     else:
         chosen = _select_format(path, files)
     if not chosen:
-        selection = (
-            f"with the suffix {options.suffix}" if options.suffix else "ending in .txt, .jsonl, .tsv or .parquet"
-        )
-        raise InvalidInput(f"{path} contains no file {selection}.", hint="Select other files with the option suffix.")
+        wanted = f"with the suffix {options.suffix}" if options.suffix else "ending in .txt, .jsonl, .tsv or .parquet"
+        raise InvalidInput(f"{path} contains no file {wanted}.", hint="Select other files with the option suffix.")
     return chosen
 
 
 def _select_format(folder: Path, files: list[Path]) -> list[Path]:
     """Return all readable files; a mix of plain text and records is ambiguous."""
     texts = [file for file in files if file.suffix.lower() in (".txt", ".text")]
-    rows = [file for file in files if file.suffix.lower() in RECORD_SUFFIXES]
+    rows = [file for file in files if file.suffix.lower() in _RECORD_SUFFIXES]
     if texts and rows:
         raise InvalidInput(
             f"{folder} contains both plain text ({texts[0].name}) and records ({rows[0].name}).",
@@ -113,7 +110,7 @@ def _are_translations(one: Path, other: Path) -> bool:
 
 def _are_records(files: dict[str, list[Path]], options: FilesConfig) -> bool:
     all_paths = [path for split_paths in files.values() for path in split_paths]
-    rows = [path for path in all_paths if path.suffix.lower() in RECORD_SUFFIXES]
+    rows = [path for path in all_paths if path.suffix.lower() in _RECORD_SUFFIXES]
     if rows and len(rows) < len(all_paths):
         other = next(path for path in all_paths if path not in rows)
         raise InvalidInput(f"{rows[0]} contains records and {other} plain text: a corpus must be one or the other.")
@@ -121,12 +118,12 @@ def _are_records(files: dict[str, list[Path]], options: FilesConfig) -> bool:
 
 
 def _is_aligned_pair(paths: list[Path]) -> bool:
-    known = {*RECORD_SUFFIXES, ".txt", ".text"}
+    known = {*_RECORD_SUFFIXES, ".txt", ".text"}
     return len(paths) == 2 and _are_translations(*paths) and not known & {path.suffix.lower() for path in paths}
 
 
 def _group_files(paths: list[Path], options: FilesConfig) -> list[Group]:
-    if not (options.pairs or _is_aligned_pair(paths)) or any(path.suffix.lower() in RECORD_SUFFIXES for path in paths):
+    if not (options.pairs or _is_aligned_pair(paths)) or any(path.suffix.lower() in _RECORD_SUFFIXES for path in paths):
         return [(path,) for path in paths]
     if len(paths) != 2:
         raise InvalidInput(f"Pairs need two line-aligned files; there are {len(paths)}: {', '.join(map(str, paths))}.")
@@ -137,12 +134,3 @@ def _split_of(path: Path) -> str:
     """Return the split of a file, from the last part of its stem (`news-dev.tsv` is "valid") or from its folder."""
     last = path.stem.lower().replace("-", ".").replace("_", ".").rpartition(".")[2]
     return _SPLIT_NAMES.get(last) or _SPLIT_NAMES.get(path.parent.name.lower(), "train")
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def _check_suffix(path: Path) -> None:
-    if hint := _HINTS.get(path.suffix.lower()):
-        raise InvalidInput(f"The file type of {path} is not supported.", hint=hint)

@@ -71,7 +71,7 @@ class OpinionsConfig:
 class Opinions(Corpus):
     """Labelled texts, each a pure function of (seed, split, number); "food: good" is a label.
 
-    >>> Opinions().text(8)
+    >>> Opinions(OpinionsConfig()).text(8)
     LabelledText(text='Our keyboard started in a second, just fantastic.', label='phone: good')
     """
 
@@ -81,11 +81,10 @@ class Opinions(Corpus):
     licence = "made by peasy (Apache-2.0)"
     suggested_settings = MappingProxyType({"seq_len": 64})
 
-    def __init__(self, options: OpinionsConfig | None = None, *, seed: int = 0) -> None:
+    def __init__(self, options: OpinionsConfig, *, seed: int = 0) -> None:
         super().__init__()
-        self.options, self.seed = options or OpinionsConfig(), seed
-        chosen = self.options.topic
-        self._topics = list(opinion_words().topics) if chosen == "all" else [chosen]
+        self.options, self.seed = options, seed
+        self._topics = list(opinion_words().topics) if options.topic == "all" else [options.topic]
 
     def text(self, number: int, split: str = "train") -> LabelledText:
         """Return the text with this number, from 0 on."""
@@ -104,10 +103,11 @@ class Opinions(Corpus):
 
     def notes(self) -> Mapping[str, str]:
         """Return the vocabulary sizes and the split rule."""
-        fields = [opinion_words().topics[name] for name in self._topics]
+        words = opinion_words()
+        things = sum(len(words.topics[name].things) for name in self._topics)
+        judgements = f"{len(words.praise)} words of praise, {len(words.blame)} of blame"
         return {
-            "vocabulary": f"{len(fields)} topics, {sum(len(field.things) for field in fields)} things, "
-            f"{len(opinion_words().praise)} words of praise, {len(opinion_words().blame)} of blame",
+            "vocabulary": f"{len(self._topics)} topics, {things} things, {judgements}",
             "validation split": "a tenth of all combinations of a thing and a statement",
             "seed": str(self.seed),
         }

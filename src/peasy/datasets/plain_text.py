@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from peasy.datasets.charset import read_blocks
-from peasy.datasets.corpus import Corpus, CorpusSurvey, SplitSize
+from peasy.datasets.corpus import CorpusSurvey, FilesCorpus, SplitSize
 from peasy.datasets.sample import Sample
 from peasy.errors import InvalidInput
 
@@ -18,28 +18,28 @@ _MIN_CHARACTERS = 20
 _SMALL_CORPUS = 100_000
 
 
-class PlainTextCorpus(Corpus):
-    """Text files, each one document. With training files only, the last tenth of the characters is for validation."""
+class PlainTextCorpus(FilesCorpus):
+    """Text files, each one document."""
 
-    kind = "text"
     description = "your text"
-    licence = "yours"
+    unit = "characters"
 
     def __init__(self, name: str, files: Mapping[str, Sequence[Path]]) -> None:
-        super().__init__()
-        self.name = name
+        super().__init__(name, files)
         self._files = {split: tuple(paths) for split, paths in files.items()}
-        self._split_by_count = "valid" not in self._files
-        self.splits = tuple(split for split in ("train", "valid", "test") if split in self._files or split == "valid")
 
     def survey(self) -> CorpusSurvey:
         """Hash and count the files; all are decoded once, so that invalid bytes are found now."""
         digest = hashlib.sha256()
         lengths = {split: [_hash_and_count(path, digest) for path in paths] for split, paths in self._files.items()}
         for split, counts in lengths.items():
-            self._check(split, sum(counts))
+            if sum(counts) < _MIN_CHARACTERS:
+                problem = f"has only {sum(counts)} characters" if sum(counts) else "is empty"
+                name = self.name if split == "train" else f"{self.name} ({split})"
+                hint = f"At least {_MIN_CHARACTERS} are needed; 100,000 or more are better."
+                raise InvalidInput(f"{name} {problem}.", hint=hint)
         sizes = {split: SplitSize(len(counts), sum(counts)) for split, counts in lengths.items()}
-        if self._split_by_count:
+        if self.split_by_count:
             total = sizes["train"].characters
             num_train = int(total * TRAIN_FRACTION)
             train_documents = _documents_within(lengths["train"], num_train)
@@ -60,7 +60,7 @@ class PlainTextCorpus(Corpus):
         """
         self._check_split(split)
         size = self.cached_survey.sizes
-        if not self._split_by_count or split == "test":
+        if not self.split_by_count or split == "test":
             yield from _pieces(self._files[split], 0, size[split].characters)
             return
         start = 0 if split == "train" else size["train"].characters
@@ -72,24 +72,16 @@ class PlainTextCorpus(Corpus):
         assert isinstance(first, str)
         return islice(filter(str.strip, first.splitlines()), 5)
 
-    def notes(self) -> Mapping[str, str]:
+    def num_files(self) -> int:
+        """Return the number of files."""
+        return sum(map(len, self._files.values()))
+
+    def notes(self) -> dict[str, str]:
         """Return how the text was split, and a note if there is little of it."""
-        notes = {"files": str(sum(map(len, self._files.values())))}
-        notes["split"] = (
-            "the last tenth of the characters is the validation split" if self._split_by_count else "by file"
-        )
-        total = sum(size.characters for size in self.cached_survey.sizes.values())
+        notes, total = super().notes(), sum(size.characters for size in self.cached_survey.sizes.values())
         if total < _SMALL_CORPUS:
             notes["size note"] = f"{total:,} characters are enough for a test run, not for learning a language"
         return notes
-
-    def _check(self, split: str, characters: int) -> None:
-        if characters < _MIN_CHARACTERS:
-            problem = "is empty" if not characters else f"has only {characters} characters"
-            name = self.name if split == "train" else f"{self.name} ({split})"
-            raise InvalidInput(
-                f"{name} {problem}.", hint=f"At least {_MIN_CHARACTERS} are needed; 100,000 or more are better."
-            )
 
 
 def _hash_and_count(path: Path, digest: "hashlib._Hash") -> int:

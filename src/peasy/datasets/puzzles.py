@@ -38,8 +38,7 @@ class Copy(SyntheticCorpus):
     name = "copy"
     description = "copy task: repeat a sequence of letters, to test how far back a model can attend"
 
-    def __init__(self, options: CopyConfig | None = None, *, seed: int = 0) -> None:
-        options = options or CopyConfig()
+    def __init__(self, options: CopyConfig, *, seed: int = 0) -> None:
         super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
         self.options = options
 
@@ -87,19 +86,14 @@ class Recall(SyntheticCorpus):
     name = "recall"
     description = "associative recall: the value of an earlier key, to test how far back a model can attend"
 
-    def __init__(self, options: RecallConfig | None = None, *, seed: int = 0) -> None:
-        options = options or RecallConfig()
+    def __init__(self, options: RecallConfig, *, seed: int = 0) -> None:
         super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
         self.options = options
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw the pairs and the query; the queried pair may be at any position, noise fills the distance."""
         keys = rng.sample(ascii_lowercase, self.options.num_pairs)
-        values = (
-            rng.sample(digits, self.options.num_pairs)
-            if self.options.num_pairs <= 10
-            else rng.choices(digits, k=len(keys))
-        )
+        values = rng.sample(digits, len(keys)) if len(keys) <= 10 else rng.choices(digits, k=len(keys))
         queried = rng.randrange(len(keys))
         other = (queried + rng.randrange(1, len(keys))) % len(keys)
         listing = " ".join(f"{key} {value}" for key, value in zip(keys, values, strict=True))

@@ -3,13 +3,11 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 from peasy.datasets.charset import read_lines
-from peasy.datasets.corpus import Corpus, CorpusSurvey, DataProblems, SplitSize, count_and_hash
+from peasy.datasets.corpus import CorpusSurvey, DataProblems, FilesCorpus, SplitSize, count_and_hash
 from peasy.datasets.plain_text import TRAIN_FRACTION
 from peasy.datasets.sample import LabelledText, Sample, TextPair
 from peasy.errors import InvalidInput
@@ -31,11 +29,11 @@ class FieldNames:
     label: str = "label"
 
 
-class RecordCorpus(Corpus):
-    """Corpus of record files. With training files only, the last tenth of the records is the validation split."""
+class RecordCorpus(FilesCorpus):
+    """Corpus of record files."""
 
     description = "your records"
-    licence = "yours"
+    unit = "rows"
 
     def __init__(
         self,
@@ -45,13 +43,10 @@ class RecordCorpus(Corpus):
         field_names: FieldNames | None = None,
         strict: bool = False,
     ) -> None:
-        super().__init__()
-        self.name = name
+        super().__init__(name, files)
         self.problems = DataProblems(strict=strict)
         self._field_names = field_names or FieldNames()
         self._files = {split: tuple(groups) for split, groups in files.items()}
-        self._split_by_count = "valid" not in self._files
-        self.splits = tuple(split for split in ("train", "valid", "test") if split in self._files or split == "valid")
         first = next((sample for split in self._files for sample in self._read_all(split, DataProblems())), None)
         self.kind = (
             "pairs" if isinstance(first, TextPair) else "labelled" if isinstance(first, LabelledText) else "text"
@@ -62,7 +57,7 @@ class RecordCorpus(Corpus):
         results = {split: count_and_hash(self._read_all(split, self.problems)) for split in self._files}
         sizes = {split: size for split, (size, _) in results.items()}
         self._check(sizes)
-        if self._split_by_count:
+        if self.split_by_count:
             num_train = int(sizes["train"].documents * TRAIN_FRACTION)
             num_train = min(max(num_train, 1), sizes["train"].documents - 1)
             train, _ = count_and_hash(islice(self._read_all("train", DataProblems()), num_train))
@@ -76,23 +71,19 @@ class RecordCorpus(Corpus):
     def read(self, split: str) -> Iterator[Sample]:
         """Yield the records of a split, in the order of the files."""
         sizes = self.cached_survey.sizes
-        if not self._split_by_count or split == "test":
+        if not self.split_by_count or split == "test":
             return self._read_all(split, DataProblems())
         start = 0 if split == "train" else sizes["train"].documents
         return islice(self._read_all("train", DataProblems()), start, start + sizes[split].documents)
 
-    def notes(self) -> Mapping[str, str]:
-        """Return how the records were split."""
-        groups = sum(map(len, self._files.values()))
-        return {
-            "files": str(groups),
-            "split": "the last tenth of the rows is the validation split" if self._split_by_count else "by file",
-        }
+    def num_files(self) -> int:
+        """Return the number of files, aligned ones counted as one."""
+        return sum(map(len, self._files.values()))
 
     def _read_all(self, split: str, problems: DataProblems) -> Iterator[Sample]:
         kind: type | None = None
         for group in self._files[split]:
-            for where, sample in make_reader(group, self._field_names)(problems):
+            for where, sample in _read_group(group, self._field_names, problems):
                 kind = kind or type(sample)
                 if type(sample) is kind:
                     yield sample
@@ -102,35 +93,26 @@ class RecordCorpus(Corpus):
     def _check(self, sizes: Mapping[str, SplitSize]) -> None:
         count = sizes["train"].documents
         problems = self.problems
+        first = "first {}: {}".format(*problems.listed[0]) if problems else ""
         if problems.count > max(count, 1):
-            where, reason = problems.listed[0]
-            raise InvalidInput(
-                f"{problems.count:,} of {problems.count + count:,} rows of {self.name} are unusable; "
-                f"first {where}: {reason}.",
-                hint="A row is a JSON object with text (and label) or source and target, or two columns of a .tsv.",
-            )
-        required = 2 if self._split_by_count else 1
-        if count < required:
+            total = f"{problems.count:,} of {problems.count + count:,} rows"
+            hint = "A row is a JSON object with text (and label) or source and target, or two columns of a .tsv."
+            raise InvalidInput(f"{total} of {self.name} are unusable; {first}.", hint=hint)
+        if count < (2 if self.split_by_count else 1):
             shortage = "has no rows" if not count else "has only one row, and validation needs one"
-            details = (
-                f" ({problems.count:,} are unusable; first {problems.listed[0][0]}: {problems.listed[0][1]})"
-                if problems
-                else ""
-            )
+            details = f" ({problems.count:,} are unusable; {first})" if problems else ""
             raise InvalidInput(f"{self.name} {shortage}{details}.", hint="Add more rows.")
 
 
 _TYPE_NAMES: dict[type, str] = {str: "a text", TextPair: "a pair", LabelledText: "a labelled text"}
-RecordReader = Callable[[DataProblems], Iterator[tuple[str, Sample]]]
 
 
-def make_reader(group: Group, field_names: FieldNames) -> RecordReader:
-    """Return the reader of a record file."""
+def _read_group(group: Group, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Yield the records of a file, or of two aligned ones, each with its place."""
     if len(group) == 2:
-        return partial(_read_aligned, *group)
+        return _read_aligned(*group, problems)
     readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
-    read = readers.get(group[0].suffix.lower(), _read_plain)
-    return partial(read, group[0], field_names)
+    return readers.get(group[0].suffix.lower(), _read_plain)(group[0], field_names, problems)
 
 
 def _read_plain(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
@@ -171,7 +153,7 @@ def _read_parquet(path: Path, field_names: FieldNames, problems: DataProblems) -
         raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
 
 
-def _parse_record(record: Any, field_names: FieldNames, where: str, problems: DataProblems) -> Sample | None:
+def _parse_record(record: object, field_names: FieldNames, where: str, problems: DataProblems) -> Sample | None:
     """Return the sample of a record, or None after reporting a problem."""
     if not isinstance(record, dict):
         problems.add(where, "the row is not an object with named fields")
@@ -182,20 +164,22 @@ def _parse_record(record: Any, field_names: FieldNames, where: str, problems: Da
         fields = (field_names.text, field_names.label)
     else:
         fields = (field_names.text,)
+    texts: list[str] = []
     for key in fields:
         value = record.get(key)
         if key == field_names.label and isinstance(value, int):
-            record[key] = str(value)
-        elif reason := _invalid_reason(value):
+            value = str(value)
+        if reason := _invalid_reason(value):
             problems.add(where, f'"{key}" {reason}')
             return None
+        texts.append(str(value))
     if len(fields) == 1:
-        return record[field_names.text]
-    first, second = (record[key] for key in fields)
+        return texts[0]
+    first, second = texts
     return TextPair(first, second) if fields[0] == field_names.source else LabelledText(first, second)
 
 
-def _invalid_reason(value: Any) -> str | None:
+def _invalid_reason(value: object) -> str | None:
     if value is None:
         return "is missing"
     if not isinstance(value, str):
@@ -219,9 +203,8 @@ def _read_tsv(path: Path, field_names: FieldNames, problems: DataProblems) -> It
         if number == 1 and cells in ([field_names.text, field_names.label], [field_names.source, field_names.target]):
             make_sample = LabelledText if cells[0] == field_names.text else TextPair
         elif len(cells) != 2:
-            problems.add(
-                f"{path}:{number}", f"the row has {len(cells)} {'column' if len(cells) == 1 else 'columns'}, not 2"
-            )
+            columns = "column" if len(cells) == 1 else "columns"
+            problems.add(f"{path}:{number}", f"the row has {len(cells)} {columns}, not 2")
         elif not (cells[0].strip() and cells[1].strip()):
             problems.add(f"{path}:{number}", f"column {1 if not cells[0].strip() else 2} is empty")
         else:

@@ -5,36 +5,33 @@ A folder holds `shards.json` and, for each split and column, the numbers (`train
 for labelled text. Every block of every file has its SHA-256 in the header and is checked when it is first read.
 """
 
+import glob
 import hashlib
 import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from peasy.atomic import atomic_dir
-from peasy.datasets.checked_array import CheckedArray, CheckedArrayWriter
+from peasy.datasets.checked_array import ArrayDescription, CheckedArray, CheckedArrayWriter
 from peasy.datasets.corpus import Corpus
 from peasy.datasets.sample import LabelledText, Sample, sample_texts
 from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # Windows: leftovers stay until they are deleted by hand
-    fcntl = None  # type: ignore[assignment]
-
-HEADER = "shards.json"
-FORMAT = {"format": "peasy-shards", "version": 1}
+_HEADER = "shards.json"
+_FORMAT = {"format": "peasy-shards", "version": 1}
 COLUMNS = {"text": ("tokens",), "pairs": ("source", "target"), "labelled": ("tokens", "labels")}
-ProgressCallback = Callable[[int, int], None]
+_ProgressCallback = Callable[[int, int], None]
 """Progress callback: called with characters done and total characters."""
 
 _BATCH_CHARACTERS = 1 << 19
@@ -66,8 +63,8 @@ class TokenColumn:
         """Return start and end of documents, by index."""
         if self._ends is None:
             return indices, indices + 1
-        ends = self._ends.at(indices)
-        starts = np.where(indices > 0, self._ends.at(np.maximum(indices - 1, 0)), 0)
+        ends = self._ends.rows(indices, 1)[:, 0]
+        starts = np.where(indices > 0, self._ends.rows(np.maximum(indices - 1, 0), 1)[:, 0], 0)
         return starts, ends
 
     def lengths(self, indices: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -78,7 +75,8 @@ class TokenColumn:
     def document(self, index: int) -> NDArray[np.int64]:
         """Return one document."""
         (start,), (end,) = self.bounds(np.array([index], dtype=np.int64))
-        return self.values.rows(np.array([start], dtype=np.int64), int(end - start))[0]
+        numbers: NDArray[np.int64] = self.values.rows(np.array([start], dtype=np.int64), int(end - start))[0]
+        return numbers
 
 
 class TokenShards:
@@ -122,7 +120,7 @@ class TokenShards:
         if name == "labels":
             return TokenColumn(values, None)
         ends = CheckedArray(self.folder / f"{split}.{name}.ends", files[f"{name}.ends"])
-        if len(ends) and int(ends.at(np.array([len(ends) - 1]))[0]) != len(values):
+        if len(ends) and int(ends.rows(np.array([len(ends) - 1]), 1)[0, 0]) != len(values):
             raise InvalidInput(f"{ends.path}: the last document does not end with the last token.", hint=_REBUILD_HINT)
         return TokenColumn(values, ends)
 
@@ -132,7 +130,7 @@ _REBUILD_HINT = "Delete the folder and prepare the corpus again."
 
 def shards_fingerprint(corpus: Corpus, tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> str:
     """Return one hash of everything the shards depend on; used as the name of their folder."""
-    parts = [FORMAT, corpus.kind, corpus.cached_survey.hash, _tokenizer_hash(tokenizer)]
+    parts = [_FORMAT, corpus.kind, corpus.cached_survey.hash, _tokenizer_hash(tokenizer)]
     parts += [] if target_tokenizer is None else [_tokenizer_hash(target_tokenizer)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -141,7 +139,7 @@ def prepare_shards(
     corpus: Corpus,
     tokenizer: Tokenizer,
     folder: str | Path,
-    progress: ProgressCallback | None = None,
+    progress: _ProgressCallback | None = None,
     target_tokenizer: Tokenizer | None = None,
 ) -> TokenShards:
     """Tokenize a corpus into shards, in constant memory; an existing folder is opened as it is.
@@ -152,56 +150,54 @@ def prepare_shards(
     tokenizer's eos, if it has one.
     """
     folder = Path(folder)
-    wanted = shards_fingerprint(corpus, tokenizer, target_tokenizer)
-    if folder.exists():
-        return _reopen(folder, wanted)
-    with locked_atomic_dir(folder) as part:
-        _write_shards(
-            part, corpus, (tokenizer, target_tokenizer or tokenizer), wanted, progress or (lambda done, total: None)
-        )
-    return open_shards(folder)
+    fingerprint = shards_fingerprint(corpus, tokenizer, target_tokenizer)
+    if not folder.exists():
+        with locked_atomic_dir(folder) as part:
+            _write_shards(part, corpus, (tokenizer, target_tokenizer or tokenizer), fingerprint, progress)
+        return open_shards(folder)
+    shards = open_shards(folder)
+    if shards.header["fingerprint"] != fingerprint:
+        hint = "Choose another folder, or delete it."
+        raise InvalidInput(f"{folder} contains shards of another corpus or tokenizer.", hint=hint)
+    return shards
 
 
 def open_shards(folder: str | Path) -> TokenShards:
     """Open a shard folder; the header and all sizes are checked now, each block on first read."""
     folder = Path(folder)
-    path = folder / HEADER
+    path = folder / _HEADER
     if not path.is_file():
-        raise NotFound(f"There are no shards in {folder}: {HEADER} is missing.", hint="Prepare the corpus first.")
+        raise NotFound(f"There are no shards in {folder}: {_HEADER} is missing.", hint="Prepare the corpus first.")
     try:
         header = json.loads(path.read_bytes())
         recorded = header.pop("sha256")
-        if recorded == _header_hash(header) and FORMAT.items() <= header.items():
+        if recorded == _header_hash(header) and _FORMAT.items() <= header.items():
             return TokenShards(folder, header)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass  # raised below
     raise InvalidInput(f"{path} is corrupt, or was written by another version of peasy.", hint=_REBUILD_HINT)
 
 
-def _reopen(folder: Path, expected: str) -> TokenShards:
-    shards = open_shards(folder)
-    if shards.header["fingerprint"] != expected:
-        raise InvalidInput(
-            f"{folder} contains shards of another corpus or tokenizer.", hint="Choose another folder, or delete it."
-        )
-    return shards
-
-
 def _write_shards(
-    folder: Path, corpus: Corpus, tokenizers: tuple[Tokenizer, Tokenizer], fingerprint: str, progress: ProgressCallback
+    folder: Path,
+    corpus: Corpus,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    fingerprint: str,
+    progress: _ProgressCallback | None,
 ) -> None:
     total, done = sum(size.characters for size in corpus.cached_survey.sizes.values()), 0
-    splits: dict[str, dict[str, Any]] = {}
+    splits: dict[str, dict[str, ArrayDescription]] = {}
     labels: dict[str, int] = {}
     for split in corpus.splits:
         assert _SPLIT_NAME.fullmatch(split)
         with _SplitWriter(folder, split, corpus.kind, tokenizers, labels) as writer:
             for batch in piece_batches(corpus.pieces(split)):
                 done += writer.add(batch)
-                progress(done, total)
+                if progress is not None:
+                    progress(done, total)
         splits[split] = writer.description
     header = {
-        **FORMAT,
+        **_FORMAT,
         "kind": corpus.kind,
         "corpus": {"name": corpus.name, "hash": corpus.cached_survey.hash},
         "tokenizer": _tokenizer_hash(tokenizers[0]),
@@ -212,7 +208,7 @@ def _write_shards(
         "splits": splits,
     }
     header["sha256"] = _header_hash(header)
-    (folder / HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
+    (folder / _HEADER).write_text(json.dumps(header, indent=1) + "\n", encoding="utf-8")
 
 
 def piece_batches(pieces: Iterable[tuple[Sample, bool]]) -> Iterator[list[tuple[Sample, bool]]]:
@@ -237,15 +233,13 @@ class _SplitWriter:
     ) -> None:
         self._tokenizers, self._labels, self._kind = tokenizers, labels, kind
         vocabulary = max(tokenizer.vocab_size for tokenizer in tokenizers)
-        token_dtype = np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
+        token_dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
         self._names = [name for name in COLUMNS[kind] if name != "labels"]
-        kinds = {f"{name}.bin": token_dtype for name in self._names} | {
-            f"{n}.ends": np.dtype(np.int64) for n in self._names
-        }
-        if kind == "labelled":
-            kinds["labels.bin"] = np.dtype(np.uint32)
+        kinds = {f"{name}.bin": token_dtype for name in self._names}
+        kinds |= {f"{name}.ends": "int64" for name in self._names}
+        kinds |= {"labels.bin": "uint32"} if kind == "labelled" else {}
         self._files = {name: CheckedArrayWriter(folder / f"{split}.{name}", dtype) for name, dtype in kinds.items()}
-        self.description: dict[str, Any] = {}
+        self.description: dict[str, ArrayDescription] = {}
 
     def __enter__(self) -> "_SplitWriter":
         return self
@@ -263,10 +257,8 @@ class _SplitWriter:
             ids = self._tokenizers[index].encode_batch_ids([text[index] for text in texts], add_special_tokens=False)
             self._add_column(name, ids, [ends for _, ends in batch])
         if self._kind == "labelled":
-            label_ids = [
-                self._labels.setdefault(s.label, len(self._labels)) for s, _ in batch if isinstance(s, LabelledText)
-            ]
-            self._files["labels.bin"].write(label_ids)
+            labels = [sample.label for sample, _ in batch if isinstance(sample, LabelledText)]
+            self._files["labels.bin"].write([self._labels.setdefault(label, len(self._labels)) for label in labels])
         return sum(len(text) for row in texts for text in row)
 
     def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
@@ -299,34 +291,11 @@ def _header_hash(header: dict[str, Any]) -> str:
 @contextmanager
 def locked_atomic_dir(target: Path) -> Iterator[Path]:
     """Atomic write of a shard folder that also deletes what a killed writer left: shards may take gigabytes."""
-    _remove_abandoned(target)
-    with atomic_dir(target) as part, (part / _LOCK_FILE).open("wb") as lock:
-        _try_lock(lock)
-        yield part
-        (part / _LOCK_FILE).unlink()
-
-
-def _try_lock(lock: IO[bytes]) -> bool:
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Delete the temporary folders of killed writers of the same target."""
-    for old in target.parent.glob(f".{_escape_glob(target.name)}.part-*"):
-        try:
-            with (old / _LOCK_FILE).open("rb") as lock:
-                abandoned = _try_lock(lock)
-        except OSError:
-            continue  # no lock file: just being created, or about to be renamed
-        if abandoned:
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _escape_glob(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
+    for old in target.parent.glob(f".{glob.escape(target.name)}.part-*"):
+        if (old / _LOCK_FILE).is_file():  # otherwise it is just being created, or about to be renamed
+            with suppress(Timeout, OSError), FileLock(old / _LOCK_FILE, blocking=False):
+                shutil.rmtree(old, ignore_errors=True)
+    with atomic_dir(target) as part:
+        with FileLock(part / _LOCK_FILE, blocking=False):
+            yield part
+        (part / _LOCK_FILE).unlink(missing_ok=True)

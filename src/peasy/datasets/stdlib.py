@@ -17,16 +17,9 @@ from peasy.datasets.synthetic import is_validation
 from peasy.errors import NotFound
 
 _SKIPPED_FOLDERS = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "idle_test",
-    "lib2to3",
-    "__pycache__",
-    "ensurepip",
-}
-_SKIPPED_FOLDERS |= {"encodings", "idlelib", "turtledemo", "pydoc_data"}  # tables, demonstrations, topics
+    "site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__", "ensurepip",
+    "encodings", "idlelib", "turtledemo", "pydoc_data",  # tables, demonstrations, topics
+}  # fmt: skip
 _MIN_CHARACTERS = 20
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -49,11 +42,9 @@ class Stdlib(Corpus):
 
     licence = "PSF-2.0"
 
-    def __init__(self, options: StdlibConfig | None = None, *, seed: int = 0) -> None:
+    def __init__(self, options: StdlibConfig, *, seed: int = 0) -> None:
         super().__init__()
-        self.part = (options or StdlibConfig()).part
-        self.name = f"stdlib:{self.part}"
-        self.description = _DESCRIPTIONS[self.part]
+        self.part, self.name, self.description = options.part, f"stdlib:{options.part}", _DESCRIPTIONS[options.part]
 
     def read(self, split: str) -> Iterator[Sample]:
         """Yield the texts of the files or topics in this split."""
@@ -74,7 +65,8 @@ class Stdlib(Corpus):
             return ((name, [text]) for name, text in sorted(_topics().items()))
         if self.part == "docstrings":
             return self._all_docstrings
-        return ((_module_name(path), _source(path)) for path in self._files)
+        sources = ((_module_name(path), _read_text(path)) for path in self._files)
+        return ((name, [text]) for name, text in sources if len(text) >= _MIN_CHARACTERS)
 
     @cached_property
     def _all_docstrings(self) -> list[tuple[str, list[str]]]:
@@ -83,9 +75,14 @@ class Stdlib(Corpus):
 
     @cached_property
     def _files(self) -> list[Path]:
-        if not (files := sorted(_modules(_library_folder()))):
+        """The Python files of the library, without installed packages and tests."""
+        files: list[Path] = []
+        for directory, folders, names in os.walk(_library_folder()):
+            folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
+            files += (Path(directory) / name for name in names if name.endswith(".py"))
+        if not files:
             raise NotFound(f"This Python has no library source in {_library_folder()}.", hint="Try stdlib:topics.")
-        return files
+        return sorted(files)
 
 
 _DESCRIPTIONS = {
@@ -97,13 +94,6 @@ _DESCRIPTIONS = {
 
 def _library_folder() -> Path:
     return Path(sysconfig.get_path("stdlib"))
-
-
-def _modules(folder: Path) -> Iterator[Path]:
-    """Yield the Python files below a folder, skipping installed packages and tests."""
-    for directory, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
-        yield from (Path(directory) / name for name in names if name.endswith(".py"))
 
 
 def _module_name(path: Path) -> str:
@@ -118,32 +108,23 @@ def _topics() -> dict[str, str]:
     return dict(topics)
 
 
-def _read_text(path: Path) -> str | None:
-    """Return the text of a file; None if it is unreadable, as some test files of Python are on purpose."""
+def _read_text(path: Path) -> str:
+    """Return the text of a file; none if it is unreadable, as some test files of Python are on purpose."""
     try:
         return path.read_bytes().decode("utf-8").replace("\r\n", "\n")
     except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _source(path: Path) -> Iterator[str]:
-    text = _read_text(path)
-    if text and len(text) >= _MIN_CHARACTERS:
-        yield text
+        return ""
 
 
 def _docstrings(path: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(_read_text(path) or "")
+        tree = ast.parse(_read_text(path))
     except (SyntaxError, ValueError, RecursionError):
         return
-    for docstring in map(_docstring, _definitions(tree)):
+    for node in _definitions(tree):
+        docstring = cleandoc(ast.get_docstring(node, clean=False) or "").strip()
         if len(docstring) >= _MIN_CHARACTERS:
             yield docstring
-
-
-def _docstring(node: Definition) -> str:
-    return cleandoc(ast.get_docstring(node, clean=False) or "").strip()
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:

@@ -80,10 +80,8 @@ class StoriesConfig:
     """Number of validation texts, at least 1."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.max_fillers <= len(story_words().fillers):
-            raise InvalidInput(
-                f"max_fillers is {self.max_fillers}; it must be between 0 and {len(story_words().fillers)}."
-            )
+        if not 0 <= self.max_fillers <= (most := len(story_words().fillers)):
+            raise InvalidInput(f"max_fillers is {self.max_fillers}; it must be between 0 and {most}.")
 
 
 class Stories(SyntheticCorpus):
@@ -103,18 +101,14 @@ class Stories(SyntheticCorpus):
     )
     """A story is short and complete: nothing before it helps to predict it."""
 
-    def __init__(self, options: StoriesConfig | None = None, *, seed: int = 0) -> None:
-        options = options or StoriesConfig()
+    def __init__(self, options: StoriesConfig, *, seed: int = 0) -> None:
         super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
         self.options = options
-        kinds = {
-            name: "things" if kind.pronouns == ("it",) else "people"
-            for name, kind in story_words().noun_classes.items()
-        }
-        topics = ["things", "people"] if options.topic == "all" else [options.topic]
-        self._classes_by_topic = {
-            topic: [name for name, kind_topic in kinds.items() if kind_topic == topic] for topic in topics
-        }
+        self._classes_by_topic: dict[str, list[str]] = {"things": [], "people": []}
+        for name, kind in story_words().noun_classes.items():
+            self._classes_by_topic["things" if kind.pronouns == ("it",) else "people"].append(name)
+        if options.topic != "all":
+            self._classes_by_topic = {options.topic: self._classes_by_topic[options.topic]}
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw two nouns, a clause that selects one of them, words in between, and the ending of that noun."""
@@ -128,9 +122,8 @@ class Stories(SyntheticCorpus):
         fillers = rng.sample(story_words().fillers, rng.randint(0, self.options.max_fillers))
         prompt = " ".join([clause[0].upper() + clause[1:], *fillers, rng.choice(story_words().closings), pronoun])
         referent, other = story_clause.referent - 1, 2 - story_clause.referent
-        probe = Probe(
-            prompt, endings[referent], endings[other], nouns[referent], nouns[other], pronoun, (first, second)[referent]
-        )
+        answers = endings[referent], endings[other], nouns[referent], nouns[other]
+        probe = Probe(prompt, *answers, pronoun, (first, second)[referent])
         return f"{story_clause.template}|{nouns[0]}|{nouns[1]}", probe
 
     def _draw_clause(self, rng: Random) -> tuple[str, str, StoryClause]:
@@ -145,9 +138,9 @@ class Stories(SyntheticCorpus):
         """Return the vocabulary sizes and the split rule."""
         kinds = [story_words().noun_classes[name] for names in self._classes_by_topic.values() for name in names]
         nouns, endings = sum(len(kind.nouns) for kind in kinds), sum(len(kind.endings) for kind in kinds)
+        clauses = len(story_words().clauses)
         return {
-            "vocabulary": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, "
-            f"{len(story_words().clauses)} clauses",
+            "vocabulary": f"{len(kinds)} classes, {nouns} nouns, {endings} endings, {clauses} clauses",
             "validation split": "a tenth of all combinations of a clause and two nouns",
             "seed": str(self.seed),
         }

@@ -26,25 +26,21 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
     texts = [body.input] if isinstance(body.input, str) else body.input
     with registry.use(body.model) as loaded:
         vectors = np.asarray(loaded.embed(texts, pooling=body.pooling), dtype="<f4")
-        tokenizer = loaded.require_tokenizer()
-        max_length = getattr(loaded.model.config, "max_length", None) or getattr(
-            loaded.model.config, "max_seq_len", None
-        )
-        num_tokens = sum(min(len(ids), max_length or len(ids)) for ids in tokenizer.encode_batch_ids(texts))
-    if body.dimensions not in (None, vectors.shape[1]):
-        raise InvalidInput(
-            f"dimensions: the vectors of {body.model} have {vectors.shape[1]} dimensions.", hint="Leave it out."
-        )
+        rows = loaded.require_tokenizer().encode_batch_ids(texts)
+        num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
+    if body.dimensions not in (None, size := vectors.shape[1]):
+        raise InvalidInput(f"dimensions: the vectors of {body.model} have {size} dimensions.", hint="Leave it out.")
+    is_binary = body.encoding_format == "base64"
     entries = [
-        {"object": "embedding", "index": index, "embedding": _encode_vector(vector, body)}
+        {
+            "object": "embedding",
+            "index": index,
+            "embedding": base64.b64encode(vector.tobytes()).decode() if is_binary else vector.tolist(),
+        }
         for index, vector in enumerate(vectors)
     ]
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
     return {"object": "list", "data": entries, "model": body.model, "usage": usage}
-
-
-def _encode_vector(vector: np.ndarray, body: EmbeddingBody) -> Any:
-    return base64.b64encode(vector.tobytes()).decode() if body.encoding_format == "base64" else vector.tolist()
 
 
 @router.get("/models")

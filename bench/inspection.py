@@ -49,8 +49,7 @@ def eager() -> Any:
 
 
 def _capture(storage: str = "float32", **spec: Any) -> Any:
-    from peasy.inspection.capture_spec import CaptureSpec
-    from peasy.inspection.recorder import Recorder
+    from peasy.inspection.capture import CaptureSpec, Recorder
 
     recorder = Recorder(CaptureSpec(**spec), {"decoder": ids().shape[1]}, storage)
     peasy_model()(ids(), tap=recorder.tap())
@@ -92,8 +91,7 @@ def fused() -> torch.Tensor:
 @torch.inference_mode()
 def overview() -> Any:
     """Capture all heads in tiles of 64 tokens and 100 exact rows, in one forward pass."""
-    from peasy.inspection.capture_spec import CaptureSpec
-    from peasy.inspection.recorder import Recorder
+    from peasy.inspection.capture import CaptureSpec, Recorder
     from peasy.inspection.tiles import Tiler
 
     length = layer()[1].shape[1]

@@ -12,7 +12,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.look import look
 from peasy.datasets import open_corpus
 from peasy.errors import InvalidInput
-from peasy.inspection.label import Tokens
+from peasy.inspection.results import Tokens
 from peasy.inspection.results import Alignment, AlignmentScore
 from peasy.models.build import build
 from peasy.models.config import RecurrentTranslatorConfig, SpecialTokensConfig
@@ -101,7 +101,7 @@ def test_the_card_head_is_preferred_to_scores_of_one_text(tmp_path):
 
 def test_gold_links_are_preferred_to_the_card():
     result = load("locales-fr").look("Sunday, November 15, 2026")
-    scores = result.alignment([(0, 0)]).record.scores
+    scores = result.alignment([(0, 0)]).scores
     assert [score.score for score in scores] == sorted((score.score for score in scores), reverse=True)
 
 

@@ -11,7 +11,7 @@ import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.attention_history import attention_history
 from peasy.commands.effect import intervened_model
-from peasy.commands.look_dataset import save_activations
+from peasy.commands.look import save_activations
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.inspection.activation_store import read_activations
 from peasy.inspection.results import CAVEAT
@@ -37,12 +37,12 @@ def translator(request, tokenizer, tmp_path_factory):
 def test_weights_by_layer_and_head_with_their_tokens(model):
     x = model.look(TEXT, layers=[1], heads=[0, 1])
     grid = x.weights[1, 0]
-    assert grid.rows == grid.columns == x.record.tokens.pieces
+    assert grid.rows == grid.columns == x.tokens.pieces
     assert np.asarray(x.weights).shape == (1, 2, len(grid), len(grid))
     np.testing.assert_allclose(np.asarray(grid).sum(-1), 1, atol=1e-5)
     assert x.text == TEXT
     assert "pizza" in x.weights.by_words[1, 0].rows
-    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.record.captures[0].value_norms[0], rtol=1e-5)
+    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.captures[0].value_norms[0], rtol=1e-5)
     for wrong in (x.weights.__getitem__, lambda at: x.cross_attention[at]):
         with pytest.raises(NotFound):
             wrong((0, 0))
@@ -117,9 +117,9 @@ def test_captures_over_the_budget_are_refused_before_the_run(model, monkeypatch)
 def test_float16_storage_is_chosen_if_needed_and_shown(model):
     count = len(model.encode_prompt(TEXT))
     x = model.look(TEXT, max_memory=4 * count * count * 3)
-    assert x.record.storage == "float16"
+    assert x.storage == "float16"
     assert "float16" in str(x)
-    assert model.look(TEXT).record.storage == "float32"
+    assert model.look(TEXT).storage == "float32"
 
 
 def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
@@ -144,8 +144,8 @@ def test_cut_patch_and_uniform_attention(model):
     y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
     assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
     z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
-    assert len(z.record.interventions) == 2
-    assert "attends uniformly" in z.record.interventions[1]
+    assert len(z.interventions) == 2
+    assert "attends uniformly" in z.interventions[1]
 
 
 def test_loss_on_data_under_an_intervention(model, tmp_path):
@@ -197,14 +197,14 @@ def test_cross_attention_and_alignment_of_translators(translator):
     x = model.look("The pizza came out", "it tasted good")
     assert x.cross_attention.layers
     grid = x.cross_attention[x.cross_attention.layers[-1], 0]
-    assert grid.columns == x.record.tokens.pieces
+    assert grid.columns == x.tokens.pieces
     assert len(grid.rows) == len(x.labelled_input.outputs)
     result = x.alignment()
-    assert result.weights.shape == (len(x.labelled_input.outputs.words), len(x.record.tokens.words))
+    assert result.weights.shape == (len(x.labelled_input.outputs.words), len(x.tokens.words))
     np.testing.assert_allclose(result.weights.sum(1), 1, atol=1e-4)
     assert "Alignment" in str(result)
     without_target = model.look("The pizza came out")
-    assert without_target.record.target is not None
+    assert without_target.target is not None
     assert model.trace("The pizza", max_tokens=3).source is not None
     y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
     assert x.compare(y).kl_divergence > 0
@@ -241,7 +241,7 @@ def test_encoders_attend_in_both_directions_and_explain_similarity(encoder):
     model = peasy.load(encoder)
     x = model.look("The pizza came out")
     assert np.asarray(x.weights)[0, 0, 0, -1] > 0
-    assert x.record.next_tokens == ()
+    assert x.next_tokens == ()
     result = model.explain_similarity("The pizza came out", "it tasted good")
     first, second = model.embed(["The pizza came out", "it tasted good"])
     assert result.cosine == pytest.approx(float(first @ second), abs=1e-6)
@@ -290,7 +290,7 @@ def test_files_and_data(model, tmp_path):
         assert x.save(tmp_path / name).stat().st_size > 100
     data = json.loads((tmp_path / "x.json").read_text())
     assert data["captures"][0]["path"] == {"stack": "decoder", "layer": 1, "part": "attention"}
-    assert data["tokens"]["pieces"] == list(x.record.tokens.pieces)
+    assert data["tokens"]["pieces"] == list(x.tokens.pieces)
     assert data["caveat"] == CAVEAT
     assert "LookResult" in repr(x)
 
@@ -320,14 +320,14 @@ def test_captured_logits_equal_the_model_output(decoder, translator):
     model = peasy.load(decoder)
     x = model.look("The pizza came out", steps=["logits"], layers=[0], queries=[0, -1])
     grid = x.activations("logits")
-    expected = model.model(torch.tensor([x.record.tokens.ids]))[0, [0, -1]]
+    expected = model.model(torch.tensor([x.tokens.ids]))[0, [0, -1]]
     np.testing.assert_allclose(np.asarray(grid), expected.detach().numpy(), atol=1e-5)
-    assert grid.columns[x.record.next_tokens[0].id] == x.record.next_tokens[0].piece
+    assert grid.columns[x.next_tokens[0].id] == x.next_tokens[0].piece
     assert "logits" in str(x)
     with pytest.raises(ResourceUnavailable):
         model.look("The pizza came out", steps=["logits"], max_memory="1KB", storage="float32")
     translated = peasy.load(translator).look("The pizza", "it tasted", steps=["logits"])
-    assert translated.activations("logits").shape[0] == len(translated.record.target)
+    assert translated.activations("logits").shape[0] == len(translated.target)
     with pytest.raises(NotFound, match="No logits was"):
         model.look("The pizza").activations("logits")
 

@@ -33,9 +33,8 @@ def test_encoders(encoder):
 def test_translators(translator):
     """All three kinds of attention; the target is given as ids, so that nothing is generated first."""
     from peasy.commands.look import _load_any
-    from peasy.inspection.capture_spec import CaptureSpec
+    from peasy.inspection.capture import CaptureSpec, Recorder
     from peasy.inspection.forward import ModelInput, forward_logits
-    from peasy.inspection.recorder import Recorder
 
     loaded = _load_any(translator.theirs, None)
     inputs = ModelInput(tuple(IDS), tuple(TARGET))

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from tests.inspection.test_recorder import capture
+from tests.inspection.test_capture import capture
 from tests.models.tiny_models import ALL_MODELS, make, some_ids
 
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.inspection.activation_store import read_activations, write_activations
-from peasy.inspection.capture_spec import CaptureSpec
+from peasy.inspection.capture import CaptureSpec
 from peasy.inspection.forward import ModelInput
 
 

@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 import torch
-from tests.inspection.test_recorder import capture
+from tests.inspection.test_capture import capture
 from tests.models.tiny_models import DECODERS, ENCODERS, TRANSFORMERS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.inspection.alignment import align
-from peasy.inspection.forward import ModelInput, forward_hidden, forward_logits
+from peasy.inspection.analysis import attention_rollout, explain_similarity, logit_lens
+from peasy.inspection.forward import ModelInput, attentions_of, forward_hidden, forward_logits
 from peasy.inspection.head_scores import _add_sequence, _HeadSums, score_heads
-from peasy.inspection.introspect import attentions_of
-from peasy.inspection.label import Tokens
-from peasy.inspection.logit_lens import logit_lens
-from peasy.inspection.results import AttentionRecord, Capture
-from peasy.inspection.rollout import attention_rollout
-from peasy.inspection.similarity import explain_similarity
+from peasy.inspection.results import AttentionRecord, Capture, Tokens
 from peasy.inspection.words import find_word, label_ids, label_tokens, merge_words, words_in_rows
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Tap

@@ -117,7 +117,7 @@ def test_binary_array_payload(client, folders):
     payload = post(client, "look", binary=True, **options).content
     size = int.from_bytes(payload[:4], "little")
     header, numbers = json.loads(payload[4 : 4 + size]), payload[4 + size :]
-    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], queries=[1]).record
+    seen = peasy.load(folders[0]).look("the pizza came", layers=[1], heads=[1, 0], queries=[1])
     assert header["tokens"] == list(seen.tokens.pieces)
     for entry, capture in zip(header["arrays"], seen.captures, strict=True):
         count = int(np.prod(entry["shape"]))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Group, Parameter
 
@@ -12,6 +12,11 @@ from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, Te
 from peasy.cli.confirm import confirm_callback
 from peasy.commands.result import Result
 from peasy.errors import UsageError
+
+if TYPE_CHECKING:
+    from peasy.commands.load import LoadedModel
+    from peasy.commands.look import LookView
+    from peasy.inspection.interventions import InterventionSpec
 
 
 @Parameter(name="*", group=Group("Views (choose one; default: attention)", sort_key=10))
@@ -104,6 +109,11 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
 }
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
+_VIEWS: "dict[str, LookView]" = {
+    EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps"
+}  # fmt: skip
+"""Name in `look_view` of each view that has one."""
+
 _EXCLUSIVE_OPTIONS = (("query", "subwords"), ("top", "subwords"))
 
 
@@ -145,12 +155,82 @@ def look(
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options)
+    if name == "step_by_step" and not _one_head(options):
+        raise UsageError(
+            "--step-by-step needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --step-by-step"
+        )
     from peasy.commands.load import load
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
-    if name in ("rank", "generate", "save_weights"):
-        return CommandOutput(_model_view(name, loaded, text, view, options, edits, flags))
-    return _text_view(name, loaded, model, text, view, options, interventions, edits, flags)
+    if view.generate is not None:
+        traced = loaded.trace(
+            text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, layers=options.layer,
+            heads=options.head,
+        )  # fmt: skip
+        return CommandOutput(traced)
+    if view.save_weights is not None:
+        from peasy.commands.look import MAX_MEMORY, save_activations
+
+        texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
+        memory = options.max_memory or MAX_MEMORY
+        return CommandOutput(
+            save_activations(
+                loaded, texts, view.save_weights, layers=options.layer, heads=options.head, max_memory=memory
+            )
+        )
+    result = _look_view(name, loaded, text, view, options, interventions, edits, flags)
+    if name in ("rank", "overview"):
+        return CommandOutput(result)
+    tokens = f"{len(loaded.encode_prompt(text))} tokens"
+    return CommandOutput(result, suggestions=_suggestions(model, text, options.query), summary=tokens)
+
+
+def _look_view(
+    name: str,
+    loaded: "LoadedModel",
+    text: str,
+    view: ViewFlags,
+    options: ViewOptions,
+    interventions: InterventionFlags,
+    edits: "list[InterventionSpec]",
+    flags: Flags,
+) -> Result:
+    """Return the view of the flags, as `look_view` names it."""
+    from peasy.commands.look import MAX_MEMORY, look_view
+
+    layer, head, query, chosen = options.layer, options.head, options.query, _VIEWS.get(name, "look")
+    steps: tuple[str, ...] = ("weights",)
+    if name == ATTENTION:
+        detailed = bool(flags.out or flags.json or options.subwords or (layer and head)) and options.top is None
+        chosen = "heads" if query is not None else "look" if detailed else "summary"
+        # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
+        steps = ("weights", "query", "key") if _one_head(options) else steps
+    selects = {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name])  # else they say where to intervene
+    return look_view(
+        loaded, text, options.target,
+        view=chosen,
+        layers=layer if selects else None,
+        heads=head if selects else None,
+        queries=[query] if name == "overview" and query is not None else None,
+        steps=steps,
+        edit=edits,
+        overview=view.overview,
+        tile_size=options.tile_size,
+        value_weighted=options.value_weighted,
+        query=query,
+        top=3 if name == "lens" else options.top or 5,
+        by=view.rank or "",
+        merge_words=not options.subwords,
+        gold=() if options.gold is None else read_alignments(options.gold)[0],
+        words=interventions.track or (),
+        data=interventions.data,
+        max_memory=options.max_memory or MAX_MEMORY,
+        seed=flags.seed or 0,
+    )  # fmt: skip
+
+
+def _one_head(options: ViewOptions) -> bool:
+    return bool(options.layer and options.head) and len(options.layer or ()) == len(options.head or ()) == 1
 
 
 def chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
@@ -183,7 +263,7 @@ def chosen_view(view: ViewFlags, options: ViewOptions, interventions: Interventi
     return name
 
 
-def _given(flags: Any) -> list[str]:
+def _given(flags: ViewFlags | ViewOptions | InterventionFlags) -> list[str]:
     """Return the names of the flags that were given."""
     return [name for name, value in vars(flags).items() if value is not None and value is not False]
 
@@ -208,13 +288,13 @@ def _unused_option(option: str, view: str) -> UsageError:
     return UsageError(f"{_flag(option)} has no effect with {where}.", hint=hint)
 
 
-def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> list[Any]:
+def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[InterventionSpec]":
     """Return the interventions given by flags; cuts apply to every --layer and --head, patches to one layer."""
     from peasy.inspection.interventions import cut, even, parse_ablations, parse_cut, patch
 
     layers: list[int | None] = [*options.layer] if options.layer else [None]
     heads: list[int | None] = [*options.head] if options.head else [None]
-    edits: list[Any] = parse_ablations(flags.ablate or ())
+    edits: list[InterventionSpec] = [*parse_ablations(flags.ablate or ())]
     edits += [even(target.layer, target.head) for target in parse_ablations(flags.uniform or ())]
     for pair, layer, head in product(flags.cut or (), layers, heads):
         edits.append(cut(*parse_cut(pair), layer=layer, head=head))
@@ -226,96 +306,7 @@ def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> list
     return edits
 
 
-def _model_view(
-    name: str, loaded: Any, text: str, view: ViewFlags, options: ViewOptions, edits: list[Any], flags: Flags
-) -> Result:
-    """Return a view that needs no single capture: head ranking, generation trace, saved weights."""
-    selection: dict[str, Any] = {"layers": options.layer, "heads": options.head}
-    if name == "rank":
-        from peasy.commands.heads import split_sentences
-
-        return loaded.heads(split_sentences(text), by=view.rank, seed=flags.seed or 0)
-    if name == "generate":
-        return loaded.trace(text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, **selection)
-    from peasy.commands.look_dataset import save_activations
-
-    texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
-    assert view.save_weights is not None
-    return save_activations(loaded, texts, view.save_weights, **_max_memory(options), **selection)
-
-
-def _text_view(
-    name: str,
-    loaded: Any,
-    model: str,
-    text: str,
-    view: ViewFlags,
-    options: ViewOptions,
-    interventions: InterventionFlags,
-    edits: list[Any],
-    flags: Flags,
-) -> CommandOutput:
-    """Return a view of one forward pass."""
-    layer, head, query = options.layer, options.head, options.query
-    if name == "step_by_step" and not (layer and head and len(layer) == len(head) == 1):
-        raise UsageError(
-            "--step-by-step needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --step-by-step"
-        )
-    capture: dict[str, Any] = {"value_weighted": options.value_weighted, **_max_memory(options)}
-    if {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name]):
-        capture |= {"layers": layer, "heads": head}
-    if name == "overview":
-        capture |= {"queries": None if query is None else [query], "edit": edits}
-        tiles = loaded.look(text, options.target, overview=view.overview, tile_size=options.tile_size, **capture)
-        return CommandOutput(tiles)
-    # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
-    one_head = name == ATTENTION and layer and head and len(layer) == len(head) == 1
-    steps = ("weights", "query", "key") if one_head else ("weights",)
-    result = loaded.look(text, options.target, steps=steps, edit=None if name == EFFECT else edits, **capture)
-    result.merge_words = not options.subwords
-    if name == EFFECT:
-        shown = _effect(loaded, result, capture, edits, interventions)
-    elif name == ATTENTION:
-        detailed = bool(flags.out or flags.json or options.subwords or (layer and head))
-        shown = _attention(result, options, detailed)
-    else:
-        shown = _analysis(name, result, options)
-    tokens = f"{len(result.record.tokens)} tokens"
-    return CommandOutput(shown, suggestions=_suggestions(model, text, query), summary=tokens)
-
-
-def _effect(
-    loaded: Any, result: Any, capture: dict[str, Any], edits: list[Any], interventions: InterventionFlags
-) -> Result:
-    """Return the effect of the interventions on the same text."""
-    changed = loaded.look(result.text, result.target_text, edit=edits, **capture)
-    data = {} if interventions.data is None else {"data": interventions.data}
-    return result.compare(changed, words=interventions.track or (), **data)
-
-
-def _attention(result: Any, options: ViewOptions, detailed: bool) -> Result:
-    """Return the attention of a query word, the whole matrices, or a summary with the strongest links."""
-    if options.query is not None:
-        return result.heads(options.query, options.top or 5)
-    return result if detailed and options.top is None else result.summary(options.top or 5)
-
-
-def _analysis(name: str, result: Any, options: ViewOptions) -> Result:
-    """Return an analysis of the captured pass."""
-    if name == "step_by_step":
-        assert options.layer
-        assert options.head
-        return result.steps(options.layer[0], options.head[0], options.query)
-    if name == "align":
-        return result.alignment(read_alignments(options.gold)[0] if options.gold is not None else ())
-    return result.logit_lens() if name == "lens" else result.rollout()
-
-
-def _max_memory(options: ViewOptions) -> dict[str, Any]:
-    return {} if options.max_memory is None else {"max_memory": options.max_memory}
-
-
-def read_alignments(source: str) -> Sequence[Any]:
+def read_alignments(source: str) -> "list[tuple[tuple[int, int], ...]]":
     """Return the reference alignments, one per line, as typed or from a file."""
     from peasy.inspection.alignment import parse_gold_pairs
 

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
 from unicodedata import category
 
-from peasy.commands.analysis_result import to_plain
 from peasy.commands.load import LoadedModel
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.errors import InvalidInput
-from peasy.inspection.label import Tokens
-from peasy.inspection.results import Alignment, AlignmentScore
-from peasy.views.alignment import alignment_document
+from peasy.inspection.results import Alignment, Tokens
 from peasy.views.document import Document, Paragraph
+from peasy.views.inspection import alignment_document
 
 
 @dataclass(frozen=True)
@@ -57,24 +54,29 @@ class AlignResult(Result):
         first, *rest = page.parts
         return replace(page, parts=(first, *map(Paragraph, self.summary), *rest))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Words, weights, heads and word order as plain data."""
         alignment = self.alignment
-        heads = [{"layer": s.path.layer, "head": s.head} | _score_data(s) for s in alignment.scores]
-        return {
+        heads = [
+            {"layer": score.path.layer, "head": score.head}
+            | {name: getattr(score, name) for name in ("accuracy", "monotonicity", "sharpness")}
+            for score in alignment.scores
+        ]
+        data: JsonDict = {
             "model": alignment.model,
             "kind": self.kind,
             "source": _tokens_data(alignment.source),
             "target": _tokens_data(alignment.target),
-            "layer": alignment.path.layer,
+            "layer": alignment.layer,
             "head": alignment.head,
             "best_head": {"layer": alignment.scores[0].path.layer, "head": alignment.scores[0].head},
             "heads": heads,
-            "weights": to_plain(alignment.weights),
-            "order": to_plain(self.word_order),
-            "description": list(self.summary),
+            "weights": alignment.weights,
+            "order": self.word_order,
+            "description": self.summary,
             "caveat": alignment.caveat,
         }
+        return {name: plain_data(value, 6) for name, value in data.items()}
 
     def __repr__(self) -> str:
         return f"AlignResult({self.alignment.model}: {self.alignment.target.text!r})"
@@ -90,8 +92,8 @@ def align(
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
     result = loaded.look(text, target)
-    outputs = result.labelled_input.outputs or result.record.tokens
-    alignment: Alignment = result.alignment((), layer, head, anchors=find_anchors(result.record.tokens, outputs)).record
+    outputs = result.labelled_input.outputs or result.tokens
+    alignment = result.alignment((), layer, head, anchors=find_anchors(result.tokens, outputs))
     return AlignResult(loaded.kind, alignment, word_order(alignment))
 
 
@@ -135,17 +137,9 @@ def _has_letters(word: str) -> bool:
     return any(category(character)[0] not in "PZC" for character in word)
 
 
-def _tokens_data(tokens: Tokens) -> dict[str, Any]:
-    return {
-        "text": tokens.text,
-        "words": list(tokens.words),
-        "word_positions": _word_positions(tokens),
-        "tokens": len(tokens),
-    }
-
-
-def _score_data(score: AlignmentScore) -> dict[str, float | None]:
-    return {name: to_plain(getattr(score, name)) for name in ("accuracy", "monotonicity", "sharpness")}
+def _tokens_data(tokens: Tokens) -> JsonDict:
+    words = {"words": tokens.words, "word_positions": _word_positions(tokens)}
+    return {"text": tokens.text, **words, "tokens": len(tokens)}
 
 
 def _pluralise(number: int, noun: str) -> str:

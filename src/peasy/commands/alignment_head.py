@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.commands.models import read_card
 from peasy.datasets import Corpus, TextPair
 
 if TYPE_CHECKING:
     from peasy.commands.load import LoadedModel
-    from peasy.inspection.results import Alignment
 
 CARD_KEY = "alignment_head"
 """Key of [layer, head] in a model card."""
 
-MAX_PAIRS = 48
+_MAX_PAIRS = 48
 
 LayerHead = tuple[int, int]
 """(layer, head)."""
@@ -23,11 +21,13 @@ LayerHead = tuple[int, int]
 
 def read_alignment_head(loaded: "LoadedModel") -> LayerHead | None:
     """Return the (layer, head) named in the model card, or None."""
+    from peasy.commands.models import read_card
+
     head = (read_card(loaded.folder) or {}).get(CARD_KEY)
     return None if head is None else (int(head[0]), int(head[1]))
 
 
-def find_alignment_head(loaded: "LoadedModel", corpus: Corpus, max_pairs: int = MAX_PAIRS) -> LayerHead | None:
+def find_alignment_head(loaded: "LoadedModel", corpus: Corpus, max_pairs: int = _MAX_PAIRS) -> LayerHead | None:
     """Return the best head on validation pairs, or None if the corpus has no word alignments."""
     if not loaded.model.is_encoder_decoder:
         return None
@@ -44,5 +44,5 @@ def best_alignment_head(loaded: "LoadedModel", pairs: Sequence[TextPair]) -> Lay
 
 def link_accuracies(loaded: "LoadedModel", pair: TextPair) -> dict[LayerHead, float]:
     """Link accuracy of each head: the share of target words whose largest weight is on an aligned source word."""
-    alignment: Alignment = loaded.look(pair.source, pair.target).alignment(pair.alignment).record
+    alignment = loaded.look(pair.source, pair.target).alignment(pair.alignment)
     return {(score.path.layer, score.head): float(score.accuracy or 0.0) for score in alignment.scores}

@@ -2,21 +2,26 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from peasy.checkpoint.resolve import resolve_model
-from peasy.commands.analysis_result import AnalysisResult
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import NotFound
-from peasy.inspection.label import Tokens
-from peasy.inspection.results import AttentionHistory, CheckpointAttention
+from peasy.inspection.results import AttentionHistory, CheckpointAttention, Tokens
 from peasy.inspection.words import label_ids
 from peasy.nn.module_path import ModulePath
-from peasy.views.attention_history import attention_history_document
 from peasy.views.document import Document
+from peasy.views.inspection import attention_history_document
 
 
-def attention_history(run: str | Path) -> AnalysisResult:
+class AttentionHistoryResult(RecordResult, AttentionHistory):
+    """Attention of a run's tracked sentence at every checkpoint, first to last."""
+
+    def document(self) -> Document:
+        """Every attention module: heads from top to bottom, checkpoints from left to right."""
+        return attention_history_document(self)
+
+
+def attention_history(run: str | Path) -> AttentionHistoryResult:
     """Return the attention of a run's tracked sentence at every checkpoint, first to last."""
     from peasy.training.attention_snapshots import read_snapshots
 
@@ -37,13 +42,13 @@ def attention_history(run: str | Path) -> AnalysisResult:
         for record in records
         if record.sentence == sentence
     )
-    target = None if source is None else tokens
-    history = AttentionHistory(folder.name, tokens if source is None else source, target, frames)
-    return AnalysisResult(history, lambda: attention_history_document(history))
+    return AttentionHistoryResult(
+        folder.name, tokens if source is None else source, None if source is None else tokens, frames
+    )
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class AttentionHistoryResult(Result):
+class ModuleHistoryResult(Result):
     """Weights of one attention module at every checkpoint; `module_paths` lists all recorded modules."""
 
     history: AttentionHistory
@@ -54,29 +59,30 @@ class AttentionHistoryResult(Result):
         """Heads from top to bottom, checkpoints from left to right."""
         return attention_history_document(self.history, _parse_module_path(self.module_path))
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Run, text, steps and recorded modules; the weights themselves are in the document."""
-        weights = self.history.checkpoints[-1].weights[_parse_module_path(self.module_path)]
-        steps = [frame.step for frame in self.history.checkpoints]
-        modules = {
+        history = self.history
+        return {
+            "run": history.run,
+            "text": history.tokens.text,
+            "steps": [frame.step for frame in history.checkpoints],
             "module_paths": list(self.module_paths),
             "module_path": self.module_path,
-            "heads": len(weights),
-            "caveat": self.history.caveat,
+            "heads": len(history.checkpoints[-1].weights[_parse_module_path(self.module_path)]),
+            "caveat": history.caveat,
         }
-        return {"run": self.history.run, "text": self.history.tokens.text, "steps": steps, **modules}
 
     def __repr__(self) -> str:
-        return f"AttentionHistoryResult({self.history.run}: {self.module_path})"
+        return f"ModuleHistoryResult({self.history.run}: {self.module_path})"
 
 
-def module_attention_history(run: str | Path, module_path: str | None = None) -> AttentionHistoryResult:
+def module_attention_history(run: str | Path, module_path: str | None = None) -> ModuleHistoryResult:
     """Return one attention module of a run's tracked sentence at every checkpoint; by default the last layer's."""
-    history: AttentionHistory = attention_history(run).record
+    history = attention_history(run)
     modules = tuple(f"{path.stack}.{path.layer}.{path.part}" for path in history.checkpoints[-1].weights)
     if module_path is not None and module_path not in modules:
         raise NotFound(f'There is no attention "{module_path}".', hint=f"Choose one of {', '.join(modules)}.")
-    return AttentionHistoryResult(history, modules, module_path or modules[-1])
+    return ModuleHistoryResult(history, modules, module_path or modules[-1])
 
 
 def _run_folder(run: str | Path) -> Path:

@@ -1,56 +1,46 @@
-"""Effect of an intervention on the next token, on chosen words, and on loss or BLEU of a data set."""
+"""Effect of an intervention on the next token and on chosen words; the model under an intervention."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel
-from peasy.commands.look_result import LookResult
-from peasy.errors import InvalidInput, with_checked_keywords
-from peasy.inspection.label import TokenProbability
-from peasy.inspection.results import Effect
-from peasy.views.effect import effect_document
+from peasy.errors import InvalidInput
+from peasy.inspection.results import Array, Effect
 
-NUM_CANDIDATES = 5
+if TYPE_CHECKING:
+    from peasy.commands.look_result import LookResult
+    from peasy.models.protocol import Model
 
 
-def compare_look_results(
-    before: LookResult, after: LookResult, words: tuple[str, ...] = (), data: Any = None, **options: Any
-) -> AnalysisResult:
-    """Compare two results of `look` on the same text under different interventions. `options` go to `evaluate`."""
-    if before.record.tokens.ids != after.record.tokens.ids or before.loaded.model is not after.loaded.model:
+def next_token_effect(before: "LookResult", after: "LookResult", words: tuple[str, ...] = ()) -> Effect:
+    """Compare two results of `look` on the same text: next tokens, `words`, and the KL divergence in bits."""
+    if before.tokens.ids != after.tokens.ids or before.loaded.model is not after.loaded.model:
         raise InvalidInput("Results of look can be compared only for the same text and the same model.")
-    added = tuple(edit for edit in after.record.interventions if edit not in before.record.interventions)
-    removed = tuple(f"not: {edit}" for edit in before.record.interventions if edit not in after.record.interventions)
-    next_token = _next_token_effect(before, after, words)
-    measures = () if data is None else _evaluate_both(before, after, data, **options)
-    effect = Effect(before.record.model, before.record.tokens.text, (*added, *removed), **next_token, metrics=measures)
-    return AnalysisResult(effect, lambda: effect_document(effect))
-
-
-def _next_token_effect(before: LookResult, after: LookResult, words: tuple[str, ...]) -> dict[str, Any]:
-    """Next-token candidates before and after, probabilities of `words`, and the KL divergence in bits."""
-    if before.logits is None or after.logits is None or not before.record.next_tokens:
-        return {"before": (), "after": ()}
+    added = tuple(edit for edit in after.interventions if edit not in before.interventions)
+    removed = tuple(f"not: {edit}" for edit in before.interventions if edit not in after.interventions)
+    effect = Effect(before.model, before.text, (*added, *removed), (), ())
+    if before.logits is None or after.logits is None or not before.next_tokens:
+        return effect
     p, q = _softmax(before.logits), _softmax(after.logits)
     support = p > 0
     divergence = float(np.sum(p[support] * (np.log2(p[support]) - np.log2(np.maximum(q[support], 1e-300)))))
-    return {
-        "before": before.record.next_tokens,
-        "after": after.record.next_tokens,
-        "tracked_words": tuple(
-            (word, float(p[id]), float(q[id])) for word in words for id in [_word_token_id(before.loaded, word)]
-        ),
-        "kl_divergence": max(divergence, 0.0),
-        "max_logit_change": float(np.abs(after.logits - before.logits).max()),
-    }
+    ids = {word: _word_token_id(before.loaded, word) for word in words}
+    return replace(
+        effect,
+        before=before.next_tokens,
+        after=after.next_tokens,
+        tracked_words=tuple((word, float(p[id]), float(q[id])) for word, id in ids.items()),
+        kl_divergence=max(divergence, 0.0),
+        max_logit_change=float(np.abs(after.logits - before.logits).max()),
+    )
 
 
-def _softmax(logits: np.ndarray) -> np.ndarray:
+def _softmax(logits: Array) -> Array:
     exponentials = np.exp(logits.astype(np.float64) - logits.max())
-    return exponentials / exponentials.sum()
+    probabilities: Array = exponentials / exponentials.sum()
+    return probabilities
 
 
 def _word_token_id(loaded: LoadedModel, word: str) -> int:
@@ -65,35 +55,11 @@ def _word_token_id(loaded: LoadedModel, word: str) -> int:
     return ids[0]
 
 
-def _evaluate_both(
-    before: LookResult, after: LookResult, data: Any, **options: Any
-) -> tuple[tuple[str, float, float], ...]:
-    """Loss, perplexity, BLEU, ... of both models on the same data."""
-    from peasy.commands.evaluate import evaluate
-
-    checked = with_checked_keywords(evaluate)
-    first, second = (
-        {m.name: m.value for m in checked(intervened_model(result), data, **options).facts.metrics}
-        for result in (before, after)
-    )
-    return tuple((name, first[name], second[name]) for name in first if name in second)
-
-
-def intervened_model(result: LookResult) -> LoadedModel:
+def intervened_model(result: "LookResult") -> LoadedModel:
     """Return the model under the result's interventions, usable in any command; cut words stay cut by position."""
     if result.combined_intervention is None:
         return result.loaded
     from peasy.inspection.apply_interventions import IntervenedModel
 
-    return replace(result.loaded, model=cast(Any, IntervenedModel(result.loaded.model, result.combined_intervention)))
-
-
-def format_candidates(candidates: tuple[TokenProbability, ...]) -> str:
-    """Format the likeliest next tokens on one line.
-
-    >>> format_candidates((TokenProbability("·tasted", 5, 0.93), TokenProbability("·was", 6, 0.04)))
-    'tasted .93 | was .04'
-    """
-    return " | ".join(
-        f"{c.piece.strip('·')} {c.probability:.2f}".replace(" 0.", " .") for c in candidates[:NUM_CANDIDATES]
-    )
+    model = IntervenedModel(result.loaded.model, result.combined_intervention)
+    return replace(result.loaded, model=cast("Model", model))

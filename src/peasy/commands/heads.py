@@ -1,21 +1,30 @@
 """Head ranking of `look --rank`: sorts heads by one score; `inspection/head_scores.py` computes the scores."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
-from peasy.commands.analysis_result import AnalysisResult
 from peasy.commands.load import LoadedModel
+from peasy.commands.model_input import make_input
+from peasy.commands.result import RecordResult
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.inspection.results import HeadReport, HeadScore
-from peasy.views.ranking import ranking_document
+from peasy.views.document import Document
+from peasy.views.inspection import ranking_document
 
-if TYPE_CHECKING:
-    from peasy.inspection.forward import ModelInput
-
-RANK_KEYS = tuple(f.name for f in fields(HeadScore) if f.name not in ("path", "head", "profile"))
+_RANK_KEYS = tuple(f.name for f in fields(HeadScore) if f.name not in ("path", "head", "profile"))
 """Head scores that can be ranked by."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HeadRankingResult(RecordResult, HeadReport):
+    """Scores of every head of a model over some sentences, displayed in the order of one score."""
+
+    by: str = field(repr=False)
+
+    def document(self) -> Document:
+        """Heads in the order of the score, and their distance profiles."""
+        return ranking_document(self, self.by)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -29,20 +38,13 @@ def split_sentences(text: str) -> list[str]:
 
 def rank_heads(
     loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0
-) -> AnalysisResult:
+) -> HeadRankingResult:
     """Score every head on these texts and rank them by `by`, largest first."""
     from peasy.inspection.head_scores import score_heads
 
-    if by not in RANK_KEYS:
-        raise InvalidInput(
-            f'Heads cannot be ranked by "{by}".', hint=did_you_mean(by, RANK_KEYS) or f"By {', '.join(RANK_KEYS)}."
-        )
-    sentences = [texts] if isinstance(texts, str) else list(texts)
-    report: HeadReport = score_heads(loaded.model, _model_inputs(loaded, sentences), name=loaded.name, seed=seed)
-    return AnalysisResult(report, lambda: ranking_document(report, by))
-
-
-def _model_inputs(loaded: LoadedModel, texts: Sequence[str]) -> "Iterator[ModelInput]":
-    from peasy.commands.model_input import make_input
-
-    return (make_input(loaded, text).model_input for text in texts)
+    if by not in _RANK_KEYS:
+        hint = did_you_mean(by, _RANK_KEYS) or f"By {', '.join(_RANK_KEYS)}."
+        raise InvalidInput(f'Heads cannot be ranked by "{by}".', hint=hint)
+    sentences = [texts] if isinstance(texts, str) else texts
+    inputs = (make_input(loaded, text).model_input for text in sentences)
+    return HeadRankingResult.of(score_heads(loaded.model, inputs, name=loaded.name, seed=seed), by=by)

@@ -1,49 +1,60 @@
-"""`look`: capture attention and activations of one forward pass, under optional interventions."""
+"""`look`: capture attention and activations of one forward pass, under optional interventions; views of it."""
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
+from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
-from peasy.commands.analysis_result import AnalysisResult
-from peasy.commands.load import LoadedModel, load
-from peasy.commands.look_result import CaptureSpec, LookResult
-from peasy.inspection.budget import choose_storage, parse_bytes
+from peasy.checkpoint.ram import format_bytes
+from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
+from peasy.commands.look_result import LookResult
+from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.result import RecordResult, Result
+from peasy.errors import InvalidInput
+from peasy.inspection.activation_store import ActivationStore, write_activations
+from peasy.inspection.analysis import token_piece
+from peasy.inspection.apply_interventions import make_intervention
+from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, parse_bytes
+from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
 from peasy.inspection.interventions import InterventionSpec
-from peasy.inspection.label import TokenProbability, Tokens
-from peasy.inspection.results import AttentionRecord, TiledAttention
-from peasy.views.attention import tiled_document
+from peasy.inspection.results import TokenProbability
+from peasy.inspection.tiles import Tiler, choose_tile
+from peasy.inspection.words import find_word
+from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
-    from peasy.commands.model_input import LabelledInput
-    from peasy.nn.intervention import Intervention
+    from torch import Tensor
 
-ATTENTION_PARTS = ("attention", "cross_attention")
 WordOrPosition = str | int
+LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect"]
 
 
 def look(
-    model: Any,
+    model: ModelSource,
     text: str | Sequence[int],
-    target: str | None = None,
+    target: str | Sequence[int] | None = None,
     *,
     layers: Iterable[int] | int | None = None,
     heads: Iterable[int] | int | None = None,
     queries: Iterable[WordOrPosition] | WordOrPosition | None = None,
     steps: Iterable[str] | str = ("weights",),
+    parts: Sequence[str] | None = None,
     edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
-    max_memory: str | int = "512MB",
+    max_memory: str | int = MAX_MEMORY,
     overview: str | None = None,
     tile_size: int | None = None,
     value_weighted: bool = False,
+    merge_words: bool = False,
     storage: str = "auto",
-    tokenizer: Any = None,
+    tokenizer: TokenizerSource | None = None,
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-) -> Any:
+) -> LookResult:
     """Capture one forward pass: a `LookResult` with `.weights[layer, head]` and more.
 
     `model` is a name, a folder, a loaded model, or a transformers model (with its `tokenizer`). `target` is the output
@@ -52,143 +63,211 @@ def look(
     residual, normed, activation, output, final. `edit` is an intervention: `peasy.off`, `cut`, `even`, `patch`.
     Captures larger than `max_memory` are refused before the run. With `overview` ("mean" or "max") a long text is
     shown in tiles of `tile_size` tokens, without ever holding the whole matrix, and `queries` are kept exactly.
-    `value_weighted` multiplies each weight by the norm of its value vector.
+    `value_weighted` multiplies each weight by the norm of its value vector; `merge_words` shows words, not tokens.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
-    from peasy.commands.model_input import make_input
-
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
-    inputs = make_input(loaded, text, target)
-    spec = CaptureSpec(
-        _as_tuple(steps),
-        _as_indices(layers),
-        _as_indices(heads),
-        _query_positions(queries, inputs.target or inputs.tokens),
-    )
+    inputs, network = make_input(loaded, text, target), loaded.model
+    rows = None
+    if queries is not None and queries is not ...:
+        words = (queries,) if isinstance(queries, str | int) else queries
+        rows = tuple(sorted({at for word in words for at in find_word(inputs.target or inputs.tokens, word)}))
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
-    intervention = _make_intervention(loaded, inputs, edits)
-    if overview is not None:
-        tiled = _capture_tiles(
-            loaded, inputs, spec, intervention, edits, overview, tile_size, value_weighted, parse_bytes(max_memory)
-        )
-        return AnalysisResult(tiled, lambda: tiled_document(tiled))
-    record, logits = _capture(loaded, inputs, spec, intervention, edits, parse_bytes(max_memory), storage)
-    return LookResult(record, loaded, inputs, spec, edits, intervention, logits, value_weighted)
-
-
-def look_cross_attention(loaded: LoadedModel, text: str, target_ids: Sequence[int]) -> LookResult:
-    """Capture only the cross-attention of a translator, for these output ids."""
-    from peasy.commands.model_input import make_input
-
-    inputs, spec = make_input(loaded, text, target_ids), CaptureSpec(parts=("cross_attention",))
-    record, logits = _capture(loaded, inputs, spec, None, (), parse_bytes("512MB"), "auto")
-    return LookResult(record, loaded, inputs, spec, (), None, logits)
-
-
-def _capture(
-    loaded: LoadedModel,
-    inputs: "LabelledInput",
-    spec: CaptureSpec,
-    intervention: "Intervention | None",
-    edits: tuple[InterventionSpec, ...],
-    max_bytes: int,
-    storage: str,
-) -> tuple[AttentionRecord, np.ndarray | None]:
-    """Run one forward pass; return the captures and the next-token logits."""
-    from peasy.inspection.forward import forward_logits
-    from peasy.inspection.introspect import attentions_of, dims_of
-    from peasy.inspection.recorder import Recorder
-
-    parts, dims, lengths = attentions_of(loaded.model), dims_of(loaded.model), inputs.model_input.lengths(loaded.model)
-    spec.check(loaded.name, parts, dims)
-    dtype = choose_storage(spec.count_values(parts, dims, lengths), max_bytes, storage)
-    recorder = Recorder(spec, lengths, dtype)
-    logits = forward_logits(loaded.model, inputs.model_input, recorder.tap(), intervention)
-    record = AttentionRecord(
-        loaded.name, loaded.kind, inputs.tokens, inputs.target, recorder.captures(), parts,
-        tuple(edit.summary() for edit in edits), dtype, top_candidates(loaded, logits),
-    )  # fmt: skip
-    return record, None if logits is None else logits.float().cpu().numpy()
-
-
-def _capture_tiles(
-    loaded: LoadedModel,
-    inputs: "LabelledInput",
-    spec: CaptureSpec,
-    intervention: "Intervention | None",
-    edits: tuple[InterventionSpec, ...],
-    reduction: str,
-    tile_size: int | None,
-    value_weighted: bool,
-    max_bytes: int,
-) -> TiledAttention:
-    """Capture self-attention reduced to tiles, and the selected rows exactly."""
-    from peasy.inspection.forward import forward_hidden
-    from peasy.inspection.introspect import attentions_of, default_stack, dims_of
-    from peasy.inspection.recorder import Recorder
-    from peasy.inspection.tiles import Tiler, choose_tile
-
-    stack = default_stack(loaded.model)
-    row_spec = replace(spec, steps=("weights",), rows=spec.rows or (), parts=ATTENTION_PARTS, stacks=(stack,))
-    parts, dims, lengths = attentions_of(loaded.model), dims_of(loaded.model), inputs.model_input.lengths(loaded.model)
-    row_spec.check(loaded.name, parts, dims)
-    size = tile_size or choose_tile(max(lengths.values()))
-    selected = [part for part in parts if row_spec.includes(part)]
-    num_heads = sum((len(spec.heads) if spec.heads else part.num_heads) for part in selected)
-    numbers = row_spec.count_values(parts, dims, lengths) + num_heads * (-(-max(lengths.values()) // size)) ** 2
-    dtype = choose_storage(numbers, max_bytes)
-    tiler, recorder = Tiler(size, reduction, spec.heads, value_weighted), Recorder(row_spec, lengths, dtype)
-    forward_hidden(loaded.model, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
-    return TiledAttention(
-        loaded.name, inputs.target or inputs.tokens, tuple(tiler.overviews), recorder.captures(), tuple(selected),
-        tuple(edit.summary() for edit in edits), dtype,
-    )  # fmt: skip
-
-
-def top_candidates(loaded: LoadedModel, logits: Any, top: int = 5) -> tuple[TokenProbability, ...]:
-    """Return the likeliest next tokens; none for an encoder, whose logits do not predict the next token."""
-    if logits is None or loaded.kind == "encoder":
-        return ()
-    import torch
-
-    probabilities = torch.softmax(logits.float(), dim=-1)
-    best = probabilities.topk(min(top, len(probabilities)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(f"#{id}" if tokenizer is None else tokenizer.piece(id), id, p) for id, p in pairs)
-
-
-def _make_intervention(
-    loaded: LoadedModel, inputs: "LabelledInput", edits: tuple[InterventionSpec, ...]
-) -> "Intervention | None":
-    from peasy.commands.model_input import make_input
-    from peasy.inspection.apply_interventions import make_intervention
-
-    return make_intervention(
-        edits, loaded.model, inputs.attention_axes, lambda text: make_input(loaded, text).model_input
+    intervention = make_intervention(
+        edits, network, inputs.attention_axes, lambda other: make_input(loaded, other).model_input
     )
+    kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
+    spec = CaptureSpec(kept_steps, _as_tuple(layers), _as_tuple(heads), rows, None if parts is None else tuple(parts))
+    attentions, logits, tiler, budget = attentions_of(network), None, None, parse_bytes(max_memory)
+    if overview is None:
+        recorder = Recorder.for_input(network, inputs.model_input, spec, budget, storage, name=loaded.name)
+        logits = forward_logits(network, inputs.model_input, recorder.tap(), intervention)
+    else:
+        recorder, tiler = _tile_recorder(loaded, inputs, spec, overview, tile_size, value_weighted, budget)
+        attentions = tuple(part for part in attentions if recorder.spec.includes(part))
+        forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
+    return LookResult(
+        loaded.name, loaded.kind, inputs.tokens, inputs.target, recorder.captures(), attentions,
+        tuple(edit.summary() for edit in edits), recorder.storage, _top_candidates(loaded, logits),
+        overviews=() if tiler is None else tuple(tiler.overviews),
+        loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
+        logits=None if logits is None else logits.float().cpu().numpy(),
+        value_weighted=value_weighted, merge_words=merge_words,
+    )  # fmt: skip
 
 
-def _as_tuple(steps: Iterable[str] | str) -> tuple[str, ...]:
-    return (steps,) if isinstance(steps, str) else tuple(steps)
-
-
-def _as_indices(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
+def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
     if indices is None or indices is ...:
         return None
     return (indices,) if isinstance(indices, int) else tuple(indices)
 
 
-def _query_positions(
-    queries: Iterable[WordOrPosition] | WordOrPosition | None, tokens: Tokens
-) -> tuple[int, ...] | None:
-    """Return words and positions as sorted positions."""
-    from peasy.inspection.words import find_word
+def _tile_recorder(
+    loaded: LoadedModel,
+    inputs: LabelledInput,
+    spec: CaptureSpec,
+    reduction: str,
+    tile_size: int | None,
+    value_weighted: bool,
+    budget: int,
+) -> tuple[Recorder, Tiler]:
+    """Return the recorder of the exact rows, and the tiler that reduces the attention of the default stack."""
+    parts, stacks = ("attention", "cross_attention"), (default_stack(loaded.model),)
+    spec = CaptureSpec(("weights",), spec.layers, spec.heads, spec.rows or (), parts, stacks)
+    longest = max(inputs.model_input.lengths(loaded.model).values())
+    size = tile_size or choose_tile(longest)
+    tiler = Tiler(size, reduction, spec.heads, value_weighted)
+    selected = [part for part in attentions_of(loaded.model) if spec.includes(part)]
+    num_heads = sum(len(spec.heads) if spec.heads else part.num_heads for part in selected)
+    recorder = Recorder.for_input(
+        loaded.model,
+        inputs.model_input,
+        spec,
+        budget,
+        name=loaded.name,
+        extra_values=num_heads * math.ceil(longest / size) ** 2,
+    )
+    return recorder, tiler
 
-    if queries is None or queries is ...:
-        return None
-    words = (queries,) if isinstance(queries, str | int) else tuple(queries)
-    return tuple(sorted({position for word in words for position in find_word(tokens, word)}))
+
+def _top_candidates(loaded: LoadedModel, logits: "Tensor | None", top: int = 5) -> tuple[TokenProbability, ...]:
+    """Return the likeliest next tokens; none for an encoder, whose logits do not predict the next token."""
+    if logits is None or loaded.kind == "encoder":
+        return ()
+    best = logits.float().softmax(dim=-1).topk(min(top, len(logits)))
+    tokenizer = loaded.target_tokenizer or loaded.tokenizer
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
+
+
+def look_view(
+    model: ModelSource,
+    text: str,
+    target: str | None = None,
+    *,
+    view: LookView = "look",
+    layers: Sequence[int] | None = None,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[WordOrPosition] | None = None,
+    steps: Sequence[str] = ("weights",),
+    edit: Sequence[InterventionSpec] = (),
+    overview: Literal["mean", "max"] | None = None,
+    tile_size: Annotated[int, Ge(1), Le(100_000)] | None = None,
+    value_weighted: bool = False,
+    query: WordOrPosition | None = None,
+    top: Annotated[int, Ge(1), Le(100)] = 5,
+    by: str = "sharpness",
+    merge_words: bool = False,
+    gold: Sequence[tuple[int, int]] = (),
+    words: Sequence[str] = (),
+    data: str | None = None,
+    max_memory: str = MAX_MEMORY,
+    seed: int = 0,
+    device: str = "auto",
+    offline: bool = False,
+    confirm: Confirm | None = None,
+) -> Result:
+    """Look at a text and return one view of it; `peasy look` and `POST /api/look` show these.
+
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        text: Input text. For a translator, the source.
+        target: Translation to inspect; default: the translation of the model.
+        view: "look" (all captured steps), "summary" (strongest links), "heads" (the keys that `query` attends to),
+            "lens" (logit lens), "rollout", "align", "steps" (one head step by step, given by `layers` and `heads`),
+            "rank" (scores of all heads, sorted by `by`), "effect" (what the intervention `edit` changes).
+        layers: Only these layers, numbered from 0.
+        heads: Only these heads, numbered from 0.
+        queries: Only these words or positions.
+        steps: Steps to capture: scores, scaled, masked, weights, context, query, key, value, residual, ...
+        edit: Interventions.
+        overview: Attention of a long text in tiles; each tile is the mean or maximum of its weights.
+        tile_size: Tokens per tile; default: chosen by the length of the text.
+        value_weighted: Multiply each weight by the norm of its value vector.
+        query: Show what this word attends to, in every head.
+        top: Number of words to show for each head.
+        by: Score by which heads are ranked: entropy, sharpness, previous, first, same, induction, ...
+        merge_words: Show the attention between words instead of tokens.
+        gold: Reference alignment as pairs (source word, target word), to rank the heads by.
+        words: Words whose probability is tracked under an intervention.
+        data: Dataset on which the effect of an intervention is also evaluated.
+        max_memory: Memory limit for captured arrays.
+        seed: Seed of the random tokens on which heads are scored.
+        device: Device to run the model on.
+        offline: Never use the network.
+        confirm: Asks before a download.
+    """
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
+    if view == "rank":
+        from peasy.commands.heads import rank_heads, split_sentences
+
+        return rank_heads(loaded, split_sentences(text), by=by, seed=seed)
+
+    def run(edits: Sequence[InterventionSpec], target: str | None = target) -> LookResult:
+        return look(
+            loaded, text, target, layers=layers, heads=heads, queries=queries, steps=steps, edit=edits,
+            max_memory=max_memory, overview=overview, tile_size=tile_size, value_weighted=value_weighted,
+            merge_words=merge_words,
+        )  # fmt: skip
+
+    result = run(edit if view != "effect" or overview is not None else ())
+    if overview is not None:
+        return result
+    match view:
+        case "summary":
+            return result.summary(top)
+        case "heads":
+            if query is None:
+                raise InvalidInput("The view heads needs a query.", hint="Give a word or the position of a token.")
+            return result.heads(query, top)
+        case "lens":
+            return result.logit_lens(queries, top=top)
+        case "rollout":
+            return result.rollout()
+        case "align":
+            return result.alignment(gold)
+        case "steps":
+            if not layers or not heads:
+                raise InvalidInput("The view steps needs a head.", hint="Give one layer and one head.")
+            return result.steps(layers[0], heads[0], query)
+        case "effect":
+            return result.compare(run(edit, result.target_text), words=words, data=data)
+    return result
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SavedActivationsResult(RecordResult, ActivationStore):
+    """Activations of several texts, saved to a folder."""
+
+    steps: tuple[str, ...] = field(repr=False)
+    storage: str = field(repr=False)
+
+    def document(self) -> Document:
+        """Size of the saved activations, and the code to read them."""
+        size = f"{', '.join(self.steps)} of {self.num_sequences:,} texts: {format_bytes(self.nbytes)} as {self.storage}"
+        code = (
+            f'from peasy.inspection.activation_store import read_activations; next(read_activations("{self.folder}"))'
+        )
+        text = f"{size}, in {self.num_files:,} files in {self.folder}."
+        return Document("Saved activations", (Paragraph(text), Paragraph(code, "note")))
+
+
+def save_activations(
+    loaded: LoadedModel,
+    texts: Iterable[str],
+    folder: str | Path,
+    *,
+    layers: Iterable[int] | None = None,
+    heads: Iterable[int] | None = None,
+    steps: Iterable[str] = ("weights",),
+    max_memory: str | int = MAX_MEMORY,
+    storage: str = "float16",
+) -> SavedActivationsResult:
+    """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
+    spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
+    inputs = (make_input(loaded, text).model_input for text in texts)
+    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
+    return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

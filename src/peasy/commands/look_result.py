@@ -1,35 +1,36 @@
 """Result of `look`: labelled attention weights by layer and head, and the analyses that start from them."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import DTypeLike
 
-from peasy.commands.alignment_head import read_alignment_head
-from peasy.commands.analysis_result import AnalysisResult, to_plain
 from peasy.commands.load import LoadedModel
-from peasy.commands.result import Result
+from peasy.commands.model_input import LabelledInput
+from peasy.commands.result import JsonDict, RecordResult, plain_data
 from peasy.errors import InvalidInput, NotFound
-from peasy.inspection.capture_spec import CaptureSpec
+from peasy.inspection.analysis import attention_rollout, logit_lens, token_piece
 from peasy.inspection.interventions import InterventionSpec
-from peasy.inspection.label import LabelledMatrix
-from peasy.inspection.results import AttentionRecord, Capture
-from peasy.inspection.words import find_word, merge_words, words_in_rows
-from peasy.nn.module_path import ModulePath
-from peasy.views.attention import attention_document
-from peasy.views.document import Document
-from peasy.views.query import (
+from peasy.inspection.results import (
+    Alignment,
+    Array,
+    AttentionRecord,
+    Capture,
+    Effect,
     HeadTopWords,
-    StrongestLinks,
-    WordAttention,
-    strongest_links_document,
-    word_attention_document,
+    LabelledMatrix,
+    LensTable,
 )
+from peasy.inspection.words import find_word, merge_words, strongest_links, top_words_of_query, words_in_rows
+from peasy.nn.intervention import Intervention
+from peasy.nn.module_path import ModulePath
+from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
+from peasy.views.document import Document
 
 if TYPE_CHECKING:
-    from peasy.commands.model_input import LabelledInput
-    from peasy.nn.intervention import Intervention
+    from peasy.commands.evaluate import DataSource
 
 MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
@@ -70,29 +71,24 @@ class HeadMatrices:
     def __getitem__(self, at: tuple[int, int]) -> LabelledMatrix:
         if not isinstance(at, tuple) or len(at) != 2:
             raise InvalidInput("Index weights by layer and head.", hint="For example x.weights[2, 3].")
-        layer, head = at
-        captures = self._captures()
+        (layer, head), captures = at, self._captures()
         if layer not in captures:
             raise NotFound(f"Layer {layer} was not captured.", hint=f"Captured layers: {_join(captures)}.")
         capture = captures[layer]
         if head not in capture.heads:
             raise NotFound(f"Head {head} was not captured.", hint=f"Captured heads: {_join(capture.heads)}.")
-        return self._labelled_matrix(capture, capture.heads.index(head), head)
-
-    def _labelled_matrix(self, capture: Capture, index: int, head: int) -> LabelledMatrix:
         queries, keys = self.record.axes(capture.path)
-        array = (capture.value_weighted() if self.value_weighted else capture.array)[index]
-        name = f"layer {capture.path.layer}, head {head}"
+        array = (capture.value_weighted() if self.value_weighted else capture.array)[capture.heads.index(head)]
+        rows, name = tuple(queries.pieces[row] for row in capture.rows or ()), f"layer {layer}, head {head}"
         if self.step not in ("scores", "scaled", "masked", "weights"):
-            of_keys = self.step in ("key", "value")
-            rows = keys.pieces if of_keys else tuple(queries.pieces[row] for row in capture.rows or ())
+            rows = keys.pieces if self.step in ("key", "value") else rows
             return LabelledMatrix(array, rows, tuple(map(str, range(array.shape[-1]))), "token", "dimension", name)
         if self.merge_words:
             merged = merge_words(array, queries, keys, capture.rows)
             return LabelledMatrix(merged, words_in_rows(queries, capture.rows), keys.words, name=name)
-        return LabelledMatrix(array, tuple(queries.pieces[row] for row in capture.rows or ()), keys.pieces, name=name)
+        return LabelledMatrix(array, rows, keys.pieces, name=name)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array([[self[layer, head] for head in c.heads] for layer, c in self._captures().items()], dtype=dtype)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -102,34 +98,111 @@ class HeadMatrices:
         return sum(len(capture.heads) for capture in self._captures().values())
 
 
-class LookResult(Result):
-    """Result of `look` on one text: views and analyses; `.record` holds the plain arrays with their labels.
+@dataclass(frozen=True, eq=False, repr=False)
+class WordAttentionResult(RecordResult):
+    """Largest attention weights of one query word in every captured head."""
 
-    `.text` is the input text; `str(x)` is the displayed document.
-    """
+    model: str
+    query: str
+    heads: tuple[HeadTopWords, ...]
+    interventions: tuple[str, ...]
+    value_weighted: bool
+    record: AttentionRecord = field(repr=False)
+
+    def document(self) -> Document:
+        """One line for each head."""
+        return word_attention_document(self.record, self.query, self.heads, self.value_weighted)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StrongestLinksResult(RecordResult):
+    """Strongest attention links between words in every captured head."""
+
+    model: str
+    heads: tuple[HeadTopWords, ...]
+    interventions: tuple[str, ...]
+    value_weighted: bool
+    record: AttentionRecord = field(repr=False)
+
+    def document(self) -> Document:
+        """One line for each head, and the next-token candidates."""
+        return strongest_links_document(self.record, self.heads)
+
+
+class LensResult(RecordResult, LensTable):
+    """Logit lens: top tokens of each layer at each position, by the model's own LM head."""
+
+    def document(self) -> Document:
+        """One row for each layer."""
+        from peasy.views.inspection import lens_document
+
+        return lens_document(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RolloutResult(RecordResult, LabelledMatrix):
+    """Attention rollout: the product of all layers' weights, as a matrix with tokens as labels."""
+
+    record: AttentionRecord = field(repr=False)
+
+    def document(self) -> Document:
+        """One heat map, with its caveat."""
+        from peasy.views.inspection import rollout_document
+
+        return rollout_document(self.record, self)
+
+
+class AlignmentResult(RecordResult, Alignment):
+    """Word alignment of a translation from one cross-attention head; `scores` rank all heads."""
+
+    def document(self) -> Document:
+        """Alignment links, attention map, and heads ranked by how well they align."""
+        from peasy.views.inspection import alignment_document
+
+        return alignment_document(self)
+
+
+class EffectResult(RecordResult, Effect):
+    """Effect of an intervention; `.text` is the input text, `str(x)` the displayed document."""
 
     text: str  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        record: AttentionRecord,
-        loaded: LoadedModel,
-        labelled_input: "LabelledInput",
-        capture_spec: CaptureSpec,
-        interventions: tuple[InterventionSpec, ...],
-        combined_intervention: "Intervention | None",
-        logits: np.ndarray | None,
-        value_weighted: bool = False,
-        merge_words: bool = False,
-    ) -> None:
-        self.record, self.loaded, self.labelled_input, self.capture_spec = record, loaded, labelled_input, capture_spec
-        self.interventions, self.combined_intervention, self.logits = interventions, combined_intervention, logits
-        self.value_weighted, self.merge_words = value_weighted, merge_words
-        self.text = record.tokens.text
+    def document(self) -> Document:
+        """Next tokens before and after, and metrics on data."""
+        from peasy.views.inspection import effect_document
+
+        return effect_document(self)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LookResult(RecordResult, AttentionRecord):
+    """Result of `look` on one text: captured arrays with their labels, views and analyses.
+
+    `.text` is the input text; `str(x)` is the displayed document. `overviews` are empty unless an overview was asked
+    for; `captures` are then the exact rows. `logits` are those of the next token.
+    """
+
+    loaded: LoadedModel = field(repr=False)
+    labelled_input: LabelledInput = field(repr=False)
+    edits: tuple[InterventionSpec, ...] = field(default=(), repr=False)
+    combined_intervention: Intervention | None = field(default=None, repr=False)
+    logits: Array | None = field(default=None, repr=False)
+    value_weighted: bool = field(default=False, repr=False)
+    merge_words: bool = field(default=False, repr=False)
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """The input text."""
+        return self.tokens.text
+
+    @property
+    def target_text(self) -> str | None:
+        """A translator's output text; None for other models."""
+        return None if self.target is None else self.target.text
 
     @property
     def _stack(self) -> str:
-        return "encoder" if self.record.kind == "encoder" else "decoder"
+        return "encoder" if self.kind == "encoder" else "decoder"
 
     @property
     def weights(self) -> HeadMatrices:
@@ -137,8 +210,8 @@ class LookResult(Result):
 
         A recurrent translator has no self-attention: this is then its cross-attention.
         """
-        part = "attention" if any(not part.cross for part in self.record.attentions) else "cross_attention"
-        return HeadMatrices(self.record, "weights", self._stack, part)
+        part = "attention" if any(not part.cross for part in self.attentions) else "cross_attention"
+        return HeadMatrices(self, "weights", self._stack, part)
 
     @property
     def contributions(self) -> HeadMatrices:
@@ -148,101 +221,64 @@ class LookResult(Result):
     @property
     def cross_attention(self) -> HeadMatrices:
         """Cross-attention of a translator's output to the source."""
-        return HeadMatrices(self.record, "weights", "decoder", "cross_attention")
+        return HeadMatrices(self, "weights", "decoder", "cross_attention")
 
     @property
     def source_attention(self) -> HeadMatrices:
         """Self-attention of a translator's source."""
-        return HeadMatrices(self.record, "weights", "encoder", "attention")
+        return HeadMatrices(self, "weights", "encoder", "attention")
 
     def step(self, name: str, part: str = "attention", stack: str | None = None) -> HeadMatrices:
         """Return another step of the formula by layer and head: scores, scaled, masked, context, query, key, value."""
-        return HeadMatrices(self.record, name, stack or self._stack, part)
+        return HeadMatrices(self, name, stack or self._stack, part)
 
     def activations(self, name: str = "residual", layer: int | None = None, part: str | None = None) -> LabelledMatrix:
         """Return a capture outside attention `[token, dimension]`: residual, normed, activation, output, final, logits.
 
-        None = the first captured layer and part of the decoder, or of the encoder of an encoder model.
+        None = the first captured layer and part of the decoder, or of the encoder of an encoder model. The columns of
+        logits are the tokens of the vocabulary.
         """
-        captures = [c for c in self.record.captures if c.step == name and c.path.stack == self._stack]
-        captures = captures or [c for c in self.record.captures if c.step == name]
+        captures = [c for c in self.captures if c.step == name and c.path.stack == self._stack]
+        captures = captures or [c for c in self.captures if c.step == name]
         matching = [c for c in captures if layer in (None, c.path.layer) and (part is None or part in c.path.part)]
         if not matching:
             where = "" if layer is None else f" of layer {layer}"
             raise NotFound(f"No {name}{where} was captured.", hint=f'Capture it: steps=["{name}"].')
         first = matching[0]
-        queries, _ = self.record.axes(first.path)
+        queries, _ = self.axes(first.path)
         rows = tuple(queries.pieces[row] for row in first.rows or range(len(queries)))
-        columns = self._column_labels(name, first.array.shape[-1])
-        return LabelledMatrix(first.array, rows, columns, "token", "dimension", f"{name}, layer {first.path.layer}")
+        tokenizer, columns = self.loaded.target_tokenizer or self.loaded.tokenizer, range(first.array.shape[-1])
+        is_vocabulary = name == "logits" and tokenizer is not None
+        labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
+        title = f"{name}, layer {first.path.layer}"
+        return LabelledMatrix(first.array, rows, tuple(labels), "token", "dimension", title)
 
-    def _column_labels(self, name: str, count: int) -> tuple[str, ...]:
-        """Column labels: tokens of the vocabulary for logits, else dimension numbers."""
-        tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
-        if name != "logits" or tokenizer is None:
-            return tuple(map(str, range(count)))
-        return tuple(tokenizer.piece(id) if id < len(tokenizer) else f"#{id}" for id in range(count))
-
-    def heads(self, query: str | int, top: int = 5) -> AnalysisResult:
+    def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
-        lines = [
-            line
-            for path, capture in self.record.by_path("weights").items()
-            for line in self._query_lines(path, capture, query, top)
-        ]
-        if not lines:
-            raise NotFound(f'"{query}" is not among the captured queries.', hint="Call look without queries=.")
-        record = WordAttention(
-            self.record.model, str(query), tuple(lines), self.record.interventions, self.value_weighted
-        )
-        return AnalysisResult(record, lambda: word_attention_document(self.record, record))
+        heads = top_words_of_query(self, query, top, self.value_weighted)
+        return WordAttentionResult(self.model, str(query), heads, self.interventions, self.value_weighted, self)
 
-    def _query_lines(self, path: ModulePath, capture: Capture, query: str | int, top: int) -> Iterator[HeadTopWords]:
-        queries, keys = self.record.axes(path)
-        try:
-            positions = find_word(queries, query)
-        except InvalidInput:
-            if len({p.stack for p in self.record.by_path("weights")}) > 1:
-                return  # the word is on the other side of the translation
-            raise
-        indices = [index for index, row in enumerate(capture.rows or ()) if row in positions]
-        if not indices:
-            return
-        array = (
-            (capture.value_weighted() if self.value_weighted else capture.array)[:, indices]
-            .astype(np.float32)
-            .mean(axis=1)
-        )
-        by_word = np.stack([array[:, list(group)].sum(-1) for group in keys.word_positions], axis=-1)
-        for index, head in enumerate(capture.heads):
-            best = np.argsort(-by_word[index], kind="stable")[:top]
-            yield HeadTopWords(
-                path, head, tuple((keys.words[i], float(by_word[index, i])) for i in best if by_word[index, i] > 0)
-            )
+    def summary(self, top: int = 3) -> StrongestLinksResult:
+        """Return the strongest links between words in every captured head."""
+        heads = strongest_links(self, top, self.value_weighted)
+        return StrongestLinksResult(self.model, heads, self.interventions, self.value_weighted, self)
 
-    def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> AnalysisResult:
+    def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> LensResult:
         """Logit lens: next-token predictions of every layer's hidden states, through the model's LM head."""
-        from peasy.inspection.logit_lens import logit_lens
-        from peasy.views.logit_lens import lens_document
-
-        tokens = self.record.target or self.record.tokens
+        tokens = self.target or self.tokens
         positions = None if queries is None else tuple(at for word in queries for at in find_word(tokens, word))
-        tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
         table = logit_lens(
-            self.loaded.model, self.labelled_input.model_input, tokens, tokenizer,
+            self.loaded.model, self.labelled_input.model_input, tokens,
+            self.loaded.target_tokenizer or self.loaded.tokenizer,
             rows=positions, top_k=top, intervention=self.combined_intervention, name=self.loaded.name,
         )  # fmt: skip
-        return AnalysisResult(table, lambda: lens_document(table))
+        return LensResult.of(table)
 
-    def rollout(self) -> AnalysisResult:
+    def rollout(self) -> RolloutResult:
         """Attention rollout: the product of all layers' weights, with a caveat in its document."""
-        from peasy.inspection.rollout import attention_rollout
-        from peasy.views.rollout import rollout_document
-
-        array = attention_rollout(self.record, self._stack)
-        queries, keys = self.record.axes(ModulePath(self._stack, 0, "attention"))
-        matrix = LabelledMatrix(array, queries.pieces, keys.pieces, name="rollout")
-        return AnalysisResult(matrix, lambda: rollout_document(self.record, matrix))
+        queries, keys = self.axes(ModulePath(self._stack, 0, "attention"))
+        weights = attention_rollout(self, self._stack)
+        return RolloutResult(weights, queries.pieces, keys.pieces, name="rollout", record=self)
 
     def alignment(
         self,
@@ -251,104 +287,104 @@ class LookResult(Result):
         head: int | None = None,
         *,
         anchors: Iterable[tuple[int, int]] = (),
-    ) -> AnalysisResult:
+    ) -> AlignmentResult:
         """Word alignment from cross-attention, by the best head or by the given layer and head.
 
         Heads are scored on the `gold` links; without any, the model card's head is used, else `anchors`: likely
         links, which are displayed.
         """
+        from peasy.commands.alignment_head import read_alignment_head
         from peasy.inspection.alignment import align
-        from peasy.views.alignment import alignment_document
 
-        assert self.labelled_input.outputs is not None or self.record.target is None
+        assert self.labelled_input.outputs is not None or self.target is None
         path = None if layer is None else ModulePath("decoder", layer, "cross_attention")
-        outputs = self.labelled_input.outputs or self.record.tokens
-        links = tuple(gold)
+        outputs, links = self.labelled_input.outputs or self.tokens, tuple(gold)
         card_head = None if links else read_alignment_head(self.loaded)
-        alignment = align(self.record, outputs, links or tuple(anchors), path=path, head=head, preferred_head=card_head)
-        return AnalysisResult(alignment, lambda: alignment_document(alignment))
+        alignment = align(self, outputs, links or tuple(anchors), path=path, head=head, preferred_head=card_head)
+        return AlignmentResult.of(alignment)
 
-    def steps(self, layer: int, head: int, query: str | int | None = None, part: str = "attention") -> AnalysisResult:
+    def steps(self, layer: int, head: int, query: str | int | None = None, part: str = "attention") -> "HeadResult":
         """Return one head step by step, as in a worked example, with its real numbers."""
         from peasy.commands.look import look
-        from peasy.views.head import head_document
 
-        rows = () if query is None else find_word(self.record.target or self.record.tokens, query)
-        steps = ("query", "key", "value", "weights")
-        captured: LookResult = look(
-            self.loaded,
-            self.text or self.record.tokens.ids,
-            self.target_text,
-            layers=layer,
-            heads=head,
-            steps=steps,
-            edit=self.interventions,
-        )
-        path = ModulePath(self._stack, layer, part)
-        return AnalysisResult(captured.record, lambda: head_document(captured.record, path, head, rows=rows))
+        rows = () if query is None else find_word(self.target or self.tokens, query)
+        text, steps = self.text or self.tokens.ids, ("query", "key", "value", "weights")
+        captured = look(self.loaded, text, self.target_text, layers=layer, heads=head, steps=steps, edit=self.edits)
+        return HeadResult.of(captured, path=ModulePath(self._stack, layer, part), head=head, rows=rows)
 
     def compare(
-        self, other: "LookResult", *, words: Iterable[str] = (), data: Any = None, **options: Any
-    ) -> AnalysisResult:
+        self,
+        other: "LookResult",
+        *,
+        words: Iterable[str] = (),
+        data: "DataSource | None" = None,
+        split: str = "valid",
+        max_samples: int | None = None,
+        seq_len: int | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> EffectResult:
         """Compare with another result on the same text: next token, `words`, and loss or BLEU on `data`.
 
-        `options` are those of `evaluate`.
+        `split`, `max_samples`, `seq_len` and `options` as in `evaluate`.
         """
-        from peasy.commands.effect import compare_look_results
+        from peasy.commands.effect import intervened_model, next_token_effect
 
-        return compare_look_results(self, other, tuple(words), data, **options)
+        effect = next_token_effect(self, other, tuple(words))
+        if data is not None:
+            from peasy.commands.evaluate import evaluate
 
-    def summary(self, top: int = 3) -> AnalysisResult:
-        """Return the strongest links between words in every captured head."""
-        lines = [
-            line
-            for path, capture in self.record.by_path("weights").items()
-            for line in self._strongest_links(path, capture, top)
-        ]
-        record = StrongestLinks(self.record.model, tuple(lines), self.record.interventions, self.value_weighted)
-        return AnalysisResult(record, lambda: strongest_links_document(self.record, record))
-
-    def _strongest_links(self, path: ModulePath, capture: Capture, top: int) -> Iterator[HeadTopWords]:
-        """Strongest links; those to the word itself or the first word (attention sink) only if there are no others."""
-        queries, keys = self.record.axes(path)
-        names = words_in_rows(queries, capture.rows)
-        for index, head in enumerate(capture.heads):
-            array = merge_words(
-                (capture.value_weighted() if self.value_weighted else capture.array)[index], queries, keys, capture.rows
+            before, after = (
+                evaluate(
+                    intervened_model(x), data, split=split, max_samples=max_samples, seq_len=seq_len, options=options
+                )
+                for x in (self, other)
             )
-            informative = array.copy()
-            if path.part == "attention" and len(names) == len(keys.words):
-                np.fill_diagonal(informative, 0)
-                informative[:, 0] = 0
-            best = np.argsort(-(informative if informative.any() else array), axis=None, kind="stable")[:top]
-            pairs = [(*np.unravel_index(index, array.shape),) for index in best]
-            yield HeadTopWords(path, head, tuple((f"{names[q]}→{keys.words[k]}", float(array[q, k])) for q, k in pairs))
-
-    @property
-    def target_text(self) -> str | None:
-        """A translator's output text; None for other models."""
-        return None if self.record.target is None else self.record.target.text
+            second = after.measures
+            metrics = tuple((name, value, second[name]) for name, value in before.measures.items() if name in second)
+            effect = replace(effect, metrics=metrics)
+        return EffectResult.of(effect)
 
     def document(self) -> Document:
-        """Attention maps of all captured heads."""
-        return attention_document(self.record, merge_subwords=self.merge_words, value_weighted=self.value_weighted)
+        """Attention maps of all captured heads, or their overviews."""
+        if self.overviews:
+            return tiled_document(self)
+        return attention_document(self, merge_subwords=self.merge_words, value_weighted=self.value_weighted)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and the arrays unless they are too large."""
-        size = sum(capture.array.size for capture in self.record.captures)
-        record = to_plain(replace(self.record, captures=()))
-        record.pop("captures")
+        if self.overviews:
+            names = ("model", "overviews", "exact_rows", "attentions", "interventions", "storage", "caveat")
+            fields = {name: getattr(self, name) for name in names}
+            return plain_data(fields | {"tokens": self.target or self.tokens}, self.json_decimals)
+        size = sum(capture.array.size for capture in self.captures)
         if size <= MAX_JSON_VALUES:
-            return record | {"captures": to_plain(self.record.captures)}
-        return record | {"captures": None, "omitted": f"{size:,} numbers: save them as .npz"}
-
-    def __str__(self) -> str:
-        return self._render("text")
+            return super().data()
+        without_arrays = plain_data(replace(self, captures=()), self.json_decimals)
+        return without_arrays | {"captures": None, "omitted": f"{size:,} numbers: save them as .npz"}
 
     def __repr__(self) -> str:
-        steps = ", ".join(sorted({capture.step for capture in self.record.captures}))
-        edits = f", {len(self.interventions)} interventions" if self.interventions else ""
-        return f"LookResult({self.record.model}: {len(self.record.tokens)} tokens, {steps}{edits})"
+        steps = ", ".join(sorted({capture.step for capture in self.captures}))
+        edits = f", {len(self.edits)} interventions" if self.edits else ""
+        return f"LookResult({self.model}: {len(self.tokens)} tokens, {steps}{edits})"
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class HeadResult(LookResult):
+    """One head step by step: its captured queries, keys, values and weights."""
+
+    path: ModulePath = field(repr=False)
+    head: int = field(repr=False)
+    rows: Sequence[int] = field(default=(), repr=False)
+
+    def document(self) -> Document:
+        """The head as a worked example."""
+        from peasy.views.head import head_document
+
+        return head_document(self, self.path, self.head, rows=self.rows)
+
+    def data(self) -> JsonDict:
+        """Tokens, attention modules, next-token candidates, and all arrays of the head."""
+        return RecordResult.data(self)
 
 
 def _join(numbers: Iterable[int]) -> str:

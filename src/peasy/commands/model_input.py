@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
 from peasy.inspection.forward import ModelInput, check_input
-from peasy.inspection.label import Tokens
+from peasy.inspection.results import Tokens
 from peasy.inspection.words import label_ids, label_tokens
 from peasy.nn.module_path import ModulePath
 from peasy.tokenization import Tokenizer

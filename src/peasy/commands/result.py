@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from peasy import render
 from peasy.atomic import write_atomic
@@ -71,6 +71,20 @@ class Result(DisplayMixin, ABC):
         rendered = render.draw(self.document(), format)
         assert isinstance(rendered, str)
         return rendered
+
+
+class RecordResult(Result):
+    """Base class of results that are the record of an analysis: `class LensResult(RecordResult, LensTable)`."""
+
+    json_decimals = 6
+
+    @classmethod
+    def of(cls, record: object, **context: object) -> Self:
+        """Return a record as a result with the same fields; `context` are the fields that the result adds."""
+        return cls(**vars(record), **context)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({getattr(self, 'model', '')})"
 
 
 def plain_data(value: object, decimals: int | None = None) -> Any:

@@ -1,20 +1,26 @@
-"""Semantic maps: 2-D PCA of text embeddings with clusters and neighbours; word vectors before and after training."""
+"""Semantic maps: texts and word vectors in two dimensions, with clusters and neighbours; similarity by word pairs."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from peasy.commands.analysis_result import to_plain
+from peasy.checkpoint.loaded_model import check_ids
 from peasy.commands.load import LoadedModel
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import InvalidInput
+from peasy.inspection.results import Array, Similarity, Tokens
+from peasy.inspection.words import label_ids, label_tokens
 from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import Document
-from peasy.views.semantic_map import MapPoint, text_map_document, word_map_document
+from peasy.views.embedding import MapPoint, similarity_document, text_map_document, word_map_document
+
+if TYPE_CHECKING:
+    from peasy.models.protocol import Model
 
 MAX_POINTS = 500
 """Maximum number of texts or words; more points on one map cannot be read."""
@@ -27,21 +33,12 @@ class TextMapResult(Result):
     model: str
     points: tuple[MapPoint, ...]
     explained_variance: float
-    cosines: np.ndarray
+    cosines: Array
+    json_decimals = 6
 
     def document(self) -> Document:
         """Return the map with its clusters, and the nearest neighbours of each text."""
         return text_map_document(self.model, self.points, self.explained_variance, self.cosines.shape[0])
-
-    def data(self) -> dict[str, Any]:
-        """Return points with clusters and neighbours, and the full cosine matrix."""
-        points = [to_plain(point) for point in self.points]
-        return {
-            "model": self.model,
-            "explained_variance": self.explained_variance,
-            "points": points,
-            "cosines": to_plain(self.cosines),
-        }
 
     def __repr__(self) -> str:
         return f"TextMapResult({self.model}: {len(self.points)} points)"
@@ -58,6 +55,7 @@ class WordMapResult(Result):
     unknown: tuple[str, ...]
     seed: int
     is_exact_init: bool
+    json_decimals = 6
 
     def document(self) -> Document:
         """Return both maps, and the nearest neighbours of each word before and after."""
@@ -72,37 +70,36 @@ class WordMapResult(Result):
             return f"Before: the initial weights of this run (seed {self.seed})."
         return f"Before: newly drawn initial weights (seed {self.seed}); the initial weights of this run were not kept."
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the points of both maps as plain data."""
-        sides = {
-            "before": [to_plain(point) for point in self.before],
-            "after": [to_plain(point) for point in self.after],
-        }
-        details = {
-            "explained_variance": to_plain(self.explained_variance),
-            "unknown": list(self.unknown),
-            "seed": self.seed,
-            "exact_init": self.is_exact_init,
-        }
-        return {"model": self.model, **sides, **details, "description": self.summary}
+        data = super().data()
+        return data | {"exact_init": data.pop("is_exact_init"), "description": self.summary}
 
     def __repr__(self) -> str:
         return f"WordMapResult({self.model}: {len(self.after)} words)"
 
 
 def map_texts(
-    loaded: LoadedModel, documents: Sequence[Sequence[str]], *, clusters: int = 3, seed: int = 0
+    model: LoadedModel,
+    documents: Sequence[Sequence[str]],
+    *,
+    clusters: Annotated[int, Ge(1), Le(12)] = 3,
+    seed: int = 0,
 ) -> TextMapResult:
     """Map each sentence of some documents to a point; a document is the mean of its sentence vectors.
 
-    With a single document only its sentences are shown.
+    Args:
+        model: Encoder.
+        documents: Documents, each a list of sentences; of a single document only its sentences are shown.
+        clusters: Number of clusters of sentences.
+        seed: Seed of the clustering.
     """
     sentences = [(text, index) for index, document in enumerate(documents) for text in document if text.strip()]
     if len(sentences) < 2 or len(sentences) > MAX_POINTS:
         raise InvalidInput(
             f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}.", hint="Give one text per line."
         )
-    vectors = loaded.embed([text for text, _ in sentences])
+    vectors = model.embed([text for text, _ in sentences])
     names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
     document_numbers = sorted(set(document_of))
     if len(document_numbers) > 1:
@@ -111,49 +108,58 @@ def map_texts(
         names += [f"document {number + 1}" for number in document_numbers]
     count = min(clusters, len(sentences))
     cluster_ids = spherical_kmeans(vectors[: len(sentences)], count, seed)
-    cluster_ids += [
-        _nearest_cluster(vector, vectors[: len(sentences)], cluster_ids) for vector in vectors[len(sentences) :]
-    ]
+    nearest = (vectors[len(sentences) :] @ vectors[: len(sentences)].T).argmax(axis=1)
+    cluster_ids += [cluster_ids[index] for index in nearest.tolist()]
     kinds = ["sentence"] * len(sentences) + ["document"] * (len(names) - len(sentences))
-    points, explained_variance = project_points(
+    points, explained_variance = _project_points(
         names, vectors, cluster_ids, kinds, [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
     )
     unit_vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return TextMapResult(loaded.name, points, explained_variance, unit_vectors @ unit_vectors.T)
+    return TextMapResult(model.name, points, explained_variance, unit_vectors @ unit_vectors.T)
 
 
 def map_words(
-    loaded: LoadedModel, words: Sequence[str] = (), *, clusters: int = 4, seed: int | None = None
+    model: LoadedModel,
+    words: Sequence[str] = (),
+    *,
+    clusters: Annotated[int, Ge(1), Le(12)] = 4,
+    seed: int | None = None,
 ) -> WordMapResult:
-    """Map word vectors at initialization and after training; without `words`, the first words of the vocabulary.
+    """Map word vectors at initialization and after training.
 
     A word of several tokens is the mean of their vectors. Clusters are computed after training and shown on both maps.
+
+    Args:
+        model: Model with token embeddings.
+        words: Words to map; default: the first words of the vocabulary.
+        clusters: Number of clusters of words.
+        seed: Seed of the initial weights; default: that of the run.
     """
     from peasy.models.build import build
 
-    known, unknown = _split_known_words(loaded, list(dict.fromkeys(words)) or _first_words(loaded))
+    known, unknown = _split_known_words(model, list(dict.fromkeys(words)) or _first_words(model))
     if len(known) < 2 or len(known) > MAX_POINTS:
         raise InvalidInput(
             f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary.",
             hint="Give more words that the model knows.",
         )
-    run_seed = _find_init_seed(loaded)
+    run_seed = _find_init_seed(model)
     init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
-    after, before = _word_vectors(loaded.model, known), _word_vectors(build(loaded.model.config, seed=init_seed), known)
+    after, before = _word_vectors(model.model, known), _word_vectors(build(model.model.config, seed=init_seed), known)
     cluster_ids = spherical_kmeans(after, min(clusters, len(known)))
     kinds, names = ["word"] * len(known), [word for word, _ in known]
     (before_points, before_share), (after_points, after_share) = (
-        project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
+        _project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
     )
     exact = run_seed is not None and init_seed == run_seed
     return WordMapResult(
-        loaded.name, before_points, after_points, (before_share, after_share), tuple(unknown), init_seed, exact
+        model.name, before_points, after_points, (before_share, after_share), tuple(unknown), init_seed, exact
     )
 
 
-def project_points(
+def _project_points(
     names: Sequence[str],
-    vectors: np.ndarray,
+    vectors: Array,
     cluster_ids: Sequence[int],
     kinds: Sequence[str],
     document_of: Sequence[int] = (),
@@ -171,10 +177,6 @@ def project_points(
     ), explained_variance
 
 
-def _nearest_cluster(vector: np.ndarray, vectors: np.ndarray, cluster_ids: list[int]) -> int:
-    return cluster_ids[int((vectors @ vector).argmax())]
-
-
 def _split_known_words(
     loaded: LoadedModel, words: Sequence[str]
 ) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
@@ -183,14 +185,10 @@ def _split_known_words(
     known: list[tuple[str, tuple[int, ...]]] = []
     unknown: list[tuple[str, tuple[int, ...]]] = []
     for word in words:
-        ids = _drop_space_tokens(tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids, tokenizer, word)
+        encoded = tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids if word.strip() else ()
+        ids = tuple(id for id in encoded if tokenizer.piece(id).strip("· "))  # without the space before the word
         (known if ids and tokenizer.special_tokens.unk not in ids else unknown).append((word, ids))
     return known, [word for word, _ in unknown]
-
-
-def _drop_space_tokens(ids: tuple[int, ...], tokenizer: Any, word: str) -> tuple[int, ...]:
-    """Drop tokens that are only the space before the word."""
-    return tuple(id for id in ids if tokenizer.piece(id).strip("· ")) if word.strip() else ()
 
 
 def _first_words(loaded: LoadedModel, limit: int = 40) -> list[str]:
@@ -200,11 +198,11 @@ def _first_words(loaded: LoadedModel, limit: int = 40) -> list[str]:
     return list(words)[:limit]
 
 
-def _word_vectors(model: Any, known: Sequence[tuple[str, tuple[int, ...]]]) -> np.ndarray:
+def _word_vectors(model: "Model", known: Sequence[tuple[str, tuple[int, ...]]]) -> Array:
     embedding = getattr(model, "embedding", None)
     if embedding is None:
         raise InvalidInput("This model has no token embeddings.", hint="An n-gram model stores counts instead.")
-    weight = getattr(embedding, "token", embedding).weight.detach().float().cpu().numpy()
+    weight: Array = getattr(embedding, "token", embedding).weight.detach().float().cpu().numpy()
     return np.stack([weight[list(ids)].mean(axis=0) for _, ids in known])
 
 
@@ -217,3 +215,36 @@ def _find_init_seed(loaded: LoadedModel) -> int | None:
             recipe = json.loads(path.read_text(encoding="utf-8"))
             return recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
     return None
+
+
+class SimilarityResult(RecordResult, Similarity):
+    """Similarity explained: the cosine of two sentence embeddings as a sum over word pairs."""
+
+    def document(self) -> Document:
+        """The word pairs that contribute most, and all of them."""
+        return similarity_document(self)
+
+
+def similarity_by_words(model: LoadedModel, first: str, second: str) -> SimilarityResult:
+    """Explain the cosine similarity of two sentences by word pairs, for an encoder with mean pooling.
+
+    Args:
+        model: Encoder with mean pooling.
+        first: First sentence.
+        second: Second sentence.
+    """
+    from peasy.inspection.analysis import explain_similarity
+
+    tokens = _embedded_tokens(model, first), _embedded_tokens(model, second)
+    return SimilarityResult.of(explain_similarity(model.model, *tokens, model.name))
+
+
+def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
+    """Return the tokens that `embed` reads; a text that is too long is truncated."""
+    tokenizer = loaded.require_tokenizer()
+    encoding = tokenizer.encode(text)
+    ids = loaded.truncate_ids(list(encoding.ids))
+    check_ids([ids], loaded.model.config.vocab_size)
+    if ids == list(encoding.ids):
+        return label_tokens(encoding, tokenizer)
+    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)

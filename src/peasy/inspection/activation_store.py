@@ -11,17 +11,13 @@ from safetensors.numpy import save_file
 
 from peasy.atomic import atomic_dir
 from peasy.errors import InvalidInput, NotFound
-from peasy.inspection.budget import choose_storage
-from peasy.inspection.capture_spec import CaptureSpec
+from peasy.inspection.capture import CaptureSpec, Recorder
 from peasy.inspection.forward import ModelInput, check_input, forward_hidden, forward_logits
-from peasy.inspection.introspect import attentions_of, dims_of
-from peasy.inspection.recorder import Recorder
-from peasy.inspection.results import Capture
+from peasy.inspection.results import Array, Capture
 from peasy.models.protocol import Model
-from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import ModulePath
 
-INDEX_FILE = "index.json"
+_INDEX_FILE = "index.json"
 
 
 @dataclass(frozen=True)
@@ -35,30 +31,29 @@ class ActivationStore:
 
 
 def write_activations(
-    model: Model, inputs: Iterable[ModelInput], spec: CaptureSpec, folder: str | Path, *,
-    budget: int, storage: str = "float16", intervention: InterventionLike | None = None,
-    descriptions: tuple[str, ...] = (),
-) -> ActivationStore:  # fmt: skip
+    model: Model,
+    inputs: Iterable[ModelInput],
+    spec: CaptureSpec,
+    folder: str | Path,
+    *,
+    budget: int,
+    storage: str = "float16",
+) -> ActivationStore:
     """Capture every input and write the arrays to disk; at most `budget` bytes are held in memory.
 
     The folder is created atomically. An input that alone exceeds the budget raises before it runs.
     """
-    attentions, dims = attentions_of(model), dims_of(model)
-    spec.check("This model", attentions, dims)
+    spec.check(model)
+    forward = forward_logits if "logits" in spec.steps else forward_hidden
     with atomic_dir(folder) as new_folder:
         writer = _ShardWriter(new_folder, budget)
         for model_input in inputs:
             check_input(model, model_input)
-            lengths = model_input.lengths(model)
-            num_values = spec.count_values(attentions, dims, lengths)
-            choose_storage(num_values, budget, storage)
-            writer.reserve(num_values * (2 if storage == "float16" else 4))
-            recorder = Recorder(spec, lengths, storage)
-            (forward_logits if "logits" in spec.steps else forward_hidden)(
-                model, model_input, recorder.tap(), intervention
-            )
+            recorder = Recorder.for_input(model, model_input, spec, budget, storage)
+            writer.reserve(recorder.nbytes)
+            forward(model, model_input, recorder.tap())
             writer.add(model_input, recorder.captures())
-        return writer.finish(Path(folder), spec, storage, descriptions)
+        return writer.finish(Path(folder), spec, storage)
 
 
 class _ShardWriter:
@@ -66,7 +61,7 @@ class _ShardWriter:
 
     def __init__(self, folder: Path, budget: int) -> None:
         self.folder, self.budget = folder, budget
-        self.pending: dict[str, np.ndarray] = {}
+        self.pending: dict[str, Array] = {}
         self.pending_bytes = self.num_files = self.nbytes = 0
         self.sequences: list[dict[str, object]] = []
 
@@ -90,23 +85,23 @@ class _ShardWriter:
         self.num_files, self.nbytes = self.num_files + 1, self.nbytes + self.pending_bytes
         self.pending, self.pending_bytes = {}, 0
 
-    def finish(self, folder: Path, spec: CaptureSpec, storage: str, descriptions: tuple[str, ...]) -> ActivationStore:
+    def finish(self, folder: Path, spec: CaptureSpec, storage: str) -> ActivationStore:
         if self.pending:
             self.flush()
         if not self.sequences:
             raise InvalidInput("The data set is empty.")
         fields = {"steps": spec.steps, "layers": spec.layers, "heads": spec.heads, "rows": spec.rows}
-        index = {"sequences": self.sequences, "spec": fields, "storage": storage, "interventions": descriptions}
-        (self.folder / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
+        index = {"sequences": self.sequences, "spec": fields, "storage": storage}
+        (self.folder / _INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
         return ActivationStore(folder, len(self.sequences), self.num_files, self.nbytes)
 
 
-def read_activations(folder: str | Path) -> Iterator[tuple[ModelInput, dict[tuple[ModulePath, str], np.ndarray]]]:
+def read_activations(folder: str | Path) -> Iterator[tuple[ModelInput, dict[tuple[ModulePath, str], Array]]]:
     """Yield every input of an activation store with its arrays."""
     folder = Path(folder)
-    if not (folder / INDEX_FILE).is_file():
-        raise NotFound(f"{folder} is not an activation store: it has no {INDEX_FILE}.")
-    index = json.loads((folder / INDEX_FILE).read_text(encoding="utf-8"))
+    if not (folder / _INDEX_FILE).is_file():
+        raise NotFound(f"{folder} is not an activation store: it has no {_INDEX_FILE}.")
+    index = json.loads((folder / _INDEX_FILE).read_text(encoding="utf-8"))
     for number, entry in enumerate(index["sequences"]):
         target = None if entry["target"] is None else tuple(entry["target"])
         with safe_open(folder / _file_name(entry["file"]), framework="np") as file:

@@ -1,12 +1,11 @@
 """Word alignment from cross-attention, and ranking of heads by how well they align."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.inspection.label import Tokens
-from peasy.inspection.results import Alignment, AlignmentScore, AttentionRecord, Capture
+from peasy.inspection.results import Alignment, AlignmentScore, Array, AttentionRecord, Tokens
 from peasy.inspection.words import merge_words
 from peasy.nn.module_path import ModulePath
 
@@ -49,14 +48,24 @@ def align(
     captures = [c for c in record.captures if c.step == "weights" and c.path.part == "cross_attention"]
     if not captures:
         raise InvalidInput(f"{record.model} has no cross-attention.", hint="Alignment needs an encoder-decoder model.")
-    tables = {(c.path, h): _word_weights(c, i, record.tokens, target) for c in captures for i, h in enumerate(c.heads)}
+    tables = {
+        (capture.path, head): merge_words(weights[: len(target)], target, record.tokens)
+        for capture in captures
+        for head, weights in zip(capture.heads, capture.array, strict=True)
+    }
     links = _gold_links(gold, record.tokens, target)
-    scores = sorted(
-        (_score(*key, table, links) for key, table in tables.items()), key=lambda s: _rank(s, preferred_head)
-    )
+
+    def rank(score: AlignmentScore) -> tuple[bool, float, float]:
+        """Best first; ties in accuracy go to the more monotonic and sharper head."""
+        return (score.path.layer, score.head) != preferred_head, -score.score, -score.monotonicity * score.sharpness
+
+    scores = sorted((_score(*key, table, links) for key, table in tables.items()), key=rank)
     chosen = next((s for s in scores if (path in (None, s.path)) and head in (None, s.head)), None)
     if chosen is None:
-        raise _no_such_head(tables.keys(), path, head)
+        what, index, last = "head", head, max(number for _, number in tables)
+        if path is not None and path not in {known_path for known_path, _ in tables}:
+            what, index, last = "layer", path.layer, max(known_path.layer for known_path, _ in tables)
+        raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {last}.")
     weights = tables[chosen.path, chosen.head]
     pairs = tuple((source_word, word) for word, sources in sorted(links.items()) for source_word in sorted(sources))
     return Alignment(
@@ -64,35 +73,17 @@ def align(
     )
 
 
-def _rank(score: AlignmentScore, preferred_head: tuple[int, int] | None) -> tuple[bool, float, float]:
-    """Sort key, best first; ties in accuracy go to the more monotonic and sharper head."""
-    return (score.path.layer, score.head) != preferred_head, -score.score, -score.monotonicity * score.sharpness
-
-
-def _no_such_head(keys: Collection[tuple[ModulePath, int]], path: ModulePath | None, head: int | None) -> InvalidInput:
-    what, index, last = "head", head, max(number for _, number in keys)
-    if path is not None and path not in {known_path for known_path, _ in keys}:
-        what, index, last = "layer", path.layer, max(known_path.layer for known_path, _ in keys)
-    return InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {last}.")
-
-
-def _word_weights(capture: Capture, index: int, source: Tokens, target: Tokens) -> np.ndarray:
-    rows = capture.array[index][: len(target)]
-    return merge_words(rows, target, source)
-
-
 def _gold_links(gold: GoldPairs, source: Tokens, target: Tokens) -> dict[int, set[int]]:
     """Return the source words of each gold target word, as indices among the displayed words."""
-    source_index, target_index = _word_index(source), _word_index(target)
+    sides = (("source", source, _word_index(source)), ("target", target, _word_index(target)))
     links: dict[int, set[int]] = {}
-    for source_word, target_word in gold:
-        for number, index, side in ((source_word, source_index, "source"), (target_word, target_index, "target")):
+    for pair in gold:
+        for number, (side, tokens, index) in zip(pair, sides, strict=True):
             if number not in index:
-                words = (source if index is source_index else target).words
-                raise InvalidInput(
-                    f"The {side} has no word {number}.", hint=f"It has {len(index)}: {' '.join(words[:20])}"
-                )
-        links.setdefault(target_index[target_word], set()).add(source_index[source_word])
+                hint = f"It has {len(index)}: {' '.join(tokens.words[:20])}"
+                raise InvalidInput(f"The {side} has no word {number}.", hint=hint)
+        source_word, target_word = (index[number] for number, (_, _, index) in zip(pair, sides, strict=True))
+        links.setdefault(target_word, set()).add(source_word)
     return links
 
 
@@ -102,16 +93,12 @@ def _word_index(tokens: Tokens) -> dict[int, int]:
     return index or {position: position for position in range(len(tokens.words))}
 
 
-def _score(path: ModulePath, head: int, table: np.ndarray, links: dict[int, set[int]]) -> AlignmentScore:
+def _score(path: ModulePath, head: int, table: Array, links: dict[int, set[int]]) -> AlignmentScore:
     best = table.argmax(axis=1)
     accuracy = float(np.mean([best[target] in sources for target, sources in links.items()])) if links else None
-    monotonicity, sharpness = _monotonicity(best), float(table.max(axis=1).mean())
+    monotonicity = 0.0  # correlation of source position with target position; 0 if the source position never moves
+    if len(best) > 1 and best.min() != best.max():
+        monotonicity = max(0.0, float(np.corrcoef(np.arange(len(best)), best)[0, 1]))
+    sharpness = float(table.max(axis=1).mean())
     score = monotonicity * sharpness if accuracy is None else accuracy
     return AlignmentScore(path, head, accuracy, monotonicity, sharpness, score)
-
-
-def _monotonicity(best: np.ndarray) -> float:
-    """Correlation of source position with target position; 0 if the source position never moves."""
-    if len(best) < 2 or best.min() == best.max():
-        return 0.0
-    return max(0.0, float(np.corrcoef(np.arange(len(best)), best)[0, 1]))

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.inspection.forward import ModelInput, forward_hidden
+from peasy.inspection.forward import ModelInput, attentions_of, default_stack, dims_of, forward_hidden
 from peasy.inspection.interventions import AblateHead, Cut, InterventionSpec, Patch, UniformAttention
-from peasy.inspection.introspect import attentions_of, default_stack, dims_of
-from peasy.inspection.label import AttentionInfo, Tokens
+from peasy.inspection.results import Tokens
 from peasy.inspection.words import find_word
-from peasy.models.protocol import Model
+from peasy.models.encoder_decoder import EncoderDecoder
+from peasy.models.protocol import DecodeState, Model
 from peasy.nn.intervention import Intervention, InterventionLike
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
@@ -20,12 +20,14 @@ from peasy.nn.tap import Activation, Tap
 TokenizeFn = Callable[[str], ModelInput]
 """From a text to the model's input; a patch needs it for its source text."""
 
+AxesFn = Callable[[ModulePath], tuple[Tokens, Tokens]]
+"""From an attention to the tokens of its queries and keys, to find words by name."""
+
 
 def make_intervention(
-    specs: Sequence[InterventionSpec], model: Model, axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None = None,
-    tokenize: TokenizeFn | None = None,
-) -> Intervention | None:  # fmt: skip
-    """Return one intervention for all specs, or None. `axes` labels queries and keys, to find words by name."""
+    specs: Sequence[InterventionSpec], model: Model, axes: AxesFn | None = None, tokenize: TokenizeFn | None = None
+) -> Intervention | None:
+    """Return one intervention for all specs, or None without any."""
     if not specs:
         return None
     for spec in specs:
@@ -37,11 +39,7 @@ class _CombinedIntervention(Intervention):
     """Combined intervention; an ablated head's output is zeroed before the output projection."""
 
     def __init__(
-        self,
-        specs: Sequence[InterventionSpec],
-        model: Model,
-        axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None,
-        tokenize: TokenizeFn | None,
+        self, specs: Sequence[InterventionSpec], model: Model, axes: AxesFn | None, tokenize: TokenizeFn | None
     ) -> None:
         self.stack, self.heads = default_stack(model), {info.path: info.num_heads for info in attentions_of(model)}
         self.ablations = [spec for spec in specs if isinstance(spec, AblateHead)]
@@ -98,7 +96,7 @@ class _CombinedIntervention(Intervention):
         return (spec.stack or self.stack, spec.layer) == (path.stack, path.layer) and part_matches
 
     def _resolve_edges(
-        self, spec: Cut, axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None
+        self, spec: Cut, axes: AxesFn | None
     ) -> list[tuple[ModulePath, tuple[int, ...], Tensor, Tensor]]:
         edges = []
         for path, heads in self.heads.items():
@@ -112,14 +110,7 @@ class _CombinedIntervention(Intervention):
 class _ActivationPatch:
     """Activation patching: replaces activations by those captured from another text."""
 
-    def __init__(
-        self,
-        spec: Patch,
-        model: Model,
-        stack: str,
-        axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None,
-        tokenize: TokenizeFn | None,
-    ) -> None:
+    def __init__(self, spec: Patch, model: Model, stack: str, axes: AxesFn | None, tokenize: TokenizeFn | None) -> None:
         part = "stream" if spec.step == "residual" else spec.part
         self.spec, self.path = spec, ModulePath(spec.stack or stack, spec.layer, part)
         if tokenize is None:
@@ -171,9 +162,7 @@ def _capture_activation(model: Model, model_input: ModelInput, path: ModulePath,
     return activations[0].array.clone()
 
 
-def _positions(
-    word: str | int, axes: Callable[[ModulePath], tuple[Tokens, Tokens]] | None, path: ModulePath, side: int
-) -> Tensor:
+def _positions(word: str | int, axes: AxesFn | None, path: ModulePath, side: int) -> Tensor:
     if axes is None:
         if isinstance(word, str):
             raise InvalidInput(f'"{word}": words cannot be used here, only positions.', hint="Give a number.")
@@ -191,10 +180,6 @@ def _check_spec(spec: InterventionSpec, model: Model) -> None:
         raise InvalidInput(f"There is no layer {spec.layer}.", hint=f"Choose from 0 to {count - 1}.")
     if not attentions and not isinstance(spec, AblateHead):
         raise InvalidInput("This model has no attention to intervene on.")
-    _check_head(spec, attentions, stack)
-
-
-def _check_head(spec: InterventionSpec, attentions: tuple[AttentionInfo, ...], stack: str) -> None:
     known = ("attention", "cross_attention", "feedforward")
     if spec.part is not None and spec.part not in known:
         raise InvalidInput(f'There is no part "{spec.part}".', hint=f"Choose {', '.join(known)}.")
@@ -217,22 +202,24 @@ class IntervenedModel:
 
     def __call__(self, ids: Tensor, **more: Any) -> Tensor:
         """Return the logits of each position, under the intervention."""
-        return self._model(ids, **{**more, "intervention": self._intervention})
+        logits: Tensor = self._model(ids, **{**more, "intervention": self._intervention})
+        return logits
 
     def hidden(self, ids: Tensor, **more: Any) -> Tensor:
         """Return the final hidden states, under the intervention."""
         return self._model.hidden(ids, **{**more, "intervention": self._intervention})
 
-    def new_state(self, batch: int = 1, **more: Any) -> Any:
+    def new_state(self, batch: int = 1, **more: Any) -> DecodeState:
         """Return a new decode state; the source is encoded under the intervention too."""
-        state: Any = self._model.new_state(batch, **more)
-        encode = getattr(self._model, "encode", None)
-        if encode is not None and more.get("source") is not None:
-            state.encoder_output = encode(
-                more["source"], padding_mask=more.get("source_padding_mask"), intervention=self._intervention
-            )
+        state: DecodeState = self._model.new_state(batch, **more)
+        if isinstance(self._model, EncoderDecoder) and more.get("source") is not None:
+            mask = more.get("source_padding_mask")
+            source = self._model.encode(more["source"], padding_mask=mask, intervention=self._intervention)
+            state.encoder_output = source  # type: ignore[attr-defined]
         return state
 
-    def forward_varlen(self, sequences: Sequence[Sequence[int]], states: Sequence[Any], **more: Any) -> list[Tensor]:
+    def forward_varlen(
+        self, sequences: Sequence[Sequence[int]], states: Sequence[DecodeState], **more: Any
+    ) -> list[Tensor]:
         """Run new tokens of several sequences, under the intervention."""
         return self._model.forward_varlen(sequences, states, **{**more, "intervention": self._intervention})

@@ -1,18 +1,75 @@
-"""Forward pass of one input through any model, with optional tap and intervention."""
+"""Forward pass of one input through any model, with optional tap and intervention; attentions and sizes of a model."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.inspection.introspect import default_stack, dims_of
+from peasy.inspection.results import AttentionInfo
 from peasy.models.protocol import Model
+from peasy.models.rnn_translator import RecurrentTranslator
+from peasy.nn.attention import Attention
+from peasy.nn.feedforward import FeedForward
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
+
+
+def attentions_of(model: Model) -> tuple[AttentionInfo, ...]:
+    """Return every attention of a model in execution order; empty for a model without attention.
+
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> [info.path.layer for info in attentions_of(build(preset("gpt-tiny"), seed=None))]
+    [0, 1]
+    """
+    if isinstance(model, RecurrentTranslator):
+        return (AttentionInfo(ModulePath("decoder", 0, "cross_attention"), 1, (0,), cross=True),)
+    return tuple(_attention_info(module) for module in model.modules() if isinstance(module, Attention))
+
+
+def _attention_info(attention: Attention) -> AttentionInfo:
+    kv_head = tuple(head * attention.num_kv_heads // attention.num_heads for head in range(attention.num_heads))
+    causal = attention.path.stack == "decoder" and not attention.is_cross
+    options = (attention.window, causal, attention.is_cross, attention.scale, attention.softcap)
+    return AttentionInfo(attention.path, attention.num_heads, kv_head, *options)
+
+
+@dataclass(frozen=True)
+class ModelDims:
+    """Dimensions of a model: residual stream, head, feed-forward, layers per stack, vocabulary; 0 = it has none."""
+
+    d_model: int
+    d_head: int
+    d_ff: int
+    num_layers: dict[str, int]
+    vocab_size: int = 0
+
+
+def dims_of(model: Model) -> ModelDims:
+    """Return the dimensions of a model."""
+    config, modules = model.config, list(model.modules())
+    d_model: int = getattr(config, "d_model", 0)
+    target_size, vocab_size = (int(getattr(config, name, None) or 0) for name in ("target_vocab_size", "vocab_size"))
+    heads = [module.d_head for module in modules if isinstance(module, Attention)]
+    inner = [module.up.out_features for module in modules if isinstance(module, FeedForward)]
+    layers: dict[str, int] = {}
+    for module in modules:
+        if isinstance(module, Attention | FeedForward):
+            layers[module.path.stack] = max(layers.get(module.path.stack, 0), module.path.layer + 1)
+    return ModelDims(
+        d_model,
+        max(heads, default=d_model if isinstance(model, RecurrentTranslator) else 0),
+        max(inner, default=0),
+        layers or {"decoder": getattr(config, "num_layers", 0)},
+        target_size or vocab_size,
+    )
+
+
+def default_stack(model: Model) -> str:
+    """Return the stack used when none is named: the decoder, or the encoder of an encoder-only model."""
+    return "encoder" if type(model.config).kind == "encoder" else "decoder"
 
 
 @dataclass(frozen=True)
@@ -31,7 +88,7 @@ class ModelInput:
         """Return the sequence length of each stack."""
         if model.is_encoder_decoder:
             return {"encoder": len(self.ids), "decoder": len(self.target or ())}
-        return {"encoder" if type(model.config).kind == "encoder" else "decoder": len(self.ids)}
+        return {default_stack(model): len(self.ids)}
 
 
 def check_input(model: Model, model_input: ModelInput) -> None:
@@ -58,12 +115,17 @@ def forward_logits(
     intervention: InterventionLike | None = None,
     *,
     all_positions: bool = False,
-) -> Any:
+) -> Tensor | None:
     """Return the logits after the last token `[vocab_size]`, or after each; None without an LM head."""
     hidden = forward_hidden(model, model_input, tap, intervention)
+    has_logits = getattr(model, "lm_head", True) is not None
     if tap is not None and "logits" in tap.steps:
-        _record_logits(model, hidden, tap)
-    if getattr(model, "lm_head", True) is None:
+        if not has_logits:
+            raise InvalidInput("This model has no LM head: there are no logits.", hint='Choose steps=["final"].')
+        rows, stack = tap.resolve_rows(hidden.shape[1]), default_stack(model)
+        path = ModulePath(stack, dims_of(model).num_layers.get(stack, 0), "stream")
+        tap.callback(Activation(path, "logits", model.logits(hidden[:, list(rows)]), rows=rows))
+    if not has_logits:
         return None
     logits = model.logits(hidden if all_positions else hidden[:, -1:])[0]
     return logits if all_positions else logits[-1]
@@ -74,26 +136,5 @@ def forward_hidden(
     model: Model, model_input: ModelInput, tap: Tap | None = None, intervention: InterventionLike | None = None
 ) -> Tensor:
     """Return the final hidden states `[1, time, d_model]`."""
-    return model.hidden(
-        _ids_tensor(model, model_input.output_ids),
-        tap=tap,
-        intervention=intervention,
-        **_source_argument(model, model_input),
-    )
-
-
-def _record_logits(model: Model, hidden: Tensor, tap: Tap) -> None:
-    """Pass the logits of the requested rows to the tap, whichever layers were requested."""
-    if getattr(model, "lm_head", True) is None:
-        raise InvalidInput("This model has no LM head: there are no logits.", hint='Choose steps=["final"].')
-    rows = tap.resolve_rows(hidden.shape[1])
-    path = ModulePath(default_stack(model), dims_of(model).num_layers.get(default_stack(model), 0), "stream")
-    tap.callback(Activation(path, "logits", model.logits(hidden[:, list(rows)]), rows=rows))
-
-
-def _source_argument(model: Model, model_input: ModelInput) -> dict[str, Tensor]:
-    return {"source": _ids_tensor(model, model_input.ids)} if model.is_encoder_decoder else {}
-
-
-def _ids_tensor(model: Model, ids: Sequence[int]) -> Tensor:
-    return torch.tensor([list(ids)], device=model.device)
+    ids, source = (torch.tensor([row], device=model.device) for row in (model_input.output_ids, model_input.ids))
+    return model.hidden(ids, tap=tap, intervention=intervention, source=source if model.is_encoder_decoder else None)

@@ -8,15 +8,13 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.inspection.forward import ModelInput, forward_hidden
-from peasy.inspection.introspect import attentions_of
-from peasy.inspection.label import AttentionInfo
-from peasy.inspection.results import HeadReport, HeadScore
+from peasy.inspection.forward import ModelInput, attentions_of, forward_hidden
+from peasy.inspection.results import AttentionInfo, HeadReport, HeadScore
 from peasy.models.protocol import Model
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
 
-REPEATED_LENGTH, NUM_RANDOM_SEQUENCES, MAX_DISTANCE = 24, 4, 32
+_REPEATED_LENGTH, _NUM_RANDOM_SEQUENCES, _MAX_DISTANCE = 24, 4, 32
 """Length of the repeated random sequence, number of such sequences, and longest distance of a profile."""
 
 
@@ -53,19 +51,20 @@ def score_heads(model: Model, inputs: Iterable[ModelInput], *, name: str = "", s
     for model_input in inputs:
         sentences, tokens = sentences + 1, tokens + len(model_input.ids)
         for path, weights in _attention_weights(model, model_input):
-            _add_sequence(sums[path], weights, _token_ids(path, model_input, model))
+            ids = model_input.ids if path.stack == "encoder" else model_input.output_ids
+            _add_sequence(sums[path], weights, torch.tensor(ids))
     if not sentences:
         raise InvalidInput("There is no sentence to score heads on.")
     half = _add_repeated_random(model, sums, seed)
     scores = tuple(_score(info, sums[info.path], head) for info in attentions for head in range(info.num_heads))
-    return HeadReport(name, scores, sentences, tokens, _notes(half))
-
-
-def _notes(half: int) -> tuple[str, ...]:
-    if not half:
-        return ("The context is too short for repeated random tokens: induction and position are not measured.",)
-    method = f"Induction and position: on {NUM_RANDOM_SEQUENCES} sequences of {half} random tokens, each repeated once."
-    return (method, "In causal attention the first query, which sees only itself, is not counted.")
+    notes: tuple[str, ...] = (
+        "The context is too short for repeated random tokens: induction and position are not measured.",
+    )
+    if half:
+        method = f"on {_NUM_RANDOM_SEQUENCES} sequences of {half} random tokens, each repeated once."
+        first_query = "In causal attention the first query, which sees only itself, is not counted."
+        notes = (f"Induction and position: {method}", first_query)
+    return HeadReport(name, scores, sentences, tokens, notes)
 
 
 def _attention_weights(model: Model, model_input: ModelInput) -> Iterator[tuple[ModulePath, Tensor]]:
@@ -74,12 +73,6 @@ def _attention_weights(model: Model, model_input: ModelInput) -> Iterator[tuple[
     forward_hidden(model, model_input, Tap(activations.append, steps=["weights"], parts=["attention"]))
     for activation in activations:
         yield activation.path, activation.array[0].float()
-
-
-def _token_ids(path: ModulePath, model_input: ModelInput, model: Model) -> Tensor:
-    return torch.tensor(
-        model_input.ids if path.stack == "encoder" or not model.is_encoder_decoder else model_input.output_ids
-    )
 
 
 def _add_sequence(sums: _HeadSums, weights: Tensor, ids: Tensor) -> None:
@@ -101,15 +94,15 @@ def _add_sequence(sums: _HeadSums, weights: Tensor, ids: Tensor) -> None:
     sums.add("same", (weights * same).sum(-1)[:, same.any(dim=1)])
     distance = (torch.arange(count)[:, None] - torch.arange(count)).abs()
     sums.add("distance", (weights * distance).sum(-1)[:, counted])
-    profile = torch.zeros(*weights.shape[:2], MAX_DISTANCE + 1)
-    profile.scatter_add_(2, distance.clamp(max=MAX_DISTANCE).expand_as(weights), weights)
+    profile = torch.zeros(*weights.shape[:2], _MAX_DISTANCE + 1)
+    profile.scatter_add_(2, distance.clamp(max=_MAX_DISTANCE).expand_as(weights), weights)
     sums.add("profile", profile[:, counted])
 
 
 def _add_repeated_random(model: Model, sums: dict[ModulePath, _HeadSums], seed: int) -> int:
     """Add induction and positional scores from repeated random tokens; return the length of the repeated part."""
     context = getattr(model.config, "max_seq_len", None)
-    half = REPEATED_LENGTH if context is None else min(REPEATED_LENGTH, context // 2)
+    half = _REPEATED_LENGTH if context is None else min(_REPEATED_LENGTH, context // 2)
     if half < 4:
         return 0
     previous: dict[ModulePath, Tensor] = {}
@@ -127,27 +120,19 @@ def _add_repeated_random(model: Model, sums: dict[ModulePath, _HeadSums], seed: 
 def _random_inputs(model: Model, half: int, seed: int) -> Iterator[ModelInput]:
     rng = np.random.default_rng(seed)
     config = model.config
-    special = {
-        config.special_tokens.pad,
-        config.special_tokens.bos,
-        config.special_tokens.decoder_start,
-        *config.special_tokens.eos,
-        0,
-    }
+    tokens = config.special_tokens
+    special = {tokens.pad, tokens.bos, tokens.decoder_start, *tokens.eos, 0}
     sizes = [config.vocab_size, getattr(config, "target_vocab_size", None) or config.vocab_size]
     pools = [np.array([id for id in range(size) if id not in special]) for size in sizes]
-    for _ in range(NUM_RANDOM_SEQUENCES):
+    for _ in range(_NUM_RANDOM_SEQUENCES):
         ids, target = (tuple(int(id) for id in np.tile(rng.choice(pool, half), 2)) for pool in pools)
         yield ModelInput(ids, target if model.is_encoder_decoder else None)
 
 
 def _score(attention: AttentionInfo, sums: _HeadSums, head: int) -> HeadScore:
-    def mean(name: str) -> float:
-        return float(sums.mean(name)[head])
-
-    induction = mean("induction") if "induction" in sums.count else None
-    profile = sums.mean("profile")[head].numpy() if "profile" in sums.count else np.zeros(MAX_DISTANCE + 1)
-    return HeadScore(
-        attention.path, head, mean("entropy"), mean("sharpness"), mean("previous"), mean("next"), mean("first"),
-        mean("own"), mean("same"), induction, mean("position"), mean("distance"), np.atleast_1d(profile),
-    )  # fmt: skip
+    names = ("entropy", "sharpness", "previous", "next", "first", "own", "same", "induction", "position", "distance")
+    means: dict[str, float | None] = {name: float(sums.mean(name)[head]) for name in names}
+    if "induction" not in sums.count:
+        means["induction"] = None
+    profile = sums.mean("profile")[head].numpy() if "profile" in sums.count else np.zeros(_MAX_DISTANCE + 1)
+    return HeadScore(attention.path, head, **means, profile=np.atleast_1d(profile))  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
 """Intervention specs as plain data: head ablation, cut attention edges, uniform attention, activation patching."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
@@ -11,7 +11,11 @@ TokenRef = str | int
 
 @dataclass(frozen=True)
 class AblateHead:
-    """Zero ablation of one head, a part of a layer (attention, cross_attention, feedforward), or a whole layer."""
+    """Zero ablation of one head, a part of a layer (attention, cross_attention, feedforward), or a whole layer.
+
+    >>> off(layer=2, head=3).summary()
+    'layer 2, head 3 ablated'
+    """
 
     layer: int
     head: int | None = None
@@ -26,7 +30,11 @@ class AblateHead:
 
 @dataclass(frozen=True)
 class Cut:
-    """Cut attention edges: this query no longer attends to this key; the other weights are renormalised."""
+    """Cut attention edge: `query` no longer attends to `key`, in one head or in all; other weights are renormalised.
+
+    >>> cut("it", "pizza", layer=2).summary()
+    '"it" cannot attend to "pizza" in layer 2'
+    """
 
     query: TokenRef
     key: TokenRef
@@ -43,7 +51,11 @@ class Cut:
 
 @dataclass(frozen=True)
 class UniformAttention:
-    """Uniform attention: a head gives the same weight to every visible key."""
+    """Uniform attention: a head gives the same weight to every visible key.
+
+    >>> even(layer=2, head=3).summary()
+    'layer 2, head 3 attends uniformly'
+    """
 
     layer: int
     head: int | None = None
@@ -61,13 +73,16 @@ class Patch:
 
     `step`: "context" (output of the heads), "output" (what a sublayer adds to the residual stream) or "residual" (the
     residual stream before a layer). `rows`: words or positions; None = all, which needs equally many tokens in both.
+
+    >>> patch("The soup came out", layer=1, step="residual", rows=[1]).summary()
+    'residual of layer 1 at 1 from "The soup came out"'
     """
 
     text: str
     layer: int
     head: int | None = None
     step: str = "context"
-    rows: tuple[TokenRef, ...] | None = None
+    rows: Sequence[TokenRef] | None = None
     part: str = "attention"
     stack: str | None = None
 
@@ -80,14 +95,8 @@ class Patch:
 
 InterventionSpec = AblateHead | Cut | UniformAttention | Patch
 
-
-def off(layer: int, head: int | None = None, *, part: str | None = None, stack: str | None = None) -> AblateHead:
-    """Ablate a head, a part of a layer, or a whole layer.
-
-    >>> off(layer=2, head=3).summary()
-    'layer 2, head 3 ablated'
-    """
-    return AblateHead(layer, head, part, stack)
+off, cut, even, patch = AblateHead, Cut, UniformAttention, Patch
+"""Short names for use in calls: `peasy.look(model, text, edit=peasy.off(layer=2, head=3))`."""
 
 
 def parse_ablations(texts: Iterable[str]) -> list[AblateHead]:
@@ -116,48 +125,7 @@ def parse_cut(text: str) -> tuple[TokenRef, TokenRef]:
         raise InvalidInput(
             f'"{text}" is not a pair query:key.', hint="it:pizza stops the word it from attending to the word pizza."
         )
-    return _parse_token_ref(query), _parse_token_ref(key)
-
-
-def _parse_token_ref(text: str) -> TokenRef:
-    return int(text) if text.isdecimal() else text
-
-
-def cut(
-    query: TokenRef, key: TokenRef, *, layer: int | None = None, head: int | None = None, part: str = "attention"
-) -> Cut:
-    """Cut an attention edge: `query` no longer attends to `key`, in one head or in all.
-
-    >>> cut("it", "pizza", layer=2).summary()
-    '"it" cannot attend to "pizza" in layer 2'
-    """
-    return Cut(query, key, layer, head, part)
-
-
-def even(layer: int, head: int | None = None, *, part: str = "attention") -> UniformAttention:
-    """Make a head attend uniformly.
-
-    >>> even(layer=2, head=3).summary()
-    'layer 2, head 3 attends uniformly'
-    """
-    return UniformAttention(layer, head, part)
-
-
-def patch(
-    text: str,
-    layer: int,
-    head: int | None = None,
-    *,
-    step: str = "context",
-    rows: Iterable[TokenRef] | None = None,
-    part: str = "attention",
-) -> Patch:
-    """Patch activations from another text.
-
-    >>> patch("The soup came out", layer=1, step="residual", rows=[1]).summary()
-    'residual of layer 1 at 1 from "The soup came out"'
-    """
-    return Patch(text, layer, head, step, None if rows is None else tuple(rows), part)
+    return int(query) if query.isdecimal() else query, int(key) if key.isdecimal() else key
 
 
 def _describe_head(layer: int | None, head: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Inspection results as plain data: NumPy arrays with token labels. No torch here.
+"""Inspection results as plain data: NumPy arrays with token labels for rows and columns. No torch here.
 
 Views are made from these alone. An array always comes with its labels and with what is needed to read it:
 interventions, scaling, storage dtype.
@@ -9,17 +9,110 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from peasy.formula.step import FormulaStep
-from peasy.inspection.label import CAVEAT, WORD_MERGE_NOTE, AttentionInfo, LabelledMatrix, TokenProbability, Tokens
-from peasy.nn.module_path import ModulePath
+from peasy.nn.module_path import LayerTopK, ModulePath
 
-__all__ = [
-    "CAVEAT", "WORD_MERGE_NOTE", "Alignment", "AlignmentScore", "AttentionHistory", "AttentionInfo",
-    "AttentionOverview", "AttentionRecord", "Capture", "CheckpointAttention", "Effect", "GenerationTrace",
-    "HeadReport", "HeadScore", "LabelledMatrix", "LayerTopK", "LensTable", "Similarity", "TiledAttention",
-    "TokenProbability", "Tokens", "TraceStep",
-]  # fmt: skip
+Array = NDArray[Any]
+"""Captured numbers: float32, or float16 if they would not fit into memory otherwise."""
+
+CAVEAT = "weights show where a head attends, not why the model answered; ablate it to test."
+"""Shown with every attention picture."""
+
+ROLLOUT_CAVEAT = (
+    "Rollout multiplies weights as if heads only copied: it ignores values, norms and feed-forward layers. "
+    "It shows where information could have flowed, not where it did."
+)
+
+WORD_MERGE_NOTE = "Words: weights summed over the tokens of a key word, averaged over those of a query word."
+"""How sub-words are merged; shown wherever words are shown."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of a sequence, as labels of one axis.
+
+    `pieces` are printable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `word_positions` the token positions of
+    each: every token is in exactly one word, in order; `<eos>` and spaces are separate words. `word_numbers`: number of
+    each word as counted by `split_words`, None for special tokens and spaces.
+    """
+
+    text: str
+    ids: tuple[int, ...]
+    pieces: tuple[str, ...]
+    words: tuple[str, ...]
+    word_positions: tuple[tuple[int, ...], ...]
+    word_numbers: tuple[int | None, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledMatrix:
+    """Matrix with a label for each row and column; `np.asarray(matrix)` is the bare array.
+
+    Rows are queries and columns are keys by default.
+    """
+
+    values: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    row_axis: str = "query"
+    column_axis: str = "key"
+    name: str = ""
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> Any:
+        return self.values[index]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows and columns."""
+        return self.values.shape
+
+    def __repr__(self) -> str:
+        size = f"{len(self.rows)} x {len(self.columns)}"
+        return f"{type(self).__name__}({self.name}: {size}, {self.row_axis} x {self.column_axis})"
+
+
+@dataclass(frozen=True)
+class AttentionInfo:
+    """Configuration of one attention, shown with every picture of it.
+
+    `kv_head[h]`: KV head of query head h (grouped-query attention; h itself without grouping). `window`: sliding window
+    in positions (both directions in an encoder), None = all. `cross`: keys come from the encoder. `scale`: factor of
+    the query-key products (None = other scoring). `softcap`: bound of the scores.
+    """
+
+    path: ModulePath
+    num_heads: int
+    kv_head: tuple[int, ...]
+    window: int | None = None
+    causal: bool = False
+    cross: bool = False
+    scale: float | None = None
+    softcap: float | None = None
+
+    @property
+    def is_grouped(self) -> bool:
+        """True if query heads share KV heads."""
+        return len(set(self.kv_head)) < self.num_heads
+
+
+@dataclass(frozen=True)
+class TokenProbability:
+    """Candidate next token and its probability."""
+
+    piece: str
+    id: int
+    probability: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +127,34 @@ class Capture:
 
     path: ModulePath
     step: str
-    array: np.ndarray
+    array: Array
     heads: tuple[int, ...] = ()
     rows: tuple[int, ...] | None = None
-    value_norms: np.ndarray | None = None
+    value_norms: Array | None = None
     caption: FormulaStep | None = None
 
-    def value_weighted(self) -> np.ndarray:
+    def value_weighted(self) -> Array:
         """Return value-weighted attention: each weight times the norm of its value; rows do not sum to 1."""
         assert self.value_norms is not None, "only weights have value norms"
         return self.array.astype(np.float32) * self.value_norms[:, None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionOverview:
+    """Attention matrix reduced to square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
+
+    `reduction` is "mean" or "max" over the cells of a tile; masked cells are 0, and the last tiles may be smaller.
+    """
+
+    path: ModulePath
+    heads: tuple[int, ...]
+    tile: int
+    reduction: str
+    tiles: Array
+    queries: int
+    keys: int
+    value_weighted: bool = False
+    caveat: str = CAVEAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +163,8 @@ class AttentionRecord:
 
     `tokens`: the input, for an encoder-decoder the source; `target`: the decoder input. `attentions` describe every
     attention of the model, also those not captured. `interventions`: descriptions (empty = none). `storage`: dtype of
-    the arrays. `next_tokens`: most likely next tokens, best first (empty without an LM head).
+    the arrays. `next_tokens`: most likely next tokens, best first (empty without an LM head). `overviews`: attention of
+    a long input in tiles; `captures` are then the exact rows.
     """
 
     model: str
@@ -66,6 +178,12 @@ class AttentionRecord:
     next_tokens: tuple[TokenProbability, ...] = ()
     notes: tuple[str, ...] = ()
     caveat: str = CAVEAT
+    overviews: tuple[AttentionOverview, ...] = field(default=(), repr=False)
+
+    @property
+    def exact_rows(self) -> tuple[Capture, ...]:
+        """Rows captured at full resolution beside an overview."""
+        return self.captures
 
     def axes(self, path: ModulePath) -> tuple[Tokens, Tokens]:
         """Return the tokens of the queries and of the keys of an attention."""
@@ -81,36 +199,13 @@ class AttentionRecord:
         return next((info for info in self.attentions if info.path == path), None)
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionOverview:
-    """Attention matrix reduced to square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
-
-    `reduction` is "mean" or "max" over the cells of a tile; masked cells are 0, and the last tiles may be smaller.
-    """
+@dataclass(frozen=True)
+class HeadTopWords:
+    """One head and the words, or links between words, with the largest attention weights, largest first."""
 
     path: ModulePath
-    heads: tuple[int, ...]
-    tile: int
-    reduction: str
-    tiles: np.ndarray
-    queries: int
-    keys: int
-    value_weighted: bool = False
-    caveat: str = CAVEAT
-
-
-@dataclass(frozen=True, eq=False)
-class TiledAttention:
-    """Attention of a long input: a tiled overview of each attention, and some exact rows."""
-
-    model: str
-    tokens: Tokens
-    overviews: tuple[AttentionOverview, ...]
-    exact_rows: tuple[Capture, ...]
-    attentions: tuple[AttentionInfo, ...]
-    interventions: tuple[str, ...] = ()
-    storage: str = "float32"
-    caveat: str = CAVEAT
+    head: int
+    top_words: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +231,7 @@ class HeadScore:
     induction: float | None
     position: float
     distance: float
-    profile: np.ndarray
+    profile: Array
 
     def summary(self) -> str:
         """Describe the dominant behaviour in a few words."""
@@ -181,7 +276,7 @@ class LensTable:
     layers: tuple[int, ...]
     rows: tuple[int, ...]
     pieces: tuple[tuple[tuple[str, ...], ...], ...]
-    probabilities: np.ndarray
+    probabilities: Array
     notes: tuple[str, ...] = ()
 
     @property
@@ -200,18 +295,9 @@ class Similarity:
     model: str
     first: Tokens
     second: Tokens
-    pairs: np.ndarray
-    token_pairs: np.ndarray
+    pairs: Array
+    token_pairs: Array
     cosine: float
-
-
-@dataclass(frozen=True, eq=False)
-class LayerTopK:
-    """Top attention of one layer when one token was generated: `keys` and `weights` `[head, rank]`, largest first."""
-
-    path: ModulePath
-    keys: np.ndarray
-    weights: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,14 +369,14 @@ class Alignment:
     model: str
     source: Tokens
     target: Tokens
-    weights: np.ndarray
+    weights: Array
     path: ModulePath
     head: int
     scores: tuple[AlignmentScore, ...]
     gold: tuple[tuple[int, int], ...] = ()
     caveat: str = CAVEAT
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.asarray(self.weights, dtype=dtype)
 
     @property
@@ -314,7 +400,7 @@ class CheckpointAttention:
     """Attention of one checkpoint: weights `[head, query, key]` by module path, after `step` steps."""
 
     step: int
-    weights: Mapping[ModulePath, np.ndarray]
+    weights: Mapping[ModulePath, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -346,4 +432,4 @@ class Effect:
     tracked_words: tuple[tuple[str, float, float], ...] = ()
     kl_divergence: float | None = None
     max_logit_change: float | None = None
-    metrics: tuple[tuple[str, float, float], ...] = field(default=())
+    metrics: tuple[tuple[str, float, float], ...] = ()

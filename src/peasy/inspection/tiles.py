@@ -17,8 +17,6 @@ from peasy.nn.module_path import ModulePath
 ROW_BLOCK = 256
 """Rows of one head per block: their weights stay in the CPU cache."""
 
-REDUCTIONS = ("mean", "max")
-
 
 class Tiler:
     """Tap callback that makes a tiled overview of every attention."""
@@ -26,7 +24,7 @@ class Tiler:
     def __init__(
         self, tile: int, reduction: str = "mean", heads: tuple[int, ...] | None = None, value_weighted: bool = False
     ) -> None:
-        if reduction not in REDUCTIONS:
+        if reduction not in ("mean", "max"):
             raise InvalidInput(f'There is no overview "{reduction}".', hint="Choose mean or max.")
         if tile < 1:
             raise InvalidInput(f"The tile size is {tile}.", hint="Choose 1 or more.")
@@ -36,7 +34,7 @@ class Tiler:
     def on_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
         """Reduce one attention to tiles."""
         heads = tuple(range(inputs.query.shape[1])) if self.heads is None else self.heads
-        tiles = tile_heads(inputs, heads, self.tile, self.reduction, self.value_weighted).cpu().numpy()
+        tiles = _tile_heads(inputs, heads, self.tile, self.reduction, self.value_weighted).cpu().numpy()
         n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
         self.overviews.append(
             AttentionOverview(path, heads, self.tile, self.reduction, tiles, n_query, n_key, self.value_weighted)
@@ -52,7 +50,7 @@ def choose_tile(length: int, max_tiles: int = 128) -> int:
     return 1 << max(0, int(np.ceil(np.log2(length / max_tiles))))
 
 
-def tile_heads(
+def _tile_heads(
     inputs: AttentionInputs, heads: tuple[int, ...], tile: int, reduction: str = "mean", value_weighted: bool = False
 ) -> Tensor:
     """Return tiled weights `[head, query tile, key tile]` of the first sequence of a batch."""
@@ -62,18 +60,23 @@ def tile_heads(
     for first in range(0, n_query, step):
         rows = slice(first, min(first + step, n_query))
         last = rows.stop if inputs.attention_mask.causal else n_key
-        mask = (
-            _causal_mask(rows, inputs.query.device)
-            if inputs.attention_mask.causal
-            else inputs.attention_mask.slice_rows(rows, last, inputs.query).mask
-        )
+        if inputs.attention_mask.causal:  # of the block's own keys, the last ones; earlier keys are all visible
+            count = rows.stop - rows.start
+            mask: Tensor | None = torch.ones(count, count, dtype=torch.bool, device=tiles.device).tril()
+        else:
+            mask = inputs.attention_mask.slice_rows(rows, last, inputs.query).mask
         for index, head in enumerate(heads):
             exponentials, total = _unnormalised_weights(inputs, head, rows, last, mask)
             if value_weighted:
                 exponentials = exponentials * inputs.value[0, _kv_head(inputs, head), :last].float().norm(dim=-1)
             reduced = _fold(_fold(exponentials, tile, reduction) / total, tile, reduction, by_rows=True)
             tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
-    return tiles / _cell_counts(n_query, n_key, tile, tiles.device) if reduction == "mean" else tiles
+    if reduction == "mean":
+        rows_of, columns_of = (
+            (size - torch.arange(0, size, tile, device=tiles.device)).clamp(max=tile) for size in (n_query, n_key)
+        )
+        tiles /= (rows_of[:, None] * columns_of).float()
+    return tiles
 
 
 def _unnormalised_weights(
@@ -84,12 +87,6 @@ def _unnormalised_weights(
     query, key = inputs.query[0, head, rows] * inputs.scale, inputs.key[0, _kv_head(inputs, head), :last]
     head_mask = None if mask is None else _select_head(mask, head)
     return unnormalised_weights(query, key, mask=head_mask, bias=bias, scale=1.0, softcap=inputs.softcap)
-
-
-def _causal_mask(rows: slice, device: torch.device) -> Tensor:
-    """Return the causal mask of a block of rows over its own keys, the last ones: `[row, key]`."""
-    count = rows.stop - rows.start
-    return torch.ones(count, count, dtype=torch.bool, device=device).tril()
 
 
 def _select_head(array: Tensor, head: int) -> Tensor:
@@ -104,23 +101,11 @@ def _kv_head(inputs: AttentionInputs, head: int) -> int:
 
 def _fold(array: Tensor, tile: int, reduction: str, by_rows: bool = False) -> Tensor:
     """Reduce every `tile` columns (or rows) to their sum or maximum; the last tile may be smaller."""
-    dim = 0 if by_rows else 1
+    dim, reduce = 0 if by_rows else 1, torch.sum if reduction == "mean" else torch.amax
     full = array.shape[dim] // tile * tile
     reduced = []
     if full:
-        reduced.append(_reduce(array.narrow(dim, 0, full).unflatten(dim, (-1, tile)), reduction, dim + 1))
+        reduced.append(reduce(torch.unflatten(array.narrow(dim, 0, full), dim, (-1, tile)), dim + 1))
     if full < array.shape[dim]:
-        reduced.append(_reduce(array.narrow(dim, full, array.shape[dim] - full), reduction, dim).unsqueeze(dim))
+        reduced.append(reduce(array.narrow(dim, full, array.shape[dim] - full), dim).unsqueeze(dim))
     return reduced[0] if len(reduced) == 1 else torch.cat(reduced, dim)
-
-
-def _reduce(array: Tensor, reduction: str, dim: int) -> Tensor:
-    return array.sum(dim) if reduction == "mean" else array.amax(dim)
-
-
-def _cell_counts(n_query: int, n_key: int, tile: int, device: torch.device) -> Tensor:
-    def counts(size: int) -> Tensor:
-        starts = torch.arange(0, size, tile, device=device)
-        return (size - starts).clamp(max=tile).float()
-
-    return counts(n_query)[:, None] * counts(n_key)

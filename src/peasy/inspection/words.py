@@ -1,11 +1,11 @@
-"""Tokens and words: labels tokens with their words, and merges attention over sub-words."""
+"""Tokens and words: labels tokens with their words, merges attention over sub-words, finds the largest weights."""
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from peasy.errors import InvalidInput, did_you_mean
-from peasy.inspection.label import Tokens
+from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.inspection.results import Array, AttentionRecord, Capture, HeadTopWords, Tokens
 from peasy.tokenization import Encoding, Tokenizer
 from peasy.tokenization.encoding import split_words
 
@@ -39,7 +39,7 @@ def label_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str
     return Tokens(text, tuple(ids), labels, labels, positions, (None,) * len(ids))
 
 
-def merge_words(array: np.ndarray, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> np.ndarray:
+def merge_words(array: Array, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> Array:
     """Merge weights `[..., row, key]` by words: sum over the tokens of a key, mean over those of a query.
 
     `rows`: positions of the given rows; words without any of them are left out.
@@ -63,12 +63,68 @@ def find_word(tokens: Tokens, word: str | int) -> tuple[int, ...]:
         if not -len(tokens) <= word < len(tokens):
             raise InvalidInput(f"There is no position {word}.", hint=f"Choose from 0 to {len(tokens) - 1}.")
         return (word % len(tokens),)
-    for matches in (lambda label: label == word, lambda label: label.lower() == word.lower()):
-        positions = [group for label, group in zip(tokens.words, tokens.word_positions, strict=True) if matches(label)]
-        positions = positions or [
-            (position,) for position, piece in enumerate(tokens.pieces) if matches(piece) or matches(piece.strip("·"))
+    for normalise in (str, str.lower):  # as written, then without regard to case
+        wanted = normalise(word)
+        groups = [g for label, g in zip(tokens.words, tokens.word_positions, strict=True) if normalise(label) == wanted]
+        groups = groups or [
+            (position,)
+            for position, piece in enumerate(map(normalise, tokens.pieces))
+            if wanted in (piece, piece.strip("·"))
         ]
-        if positions:
-            return positions[-1]
+        if groups:
+            return groups[-1]
     hint = did_you_mean(word, tokens.words) or f"The words are: {' '.join(tokens.words[:40])}"
     raise InvalidInput(f'The word "{word}" is not in the text.', hint=hint)
+
+
+def top_words_of_query(
+    record: AttentionRecord, query: str | int, top: int = 5, value_weighted: bool = False
+) -> tuple[HeadTopWords, ...]:
+    """Return the `top` words with the largest weights of a query word, in every captured head."""
+    captures = record.by_path("weights")
+    heads: list[HeadTopWords] = []
+    for path, capture in captures.items():
+        queries, keys = record.axes(path)
+        try:
+            positions = find_word(queries, query)
+        except InvalidInput:
+            if len({path.stack for path in captures}) > 1:
+                continue  # the word is on the other side of the translation
+            raise
+        rows = [index for index, row in enumerate(capture.rows or ()) if row in positions]
+        if not rows:
+            continue
+        weights = _weights(capture, value_weighted)[:, rows].astype(np.float32).mean(axis=1)
+        by_word = np.stack([weights[:, list(group)].sum(-1) for group in keys.word_positions], axis=-1)
+        for head, row in zip(capture.heads, by_word, strict=True):
+            best = np.argsort(-row, kind="stable")[:top]
+            heads.append(HeadTopWords(path, head, tuple((keys.words[i], float(row[i])) for i in best if row[i] > 0)))
+    if not heads:
+        raise NotFound(f'"{query}" is not among the captured queries.', hint="Call look without queries=.")
+    return tuple(heads)
+
+
+def strongest_links(record: AttentionRecord, top: int = 3, value_weighted: bool = False) -> tuple[HeadTopWords, ...]:
+    """Return the strongest links between words in every captured head.
+
+    Links to the word itself or to the first word (attention sink) are returned only if there are no others.
+    """
+    heads = []
+    for path, capture in record.by_path("weights").items():
+        queries, keys = record.axes(path)
+        names = words_in_rows(queries, capture.rows)
+        merged = merge_words(_weights(capture, value_weighted), queries, keys, capture.rows)
+        for head, array in zip(capture.heads, merged, strict=True):
+            informative = array.copy()
+            if path.part == "attention" and len(names) == len(keys.words):
+                np.fill_diagonal(informative, 0)
+                informative[:, 0] = 0
+            best = np.argsort(-(informative if informative.any() else array), axis=None, kind="stable")[:top]
+            pairs = [divmod(int(index), array.shape[1]) for index in best]
+            links = tuple((f"{names[query]}→{keys.words[key]}", float(array[query, key])) for query, key in pairs)
+            heads.append(HeadTopWords(path, head, links))
+    return tuple(heads)
+
+
+def _weights(capture: Capture, value_weighted: bool) -> Array:
+    return capture.value_weighted() if value_weighted else capture.array

@@ -5,10 +5,10 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from peasy.server.array_payload import MEDIA_TYPE as ARRAYS
 from peasy.server.responses import MEDIA_TYPES as FILES
+from peasy.server.routes.look import ARRAYS_MEDIA_TYPE as ARRAYS
 
-RESPONSES = {
+_RESPONSES = {
     "400": "The request is invalid.",
     "401": "The API key is missing or wrong.",
     "403": "Cross-site requests are not allowed.",
@@ -54,7 +54,7 @@ def _add_responses(path: str, operation: dict[str, Any], needs_key: bool) -> Non
     for media_type in _media_types(path):
         content.setdefault(media_type, {"schema": {}})
     error = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
-    for status, description in RESPONSES.items():
+    for status, description in _RESPONSES.items():
         operation["responses"].setdefault(status, {"description": description, "content": error})
     if needs_key and path != "/health":
         operation["security"] = [{"key": []}]

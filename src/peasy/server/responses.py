@@ -15,19 +15,19 @@ from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import widget_parts
 from peasy.render.json import to_plain
 
-SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1
 
 Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
-OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
 
 MEDIA_TYPES = {
     "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "tex": "application/x-tex", "md": "text/markdown",
     "csv": "text/csv", "json": "application/json", "npz": "application/zip",
 }  # fmt: skip
 
-STATUS_BY_CODE = {
+_STATUS_BY_CODE = {
     "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "overloaded": 429,
     "missing-extra": 501, "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
 }  # fmt: skip
@@ -57,11 +57,11 @@ class CommandBody(Strict):
     """Fields of every command's body: `html` also renders the result, `format` returns it as a file instead."""
 
     html: bool = Field(False, description="Also render the result as an HTML fragment.")
-    format: OutputFormat | None = Field(None, description="Return the result as a file of this format instead.")
+    format: _OutputFormat | None = Field(None, description="Return the result as a file of this format instead.")
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of the command: only fields that were sent, so that its own defaults hold."""
-        return {key: value for key, value in self.model_dump(exclude_unset=True).items() if key not in _NON_ARGUMENTS}
+        return {name: getattr(self, name) for name in self.model_fields_set if name not in _NON_ARGUMENTS}
 
 
 _NON_ARGUMENTS = ("html", "format", "model")
@@ -78,7 +78,7 @@ def make_response(command: str, body: CommandBody, result: Result, next_commands
     """Return a result as a JSON envelope, or as a file if `format` is given."""
     if body.format is not None:
         return file_response(command, result, body.format)
-    envelope: dict[str, Any] = {"ok": True, "command": command, "schema": SCHEMA_VERSION, "result": result.data()}
+    envelope: dict[str, Any] = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
     envelope |= {"files": [], "next": list(next_commands)}
     if body.html:
         envelope["html"], _, arithmetic = widget_parts(result.document())
@@ -107,29 +107,29 @@ class ServerError(PeasyError):
     code = "internal-error"
 
 
-OPENAI_ERROR_TYPES = {
+_OPENAI_ERROR_TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     429: "rate_limit_error",
 }  # fmt: skip
 """OpenAI's error type for each HTTP status."""
 
 
-def http_status(error: PeasyError) -> int:
+def _http_status(error: PeasyError) -> int:
     """Return the HTTP status of an error."""
-    return getattr(error, "status", None) or STATUS_BY_CODE.get(error.code, 500)
+    return getattr(error, "status", None) or _STATUS_BY_CODE.get(error.code, 500)
 
 
 def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
     """Return an error in OpenAI's format."""
-    status = http_status(error)
-    kind = OPENAI_ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+    status = _http_status(error)
+    kind = _OPENAI_ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     message = error.message if error.hint is None else f"{error.message} {error.hint}"
     return {"error": {"message": message, "type": kind, "param": param, "code": error.code}}
 
 
 def error_response(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
     """Return an error as a response: in OpenAI's format under /v1, as an envelope of `--json` elsewhere."""
-    status = http_status(error)
+    status = _http_status(error)
     details: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     envelope = {"ok": False, "error": details, "exit": error.exit_code}
     retry_after = getattr(error, "retry_after", None if status != 503 else 1.0)

@@ -1,26 +1,33 @@
-"""Inspection routes: look with all its views, trace, why."""
+"""Inspection routes: look with all its views, trace."""
 
+import json
+import struct
 from typing import Annotated, Any, Literal
 
+import numpy as np
+from annotated_types import Le, Lt
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from peasy.commands.heads import split_sentences
-from peasy.commands.load import LoadedModel
+from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
-from peasy.commands.result import Result
+from peasy.commands.trace import trace
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.interventions import AblateHead, Cut, InterventionSpec, Patch, UniformAttention
-from peasy.server.array_payload import MEDIA_TYPE, pack_arrays
-from peasy.server.responses import CommandBody, Name, Strict, Text, respond
+from peasy.inspection.results import AttentionRecord
+from peasy.render.json import to_plain
+from peasy.server.derive import add_command_route, derive_body
+from peasy.server.responses import CommandBody, Strict, Text, make_response
 
 router = APIRouter(prefix="/api")
 
+ARRAYS_MEDIA_TYPE = "application/vnd.peasy.arrays"
+
 TokenRef = int | Annotated[str, Field(max_length=1000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=10_000)]], Field(min_length=1, max_length=1000)]
-LookView = Literal["look", "summary", "heads", "lens", "align", "steps", "rank", "effect"]
 
-INTERVENTIONS = {"off": AblateHead, "cut": Cut, "even": UniformAttention, "patch": Patch}
+_INTERVENTIONS = {"off": AblateHead, "cut": Cut, "even": UniformAttention, "patch": Patch}
 
 
 class InterventionBody(Strict):
@@ -40,147 +47,85 @@ class InterventionBody(Strict):
     def to_intervention(self) -> InterventionSpec:
         """Return the intervention itself."""
         fields = self.model_dump(exclude_none=True, exclude={"kind"})
-        if "rows" in fields:
-            fields["rows"] = tuple(fields["rows"])
         try:
-            intervention: InterventionSpec = INTERVENTIONS[self.kind](**fields)
+            intervention: InterventionSpec = _INTERVENTIONS[self.kind](**fields)
         except TypeError:
             given = ", ".join(fields) or "no fields"
             raise InvalidInput(f'Intervention "{self.kind}" does not accept: {given}.') from None
         return intervention
 
 
-class LookBody(CommandBody):
-    """Text to run through a model, and the view of its attention.
+Intervention = Annotated[InterventionBody, AfterValidator(InterventionBody.to_intervention)]
+"""Field of a body that holds the intervention itself."""
 
-    `view`: "look" (all captured steps), "summary" (strongest links), "heads" (the keys that `query` attends to), "lens"
-    (logit lens), "align", "steps" (one head step by step, given by `layers` and `heads`), "rank" (scores of all heads,
-    sorted by `by`), "effect" (what the intervention `edit` changes).
-    """
 
-    model: Name
-    text: Text
-    target: Text | None = None
-    layers: Indices | None = None
-    heads: Indices | None = None
-    queries: list[TokenRef] | None = None
-    steps: list[str] = Field(["weights"], max_length=20)
-    edit: list[InterventionBody] = Field([], max_length=64)
-    overview: Literal["mean", "max"] | None = None
-    tile_size: int | None = Field(None, ge=1, le=100_000)
-    value_weighted: bool = False
-    view: LookView = "look"
-    query: TokenRef | None = None
-    top: int = Field(5, ge=1, le=100)
-    by: str = "sharpness"
-    merge_words: bool = False
+class _BinaryBody(CommandBody):
+    """Body of a command whose arrays can be sent as binary data."""
+
     binary: bool = Field(False, description="Return the captured arrays as one binary payload instead.")
 
 
-@router.post("/look")
-async def post_look(request: Request, body: LookBody) -> Response:
+_EDIT = {
+    "text": Text,
+    "layers": Indices | None,
+    "heads": Indices | None,
+    "edit": Annotated[list[Intervention], Field(max_length=64)],
+}
+_LookBody = derive_body(
+    "LookBody", look_view, base=_BinaryBody, hide=("gold", "words", "data", "max_memory", "seed"),
+    changes=_EDIT | {
+        "target": Text | None,
+        "queries": list[TokenRef] | None,
+        "steps": Annotated[list[str], Field(max_length=20)],
+        "query": TokenRef | None,
+    },
+)  # fmt: skip
+
+
+async def post_look(request: Request, body: Any) -> Response:
     """Return the attention of a model on a text."""
 
-    def work() -> Result:
+    def run() -> Response:
+        arguments = body.arguments()
+        arguments.pop("binary", None)
         with request.app.state.registry.use(body.model) as loaded:
-            return _run_look(loaded, body)
-
-    def pack() -> Response:
-        result = work()
-        if not isinstance(result, LookResult):
+            result = look_view(loaded, **arguments)
+        if not body.binary:
+            return make_response("look", body, result)
+        if not isinstance(result, LookResult) or result.overviews:
             raise InvalidInput("binary needs captured arrays.", hint='Leave out view and overview, or "binary".')
-        return Response(pack_arrays(result.record), media_type=MEDIA_TYPE)
+        return Response(_pack_arrays(result), media_type=ARRAYS_MEDIA_TYPE)
 
-    return await request.app.state.worker_pool.run(pack) if body.binary else await respond(request, "look", body, work)
-
-
-def _run_look(loaded: LoadedModel, body: LookBody) -> Result:
-    if body.view == "rank":
-        return loaded.heads(split_sentences(body.text), by=body.by)
-    interventions = [item.to_intervention() for item in body.edit]
-    selection = {key: getattr(body, key) for key in ("layers", "heads", "queries", "value_weighted")}
-    if body.overview is not None:
-        return loaded.look(
-            body.text, body.target, overview=body.overview, tile_size=body.tile_size, edit=interventions, **selection
-        )
-    applied = [] if body.view == "effect" else interventions
-    result = loaded.look(body.text, body.target, steps=body.steps, edit=applied, **selection)
-    result.merge_words = body.merge_words
-    return _select_view(loaded, result, body, interventions, selection)
+    response: Response = await request.app.state.worker_pool.run(run)
+    return response
 
 
-def _select_view(
-    loaded: LoadedModel,
-    result: LookResult,
-    body: LookBody,
-    interventions: list[InterventionSpec],
-    selection: dict[str, Any],
-) -> Result:
-    match body.view:
-        case "summary":
-            return result.summary(body.top)
-        case "heads":
-            if body.query is None:
-                raise InvalidInput("The view heads needs a query.", hint="Give a word or the position of a token.")
-            return result.heads(body.query, body.top)
-        case "lens":
-            return result.logit_lens(body.queries, top=body.top)
-        case "align":
-            return result.alignment()
-        case "steps":
-            if not body.layers or not body.heads:
-                raise InvalidInput("The view steps needs a head.", hint="Give one layer and one head.")
-            return result.steps(body.layers[0], body.heads[0], body.query)
-        case "effect":
-            return result.compare(
-                loaded.look(result.text, result.target_text, edit=interventions, steps=body.steps, **selection)
-            )
-    return result
+def _pack_arrays(record: AttentionRecord) -> bytes:
+    """Pack all captures into one binary payload: a JSON header followed by raw float32 data.
+
+    The first four bytes are the header's length, little-endian; the header lists `arrays`, each with its module path,
+    step, heads, rows, shape and the offset of its data from the end of the header.
+    """
+    entries: list[dict[str, object]] = []
+    chunks: list[bytes] = []
+    offset = 0
+    for capture in record.captures:
+        array = np.ascontiguousarray(capture.array, dtype="<f4")
+        where = {"step": capture.step, "heads": capture.heads, "rows": capture.rows}
+        entries.append({**capture.path._asdict(), **where, "shape": array.shape, "dtype": "float32", "offset": offset})
+        chunks.append(array.tobytes())
+        offset += array.nbytes
+    fields: dict[str, object] = {"model": record.model, "tokens": record.tokens.pieces, "arrays": entries}
+    if record.target is not None:
+        fields["target"] = record.target.pieces
+    header = json.dumps(to_plain(fields), ensure_ascii=False).encode()
+    return struct.pack("<I", len(header)) + header + b"".join(chunks)
 
 
-class TraceBody(CommandBody):
-    """Prompt and sampling parameters; the attention of every generated token is kept."""
+post_look.__annotations__["body"] = _LookBody
+router.post("/look")(post_look)
 
-    model: Name
-    text: Text
-    num_beams: int | None = Field(None, ge=1, le=32)
-    max_tokens: int = Field(20, ge=1, le=512)
-    layers: Indices | None = None
-    heads: Indices | None = None
-    top: int | None = Field(8, ge=1, le=1000)
-    temperature: float = Field(0.0, ge=0, le=100)
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, ge=0, le=1)
-    seed: int = Field(0, ge=0, lt=2**53)
-    edit: list[InterventionBody] = Field([], max_length=64)
-
-
-@router.post("/trace")
-async def post_trace(request: Request, body: TraceBody) -> Response:
-    """Generate with the candidates and attention of every token."""
-
-    def work() -> Result:
-        arguments = body.arguments() | {"edit": [item.to_intervention() for item in body.edit]}
-        with request.app.state.registry.use(body.model) as loaded:
-            return loaded.trace(**arguments)
-
-    return await respond(request, "trace", body, work)
-
-
-class WhyBody(CommandBody):
-    """Two sentences to compare."""
-
-    model: Name
-    first: Text
-    second: Text
-
-
-@router.post("/why")
-async def post_why(request: Request, body: WhyBody) -> Response:
-    """Explain the similarity of two sentences: their cosine as a sum over word pairs."""
-
-    def work() -> Result:
-        with request.app.state.registry.use(body.model) as loaded:
-            return loaded.explain_similarity(body.first, body.second)
-
-    return await respond(request, "why", body, work)
+add_command_route(
+    router, "/trace", trace, options=SamplingParams,
+    changes=_EDIT | {"num_beams": Le(32), "top": Le(1000), "max_tokens": Le(512), "seed": Lt(2**53)},
+)  # fmt: skip

@@ -6,12 +6,9 @@ import torch
 from tests.models.tiny_models import ALL_MODELS, DECODERS, make, some_ids
 
 from peasy.errors import InvalidInput, ResourceUnavailable
-from peasy.inspection import recorder as recording
-from peasy.inspection.budget import choose_storage, parse_bytes
-from peasy.inspection.capture_spec import CaptureSpec
-from peasy.inspection.forward import ModelInput, forward_logits
-from peasy.inspection.introspect import attentions_of, dims_of
-from peasy.inspection.recorder import Recorder
+from peasy.inspection import capture as recording
+from peasy.inspection.capture import CaptureSpec, Recorder, choose_storage, parse_bytes
+from peasy.inspection.forward import ModelInput, attentions_of, forward_logits
 from peasy.nn.tap import KNOWN_STEPS, Tap
 
 
@@ -47,7 +44,7 @@ def test_the_estimate_equals_the_captured_size(name):
     model_input = input_of(model)
     for spec in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
         _, captures = capture(model, model_input, **spec)
-        estimate = CaptureSpec(**spec).count_values(attentions_of(model), dims_of(model), model_input.lengths(model))
+        estimate = CaptureSpec(**spec).count_values(model, model_input.lengths(model))
         assert estimate == sum(captured.array.size for captured in captures)
 
 
@@ -98,7 +95,6 @@ def test_a_capture_over_budget_is_rejected():
 
 def test_missing_layers_heads_and_steps_are_rejected():
     model = make(DECODERS["learned"])
-    attentions, dims = attentions_of(model), dims_of(model)
     for spec, message in (
         ({"layers": (9,)}, "no layer 9"),
         ({"heads": (4,)}, "no head 4"),
@@ -106,10 +102,10 @@ def test_missing_layers_heads_and_steps_are_rejected():
         ({"steps": ()}, "No step"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            CaptureSpec(**spec).check("it", attentions, dims)
+            CaptureSpec(**spec).check(model, "it")
     lstm = make(ALL_MODELS["lstm"])
     with pytest.raises(InvalidInput, match="no attention"):
-        CaptureSpec().check("it", attentions_of(lstm), dims_of(lstm))
+        CaptureSpec().check(lstm, "it")
 
 
 def test_attention_info():

@@ -1,0 +1,191 @@
+"""Capture of activations: what to keep of a forward pass, the memory that it needs, and the recorder that keeps it."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from peasy.checkpoint.ram import format_bytes
+from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean
+from peasy.inspection.forward import ModelDims, ModelInput, attentions_of, default_stack, dims_of
+from peasy.inspection.results import Array, AttentionInfo, Capture
+from peasy.models.protocol import Model
+from peasy.nn.capture import AttentionInputs
+from peasy.nn.module_path import ModulePath
+from peasy.nn.tap import FORMULA_STEPS, HEAD_STEPS, KNOWN_STEPS, TOKEN_STEPS, Activation, Tap
+
+ROW_BLOCK = 256
+"""Rows per callback: besides the stored arrays, only these are held in full precision."""
+
+MAX_MEMORY = "512MB"
+"""Default memory limit of captured arrays."""
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def parse_bytes(text: str | int) -> int:
+    """Parse a byte size such as 512MB or 2GiB.
+
+    >>> parse_bytes("512MB"), parse_bytes("0.5 GiB"), parse_bytes(4096)
+    (512000000, 536870912, 4096)
+    """
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)", str(text).strip())
+    if match is None or match[2].upper() not in _UNITS:
+        raise InvalidInput(f'"{text}" is not a number of bytes.', hint="For example 512MB or 2GiB.")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
+    """Return the dtype in which this many values fit the budget: float32, else float16; raise if neither does.
+
+    >>> choose_storage(1000, 4000), choose_storage(1000, 2000)
+    ('float32', 'float16')
+    """
+    dtypes = ("float32", "float16") if storage == "auto" else (storage,)
+    needed = 0
+    for dtype in dtypes:
+        needed = num_values * np.dtype(dtype).itemsize
+        if needed <= budget:
+            return dtype
+    raise ResourceUnavailable(
+        f"This would keep {format_bytes(needed)} in {dtypes[-1]}, but the budget is {format_bytes(budget)}.",
+        hint='Choose fewer layers, heads or queries, or overview="mean", or raise max_memory.',
+    )
+
+
+@dataclass(frozen=True)
+class CaptureSpec:
+    """What to capture; None = all. `rows`: query positions, -1 is the last; `parts` and `stacks` as in `Tap`."""
+
+    steps: tuple[str, ...] = ("weights",)
+    layers: tuple[int, ...] | None = None
+    heads: tuple[int, ...] | None = None
+    rows: tuple[int, ...] | None = None
+    parts: tuple[str, ...] | None = None
+    stacks: tuple[str, ...] | None = None
+
+    def check(self, model: Model, name: str = "This model") -> None:
+        """Raise if the model does not have these steps, layers or heads."""
+        for step in self.steps:
+            if step not in KNOWN_STEPS:
+                hint = did_you_mean(step, KNOWN_STEPS) or f"Choose from {', '.join(KNOWN_STEPS)}."
+                raise InvalidInput(f'There is no step "{step}".', hint=hint)
+        if not self.steps:
+            raise InvalidInput("No step is given.", hint=f"Choose from {', '.join(KNOWN_STEPS)}.")
+        attentions = attentions_of(model)
+        if set(self.steps) & set(HEAD_STEPS) and not attentions:
+            hint = "Only its residual stream can be captured: steps=['residual'] or ['final']."
+            raise InvalidInput(f"{name} has no attention.", hint=hint)
+        num_layers = max(dims_of(model).num_layers.values(), default=0) + bool(set(self.steps) & set(TOKEN_STEPS))
+        _check_range("layer", self.layers, num_layers)
+        if attentions:
+            _check_range("head", self.heads, max(info.num_heads for info in attentions))
+
+    def includes(self, attention: AttentionInfo) -> bool:
+        """True if this attention is to be captured."""
+        path = attention.path
+        filters = ((path.layer, self.layers), (path.part, self.parts), (path.stack, self.stacks))
+        return all(allowed is None or value in allowed for value, allowed in filters)
+
+    def count_values(self, model: Model, lengths: Mapping[str, int]) -> int:
+        """Return the number of values captured, for a sequence with these lengths in each stack."""
+        dims, output_stack = dims_of(model), default_stack(model)
+        in_attention = sum(self._attention_values(a, dims, lengths) for a in attentions_of(model) if self.includes(a))
+        return in_attention + sum(
+            self._stream_values(stack, dims, length, stack == output_stack)
+            for stack, length in lengths.items()
+            if self.stacks is None or stack in self.stacks
+        )
+
+    def _attention_values(self, attention: AttentionInfo, dims: ModelDims, lengths: Mapping[str, int]) -> int:
+        queries = lengths[attention.path.stack]
+        keys = lengths["encoder"] if attention.cross else queries
+        rows = queries if self.rows is None else len(self.rows)
+        heads = range(attention.num_heads)
+        num_heads = len(heads if self.heads is None else [head for head in self.heads if head in heads])
+        sizes = dict.fromkeys(FORMULA_STEPS, rows * keys) | dict.fromkeys(("query", "context"), rows * dims.d_head)
+        sizes |= dict.fromkeys(("key", "value"), keys * dims.d_head)
+        return num_heads * sum(sizes[step] for step in self.steps if step in sizes)
+
+    def _stream_values(self, stack: str, dims: ModelDims, length: int, has_logits: bool) -> int:
+        count = dims.num_layers.get(stack, 0)
+        layers = count if self.layers is None else len([layer for layer in self.layers if layer < count])
+        rows = length if self.rows is None else len(self.rows)
+        per_layer = {"residual": dims.d_model, "normed": 2 * dims.d_model, "output": 2 * dims.d_model}
+        per_layer |= {"activation": dims.d_ff}
+        once = {"final": dims.d_model, "logits": dims.vocab_size if has_logits else 0}
+        return rows * sum((layers + 1) * per_layer.get(step, 0) + once.get(step, 0) for step in self.steps)
+
+
+def _check_range(what: str, indices: Iterable[int] | None, count: int) -> None:
+    for index in indices or ():
+        if not 0 <= index < count:
+            raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {count - 1}.")
+
+
+class Recorder:
+    """Keeps the captured steps of one sequence (the first of a batch), with its length in each stack.
+
+    Arrays are allocated once, in full size. With weights it also keeps the norm of each key's value vector, so that
+    value-weighted attention can be shown.
+    """
+
+    def __init__(self, spec: CaptureSpec, lengths: Mapping[str, int], storage: str = "float32") -> None:
+        self.spec, self.lengths, self.storage, self.nbytes = spec, lengths, storage, 0
+        self._dtype = torch.float16 if storage == "float16" else torch.float32
+        self._captured: dict[tuple[ModulePath, str], Capture] = {}
+        self._value_norms: dict[ModulePath, Array] = {}
+
+    @classmethod
+    def for_input(
+        cls, model: Model, model_input: ModelInput, spec: CaptureSpec, budget: int, storage: str = "auto",
+        *, name: str = "This model", extra_values: int = 0,
+    ) -> "Recorder":  # fmt: skip
+        """Return a recorder for one input in a dtype that fits the budget; if none does, raise before the model runs.
+
+        `extra_values`: further numbers that have to fit into the budget.
+        """
+        spec.check(model, name)
+        lengths = model_input.lengths(model)
+        num_values = spec.count_values(model, lengths) + extra_values
+        recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))
+        recorder.nbytes = num_values * np.dtype(recorder.storage).itemsize
+        return recorder
+
+    def tap(self, on_attention: Callable[[ModulePath, AttentionInputs], object] | None = None) -> Tap:
+        """Return the tap for this spec; `on_attention` also receives the attention inputs of the same pass."""
+        spec = self.spec
+        steps = {*spec.steps, "value"} if "weights" in spec.steps else set(spec.steps)
+        return Tap(
+            self.record, steps=steps, layers=spec.layers, heads=spec.heads, rows=spec.rows,
+            parts=spec.parts, stacks=spec.stacks, rows_per_block=ROW_BLOCK, on_attention=on_attention,
+        )  # fmt: skip
+
+    def record(self, activation: Activation) -> None:
+        """Keep one activation; the [query, key] steps arrive in blocks of rows."""
+        path, step, array = activation.path, activation.step, activation.array[0].detach()
+        if step == "value" and "weights" in self.spec.steps:
+            self._value_norms[path] = array.float().norm(dim=-1).cpu().numpy()
+        if step not in self.spec.steps:
+            return
+        values = array.to(self._dtype, copy=step not in FORMULA_STEPS).cpu().numpy()
+        heads, rows = activation.heads or (), activation.rows
+        if step not in FORMULA_STEPS:
+            rows = tuple(range(values.shape[-2])) if rows is None and step not in ("key", "value") else rows
+            self._captured[path, step] = Capture(path, step, values, heads, rows, None, activation.caption)
+            return
+        if (path, step) not in self._captured:
+            num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
+            whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
+            norms = self._value_norms[path] if step == "weights" else None
+            self._captured[path, step] = Capture(path, step, whole, heads, (), norms, activation.caption)
+        capture = self._captured[path, step]
+        joined = (*(capture.rows or ()), *(rows or ()))
+        capture.array[:, len(capture.rows or ()) : len(joined)] = values
+        self._captured[path, step] = replace(capture, rows=joined)
+
+    def captures(self) -> tuple[Capture, ...]:
+        """Return all captures in execution order."""
+        return tuple(self._captured.values())

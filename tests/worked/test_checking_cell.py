@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell
-from peasy.worked.checking.expression import evaluate
+from peasy.worked.checking.cell import CellMark, WrittenNumber, evaluate, read_cell
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,7 @@ from peasy.views.document import (
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise
-from peasy.worked.label import token_label
-from peasy.worked.number import format_number, format_operand, format_percent
+from peasy.worked.label import format_number, format_operand, format_percent, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
 from peasy.worked.story import QueryDescription
 from peasy.worked.symbolic import SymbolicExample, weighted_sum_of_words

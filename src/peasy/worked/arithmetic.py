@@ -12,8 +12,7 @@ import numpy as np
 
 from peasy.errors import NotFound, did_you_mean
 from peasy.worked.example import AdditiveScoringConfig
-from peasy.worked.label import token_label
-from peasy.worked.number import format_number, format_operand
+from peasy.worked.label import format_number, format_operand, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
 
 MAX_TERMS = 16

@@ -1,4 +1,9 @@
-"""Token labels: whitespace is made visible, control characters are replaced by symbols."""
+"""Labels: tokens with visible whitespace and control characters; numbers of hand calculations.
+
+Exact numbers have no trailing zeros, rounded ones all decimals.
+"""
+
+import math
 
 from peasy.errors import InvalidInput
 
@@ -27,6 +32,37 @@ def check_encodable(where: str, token: str) -> None:
         token.encode("utf-8")
     except UnicodeEncodeError:
         raise InvalidInput(f"{where} contains a lone surrogate, which cannot be encoded as UTF-8.") from None
+
+
+def format_number(number: float, decimals: int = 4) -> str:
+    """Format a number at `decimals`; trailing zeros are dropped only if the number is exact.
+
+    >>> format_number(1.0), format_number(0.5), format_number(2 / 3), format_number(1.99999), format_number(-math.inf)
+    ('1', '0.5', '0.6667', '2.0000', '-∞')
+    """
+    if not math.isfinite(number):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(number, "not a number")
+    if abs(number) >= 1e15:
+        return f"{number:.{decimals}e}"
+    text = f"{number:.{decimals}f}"
+    text = text.removeprefix("-") if float(text) == 0 else text
+    exact = abs(float(text) - number) <= 1e-13 * max(1.0, abs(number))
+    return text.rstrip("0").rstrip(".") if exact and "." in text else text
+
+
+def format_operand(number: float, decimals: int = 4) -> str:
+    """Format a number inside a product or sum: negative numbers in brackets."""
+    text = format_number(number, decimals)
+    return f"({text})" if text.startswith("-") else text
+
+
+def format_percent(fraction: float) -> str:
+    """Format a fraction of 1 in percent.
+
+    >>> format_percent(0.19778), format_percent(0.4), format_percent(1)
+    ('19.8 %', '40 %', '100 %')
+    """
+    return f"{format_number(round(100 * fraction, 1), 1)} %"
 
 
 def _printable_character(character: str) -> str:

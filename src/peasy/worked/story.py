@@ -6,8 +6,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.worked.arithmetic import find_index
-from peasy.worked.label import token_label
-from peasy.worked.number import format_number, format_percent
+from peasy.worked.label import format_number, format_percent, token_label
 from peasy.worked.solver import WorkedExample
 
 MAX_NAMED_KEYS = 8

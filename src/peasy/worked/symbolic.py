@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from peasy.worked.label import token_label
-from peasy.worked.number import format_number, format_operand
+from peasy.worked.label import format_number, format_operand, token_label
 from peasy.worked.solver import WorkedExample
 
 MASKED_SIGN = "x"

@@ -2,17 +2,20 @@
 
 Numbers may be written as `0.71`, `.71`, `0,71`, `40 %`, `1/2`, `½`, `√2`, `2√2`, `e^0.71`, `1.2e-3`, or in LaTeX
 (`\\frac{1}{2}`, `\\sqrt{2}`). A plain number matches every value that rounds to it. In an expression whole
-numbers are exact and decimals match every value that rounds to them.
+numbers are exact and decimals match every value that rounds to them: `1/5.06` is any quotient of 1 and a number that
+rounds to 5.06, so expressions are evaluated in interval arithmetic.
 """
 
 import math
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from typing import NoReturn
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.expression import evaluate
 
 MAX_CELL_LENGTH = 200
 """Maximum length of a cell in characters."""
@@ -161,3 +164,129 @@ def _raise_unreadable(written: object, where: str) -> NoReturn:
         f'{where}: "{excerpt}" cannot be read as a number.',
         hint="Write 0.71, 40 %, 1/2, √2 or e^0.71; x for a masked cell; leave a cell without an answer empty.",
     )
+
+
+@dataclass(frozen=True)
+class _Interval:
+    """Interval with a central value."""
+
+    value: float
+    low: float
+    high: float
+
+    def map(self, function: Callable[[float], float]) -> "_Interval":
+        """Apply an increasing function."""
+        return _Interval(function(self.value), function(self.low), function(self.high))
+
+    def combine(self, operation: Callable[[float, float], float], other: "_Interval") -> "_Interval":
+        """Apply an operation that is monotonic in each argument: the bounds are reached at the corners."""
+        corners = [operation(x, y) for x, y in product((self.low, self.high), (other.low, other.high))]
+        return _Interval(operation(self.value, other.value), min(corners), max(corners))
+
+
+class _NotAnExpression(Exception):
+    """The text is not an expression."""
+
+
+_MAX_DEPTH = 20
+"""Maximum nesting depth of brackets."""
+_TOKEN = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*/^(){}%]))")
+
+
+def evaluate(text: str) -> _Interval | None:
+    """Evaluate an expression, or return None if the text is not one.
+
+    >>> evaluate("2√2").value, evaluate("1/5.06").high > 1 / 5.06, evaluate("love")
+    (2.8284271247461903, True, None)
+    """
+    try:
+        parser = _ExpressionParser(text.rstrip())
+        interval = parser.sum()
+        return interval if not parser.next and math.isfinite(interval.low) and math.isfinite(interval.high) else None
+    except (_NotAnExpression, ArithmeticError, ValueError):
+        return None
+
+
+class _ExpressionParser:
+    """Recursive-descent parser of sums of products of powers."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens: list[str] = []
+        self.depth = position = 0
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if not match:
+                raise _NotAnExpression
+            self.tokens.append(match[1] or match[2] or match[3])
+            position = match.end()
+        self.tokens.reverse()
+
+    @property
+    def next(self) -> str:
+        return self.tokens[-1] if self.tokens else ""
+
+    def accept(self, *tokens: str) -> str:
+        """Return the next token and go on if it is one of these, else ""."""
+        return self.tokens.pop() if self.next in tokens else ""
+
+    def sum(self) -> _Interval:
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise _NotAnExpression
+        total = self.product()
+        while sign := self.accept("+", "-"):
+            total = total.combine(operator.add if sign == "+" else operator.sub, self.product())
+        self.depth -= 1
+        return total
+
+    def product(self) -> _Interval:
+        result = self.power()
+        while True:
+            if self.accept("*") or self.next in ("√", "e", "exp", "frac", "("):
+                result = result.combine(operator.mul, self.power())
+            elif self.accept("/"):
+                result = self.quotient(result, self.power())
+            else:
+                return result
+
+    def quotient(self, above: _Interval, below: _Interval) -> _Interval:
+        if below.low <= 0 <= below.high:
+            raise _NotAnExpression
+        return above.combine(operator.truediv, below)
+
+    def signed(self, parse: Callable[[], _Interval]) -> _Interval:
+        sign = {"-": -1.0, "+": 1.0}[self.accept("-", "+")]
+        return _Interval(sign, sign, sign).combine(operator.mul, parse())
+
+    def power(self) -> _Interval:
+        if self.next in ("-", "+"):
+            return self.signed(self.power)
+        base = self.atom()
+        if self.accept("^"):
+            if base.low <= 0:
+                raise _NotAnExpression
+            base = base.combine(operator.pow, self.signed(self.atom) if self.next in ("-", "+") else self.atom())
+        return base.map(lambda number: number / 100) if self.accept("%") else base
+
+    def atom(self) -> _Interval:
+        piece = self.tokens.pop() if self.tokens else ""
+        if piece in ("(", "{"):
+            inner = self.sum()
+            if not self.accept({"(": ")", "{": "}"}[piece]):
+                raise _NotAnExpression
+            return inner
+        if piece == "frac":
+            return self.quotient(self.atom(), self.atom())
+        if piece == "√":
+            under = self.atom()
+            return _Interval(math.sqrt(under.value), math.sqrt(max(under.low, 0.0)), math.sqrt(under.high))
+        if piece == "exp":
+            return self.atom().map(math.exp)
+        if piece == "e":
+            return _Interval(math.e, math.e, math.e)
+        if piece[:1] not in "0123456789.," or not piece:
+            raise _NotAnExpression
+        number = float(piece.replace(",", "."))
+        decimals = len(piece.replace(",", ".").partition(".")[2])
+        half = 0.5 * 10.0**-decimals if not piece.isdigit() else 0.0
+        return _Interval(number, number - half, number + half)

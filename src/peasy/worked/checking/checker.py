@@ -14,27 +14,29 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.derivations import build_derivations
-from peasy.worked.checking.readings import (
+from peasy.worked.checking.row import Slip, find_slip, length_findings, range_findings, sum_findings
+from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, table_caption
+from peasy.worked.checking.symbol import SymbolIndexing, judge_symbols, judge_weighted_sum, missing_findings
+from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
+from peasy.worked.checking.verdict import (
+    CellVerdict,
     TableReading,
+    Verdict,
     derive_readings,
     exact_reading,
+    judge_masked,
+    judge_number,
     readings_with_cell,
     unique_readings,
     written_readings,
 )
-from peasy.worked.checking.row import length_findings, range_findings, sum_findings
-from peasy.worked.checking.slip import Slip, find_slip
-from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, table_caption
-from peasy.worked.checking.symbol import SymbolIndexing, judge_symbols, judge_weighted_sum, missing_findings
-from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
-from peasy.worked.checking.verdict import CellVerdict, Verdict, judge_masked, judge_number
 from peasy.worked.example import Example
 from peasy.worked.solver import FormulaSettings, check_size, head_name
 
-MAX_CELLS = 50_000
+_MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
 
-EXAMPLE_FIELDS = {
+_EXAMPLE_FIELDS = {
     "x": "rows", "source": "source_x", "w_q": "w_q", "w_k": "w_k", "w_v": "w_v", "w_o": "w_o",
     "query": "q", "key": "k", "value": "v", "weights": "weights",
 }  # fmt: skip
@@ -109,8 +111,8 @@ def check(example: Example) -> CheckedExample:
     ('wrong', 13.0, '2·2 + 3·3 = 13, not 12.')
     """
     check_size(example)
-    if sum(len(row) for table in example.written for row in table.cells) > MAX_CELLS:
-        raise InvalidInput(f"There are more than {MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
+    if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
+        raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
     with np.errstate(all="ignore"):
         return _TableChecker(example).run()
 
@@ -125,7 +127,7 @@ class _TableChecker:
             table_name(table, example) for table in example.written if table.table.strip().upper().startswith("W_")
         ]
         self.written = [(table_name(table, example, projections), table) for table in example.written]
-        given_steps = {step for step, name in EXAMPLE_FIELDS.items() if getattr(example, name) is not None}
+        given_steps = {step for step, name in _EXAMPLE_FIELDS.items() if getattr(example, name) is not None}
         self.derivations = build_derivations(example, self.settings, given_steps | {node for node, _ in self.written})
         self.symbols = SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
@@ -153,7 +155,7 @@ class _TableChecker:
 
     def known_readings(self, node: str) -> list[TableReading]:
         """Return the readings of a table from everything given and written before it; the exact one first."""
-        matrix = getattr(self.example, EXAMPLE_FIELDS[node]) if node in EXAMPLE_FIELDS else None
+        matrix = getattr(self.example, _EXAMPLE_FIELDS[node]) if node in _EXAMPLE_FIELDS else None
         if matrix is not None:
             return [TableReading(np.asarray(matrix, dtype=float), clean=True)]
         derived = derive_readings(self.derivations.get(node, []), self.readings)
@@ -162,41 +164,34 @@ class _TableChecker:
 
     def judge_table(self, table: AlignedTable, known: list[TableReading]) -> list[TableReading]:
         """Record verdicts for every cell and row of a written table; return its readings for later tables."""
-        judged = {cell: self.judge_cell(table, *cell, content, known) for cell, content in table.cells.items()}
+        judgements = ((cell, self.judge_cell(table, *cell, content, known)) for cell, content in table.cells.items())
+        judged = {cell: verdict for cell, verdict in judgements if verdict}
         slip = self.explain_by_slip(table, judged)
         if slip:
-            judged = {cell: _with_slip(cell_verdict, slip) for cell, cell_verdict in judged.items()}
-        verdicts = {cell: str(cell_verdict.verdict) if cell_verdict else "" for cell, cell_verdict in judged.items()}
-        self.cells += [
-            _checked_cell(table, cell, cell_verdict) for cell, cell_verdict in judged.items() if cell_verdict
-        ]
+            judged = {cell: _with_slip(verdict, slip) for cell, verdict in judged.items()}
+        verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
+        self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
         findings = self.judge_rows(table, verdicts, known)
         self.row_findings += findings
-        blanks = {
-            cell
-            for cell, content in table.cells.items()
-            if content is CellMark.BLANK and readings_with_cell(known, *cell)
-        }
-        reasons = {cell: cell_verdict.reason for cell, cell_verdict in judged.items() if cell_verdict}
-        self.tables.append(_checked_table(table, verdicts | dict.fromkeys(blanks, "blank"), reasons))
+        blank = [cell for cell, content in table.cells.items() if content is CellMark.BLANK]
+        blanks = {cell: "blank" for cell in blank if readings_with_cell(known, *cell)}
+        reasons = {cell: verdict.reason for cell, verdict in judged.items()}
+        self.tables.append(_checked_table(table, verdicts | blanks, reasons))
         wrong = np.zeros((len(table.rows), len(table.columns)), dtype=bool)
         for cell, verdict in verdicts.items():
             wrong[cell] = verdict in ("wrong", "follows")
         if not known:  # given weights cannot be recomputed; only their row sums can be checked
             doubtful = {fault.row for fault in findings if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
-        slipped = [TableReading(slip.values, clean=False, written=table_caption(table.node))] if slip else []
-        return [*written_readings(table_caption(table.node), table.values(), wrong, known), *slipped]
+        slipped = [TableReading(slip.values, clean=False, written=table.caption)] if slip else []
+        return [*written_readings(table.caption, table.values(), wrong, known), *slipped]
 
-    def explain_by_slip(self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict | None]) -> Slip | None:
+    def explain_by_slip(self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict]) -> Slip | None:
         """Return the known slip that explains wrong weights, if there is one."""
-        scores, scaled = (
-            exact_reading(self.earlier_readings(table, "scores")),
-            exact_reading(self.earlier_readings(table, "scaled")),
-        )
+        scores, scaled = (exact_reading(self.earlier_readings(table, step)) for step in ("scores", "scaled"))
         if table.step != "weights" or scaled is None:
             return None
-        wrong = {cell[0] for cell, verdict in judged.items() if verdict and verdict.verdict == "wrong"}
+        wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
         return find_slip(table, wrong, self.settings, (scores or scaled).values, scaled.values)
 
     def judge_cell(
@@ -237,9 +232,9 @@ class _TableChecker:
         return self.readings.get(table.node.replace(table.step, step), [])
 
 
-def _with_slip(judged: CellVerdict | None, slip: Slip) -> CellVerdict | None:
+def _with_slip(judged: CellVerdict, slip: Slip) -> CellVerdict:
     """Add the slip to the reason of a wrong cell."""
-    if judged is None or judged.verdict != "wrong":
+    if judged.verdict != "wrong":
         return judged
     return replace(judged, reason=f"{judged.reason.removesuffix('.')}: {slip.description}.")
 
@@ -260,16 +255,10 @@ def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdic
     expected, content = judged.expected, table.cells[cell]
     if isinstance(expected, float):
         expected = "x" if expected == -np.inf else round(expected, 12) + 0.0
+    decimals = content.decimals if isinstance(content, WrittenNumber) else None
+    row, column, written = table.rows[cell[0]], table.columns[cell[1]], table.texts[cell].strip()
     return CheckedCell(
-        table=table_caption(table.node),
-        row=table.rows[cell[0]],
-        column=table.columns[cell[1]],
-        written=table.texts[cell].strip(),
-        expected=expected,
-        verdict=judged.verdict,
-        reason=judged.reason,
-        decimals=content.decimals if isinstance(content, WrittenNumber) else None,
-        description=table.description,
+        table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description
     )
 
 
@@ -286,7 +275,7 @@ def _checked_table(
 
     unfit = {(row, column): text for row, texts in misfits.items() for column, text in enumerate(texts)}
     return CheckedTable(
-        name=table_caption(table.node),
+        name=table.caption,
         description=table.description,
         rows=tuple((*table.rows, "?")[row] for row in used),
         columns=(*table.columns, *("",) * width)[:width],

@@ -16,7 +16,7 @@ from peasy.formula.heads import merge_heads, split_heads
 from peasy.formula.scoring import Additive
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.example import Example
-from peasy.worked.number import format_number, format_operand
+from peasy.worked.label import format_number, format_operand
 from peasy.worked.solver import FormulaSettings, head_name
 
 Array = np.ndarray

@@ -1,29 +1,40 @@
-"""Checks of whole rows: length, sum of weights, and the range a weighted sum can reach."""
+"""Checks of whole rows: length, sum of weights, the range a weighted sum can reach, and common slips.
+
+A slip explains whole rows of wrong weights: forgotten scale or mask, softmax over columns, division by the plain sum.
+The cells stay wrong and the reason names the slip; later cells computed from them count as `follows` even if they were
+computed from more digits than were written.
+"""
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 
 import numpy as np
 
+from peasy.formula.normalise import softmax
 from peasy.worked.checking.cell import FLOAT_TOLERANCE, CellContent, CellMark, WrittenNumber, read_cell
-from peasy.worked.checking.derivations import format_sum
-from peasy.worked.checking.step_aliases import table_caption
+from peasy.worked.checking.derivations import Array, format_sum, mask_scores
 from peasy.worked.checking.table import AlignedTable, RowFinding
-from peasy.worked.number import format_number, format_operand
+from peasy.worked.label import format_number, format_operand
+from peasy.worked.solver import FormulaSettings
 
 
 def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:
     """Find rows of a wrong length and rows without a token."""
     findings = []
     for index, row in table.misfits:
-        label = "" if index is None else table.rows[index]
         if index is None:
             reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
-            findings.append(RowFinding(table_caption(table.node), " ".join(row), "extra", reason, table.description))
+            findings.append(table.finding(" ".join(row), "extra", reason))
             continue
-        reason = f"{len(row)} {_cell_or_cells(len(row))} instead of {len(table.columns)}"
+        contents = [read_cell(text) for text in row]
+        reason = f"{len(row)} {'cell' if len(row) == 1 else 'cells'} instead of {len(table.columns)}"
         if exact is not None and not np.isnan(exact[index]).any():
-            reason += f": {_format_row(exact[index], row)}"
-        findings.append(RowFinding(table_caption(table.node), label, "length", f"{reason}.", table.description))
+            numbers = [content for content in contents if isinstance(content, WrittenNumber)]
+            finest = max(0, max((number.decimals or 0 for number in numbers), default=4))
+            reason += ": " + " ".join("x" if value == -np.inf else f"{value:.{finest}f}" for value in exact[index])
+        findings.append(table.finding(table.rows[index], "length", f"{reason}."))
         if table.step == "weights":
-            findings += _sum_finding(table, label, [read_cell(text) for text in row])
+            findings += _sum_finding(table, table.rows[index], contents)
     return findings
 
 
@@ -51,7 +62,7 @@ def range_findings(
             if finding and (finding[0] == "outside" or not verdict):  # already reported as wrong
                 name, reason = finding
                 reason = reason.format(text=table.texts[row, column].strip(), column=table.columns[column])
-                findings.append(RowFinding(table_caption(table.node), table.rows[row], name, reason, table.description))
+                findings.append(table.finding(table.rows[row], name, reason))
     return findings
 
 
@@ -70,20 +81,17 @@ def _range_finding(number: WrittenNumber, low: float, high: float, num_keys: int
 
 
 def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -> list[RowFinding]:
-    numbers = [number for number in contents if isinstance(number, WrittenNumber)]
-    if not numbers or any(
-        not isinstance(number, WrittenNumber) and number is not CellMark.MASKED for number in contents
-    ):
+    numbers = [content for content in contents if isinstance(content, WrittenNumber)]
+    if not numbers or len(numbers) + contents.count(CellMark.MASKED) < len(contents):
         return []
     total, spare = sum(number.value for number in numbers), _max_rounding_error(numbers)
-    if abs(total - 1) < max(
-        spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE
-    ):  # strictly below: the bound needs every number to be a half
+    # strictly below: the bound needs every number to be a half
+    if abs(total - 1) < max(spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE):
         return []
     terms = format_sum([number.value for number in numbers], format_operand)
     reason = f"{terms} = {format_number(total)}, but weights sum to 1"
     reason += f" (rounding explains {format_number(spare)} at most)." if spare else "."
-    return [RowFinding(table_caption(table.node), label, "sum", reason, table.description)]
+    return [table.finding(label, "sum", reason)]
 
 
 def _max_rounding_error(numbers: list[WrittenNumber]) -> float:
@@ -96,11 +104,39 @@ def _max_rounding_error(numbers: list[WrittenNumber]) -> float:
     return 0.5 * 10.0**-finest * len(rounded) if finest > 0 else 0.0
 
 
-def _format_row(exact: np.ndarray, row: tuple[str, ...]) -> str:
-    contents = [read_cell(text) for text in row]
-    finest = max((content.decimals or 0 for content in contents if isinstance(content, WrittenNumber)), default=4)
-    return " ".join("x" if content == -np.inf else f"{content:.{max(finest, 0)}f}" for content in exact)
+@dataclass(frozen=True)
+class Slip:
+    """One slip: its description, for the reason of a cell, and the weights it gives."""
+
+    description: str
+    values: Array
 
 
-def _cell_or_cells(count: int) -> str:
-    return "cell" if count == 1 else "cells"
+def find_slip(
+    table: AlignedTable, wrong_rows: Set[int], rules: FormulaSettings, scores: Array, scaled: Array
+) -> Slip | None:
+    """Return the slip that explains every cell of all wrong rows, or None."""
+    cells = [(cell, content) for cell, content in table.cells.items() if cell[0] in wrong_rows]
+    for slip in _candidate_slips(rules, scores, scaled) if wrong_rows else ():
+        if all(_matches(content, slip.values[cell]) for cell, content in cells):
+            return slip
+    return None
+
+
+def _candidate_slips(rules: FormulaSettings, scores: Array, scaled: Array) -> Iterator[Slip]:
+    if rules.normalise.name != "softmax":
+        return
+    masked = mask_scores(rules, scaled)
+    if not np.array_equal(scores, scaled):
+        yield Slip("the scores were not scaled", softmax(np, mask_scores(rules, scores)))
+    if not np.array_equal(masked, scaled):
+        yield Slip("the mask was not applied", softmax(np, scaled))
+    yield Slip("softmax was taken over columns instead of rows", softmax(np, masked.T).T)
+    unmasked = np.where(masked == -np.inf, 0, masked)
+    yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))
+
+
+def _matches(content: CellContent, value: float) -> bool:
+    if content is CellMark.MASKED:
+        return value == 0
+    return isinstance(content, WrittenNumber) and content.is_rounding_of(value)

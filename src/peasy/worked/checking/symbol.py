@@ -8,14 +8,21 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import SymbolicTerm, WrittenNumber
-from peasy.worked.checking.readings import TableReading, exact_reading, readings_with_cell
-from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.checking.table import AlignedTable, RowFinding
-from peasy.worked.checking.verdict import SEVERITY, CellVerdict, Verdict, find_verdict
+from peasy.worked.checking.verdict import (
+    SEVERITY,
+    CellVerdict,
+    TableReading,
+    Verdict,
+    exact_reading,
+    find_verdict,
+    readings_with_cell,
+)
 from peasy.worked.example import WrittenTable
-from peasy.worked.number import format_number
+from peasy.worked.label import format_number
 
 _INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
+_ONE = WrittenNumber(1.0, 1.0, 1.0, None)
 _INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
 
 
@@ -75,7 +82,8 @@ def judge_weighted_sum(
 ) -> CellVerdict | None:
     """Judge a weighted sum such as `0.4*v_0 + 0.6*v_1`: each value must have its weight."""
     in_columns = any(cell != (row, column) and cell[0] == row for cell in table.cells)
-    verdict, expected_terms, reasons = "right", [], []
+    verdict: Verdict = "right"
+    expected_terms, reasons = [], []
     for term in terms:
         key = symbols.key_of(term)
         if key is None:
@@ -84,14 +92,16 @@ def judge_weighted_sum(
         known = readings_with_cell(weights, row, expected_key)
         if not known:
             return None
-        term_verdict = _weight_verdict(term, known, row, expected_key) if expected_key == key else "wrong"
+        term_verdict: Verdict = "wrong"
+        if expected_key == key:
+            term_verdict, _ = find_verdict(term.factor or _ONE, known, row, key)
         name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
         expected_terms.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected_key])}*{name}")
         if term_verdict != "right":
             reasons.append(f"the weight on {symbols.keys[expected_key]} makes it {expected_terms[-1]}, not {term}")
         verdict = max(verdict, term_verdict, key=SEVERITY.index)
     reason = "; ".join(reasons) or "every value has its weight"
-    return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")  # type: ignore[arg-type]
+    return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")
 
 
 def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:
@@ -107,9 +117,7 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
         omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
         if omitted:
             reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
-            findings.append(
-                RowFinding(table_caption(table.node), table.rows[row], "missing", reason, table.description)
-            )
+            findings.append(table.finding(table.rows[row], "missing", reason))
     return findings
 
 
@@ -119,7 +127,3 @@ def _expected_symbols(step: str, row: int, column: int, symbols: SymbolIndexing)
         return symbols.symbol("q", row), symbols.symbol("k", column)
     letters = {"query": "q", "key": "k", "value": "v"}
     return (symbols.symbol(letters[step], row),) if step in letters else None
-
-
-def _weight_verdict(term: SymbolicTerm, known: Sequence[TableReading], row: int, key: int) -> Verdict:
-    return find_verdict(term.factor or WrittenNumber(1.0, 1.0, 1.0, None), known, row, key)[0]

@@ -53,9 +53,18 @@ class AlignedTable:
         """Step name without the head prefix."""
         return self.node.rpartition(".")[2]
 
+    @property
+    def caption(self) -> str:
+        """Caption for findings."""
+        return table_caption(self.node)
+
+    def finding(self, row: str, finding: str, reason: str) -> RowFinding:
+        """Return a mistake of a whole row."""
+        return RowFinding(self.caption, row, finding, reason, self.description)
+
     def location(self, row: int, column: int) -> str:
         """Return the location of a cell, for error messages."""
-        return f"{table_caption(self.node)}, row {self.rows[row]}, column {self.columns[column]}"
+        return f"{self.caption}, row {self.rows[row]}, column {self.columns[column]}"
 
     def by_row(self) -> dict[int, dict[tuple[int, int], CellContent]]:
         """Return the aligned cells grouped by row."""
@@ -108,42 +117,42 @@ def align_table(
     attention_mask: np.ndarray | None = None,
 ) -> AlignedTable:
     """Align a written table with the step it represents; `shape` is that table's shape if known."""
-    step = node.rpartition(".")[2]
+    step, caption = node.rpartition(".")[2], table_caption(node)
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
     if not cells or not any(cells):
-        raise InvalidInput(f"{table_caption(node)} is empty.", hint="Give it at least one row with one cell.")
+        raise InvalidInput(f"{caption} is empty.", hint="Give it at least one row with one cell.")
     if written.rows and len(written.rows) != len(cells):
-        raise InvalidInput(f"{table_caption(node)} has {len(cells)} rows but names {len(written.rows)}.")
+        raise InvalidInput(f"{caption} has {len(cells)} rows but names {len(written.rows)}.")
     rows = _row_labels(step, example, shape, len(cells))
     columns = _column_labels(step, example, written, shape, cells)
-    if step == "context" and len(cells[0]) in (1, len(example.keys)) and _has_symbols(cells):
-        columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
-    row_indices = (
-        _match_labels(written.rows, rows, f"{table_caption(node)}, rows") if written.rows else list(range(len(cells)))
+    has_symbols = (
+        any(isinstance(read_cell(text), tuple) for row in cells for text in row) if step == "context" else False
     )
-    column_indices = _match_columns(step, written, columns, cells, node)
+    if has_symbols and len(cells[0]) in (1, len(example.keys)):
+        columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
+    row_indices = list(range(len(cells)))
+    if written.rows:
+        row_indices = _match_labels(written.rows, rows, f"{caption}, rows")
+    column_indices = None  # in order, unless the columns are labelled
+    if written.columns and step in KEY_COLUMNS and all(len(row) <= len(written.columns) for row in cells):
+        column_indices = _match_labels(written.columns, columns, f"{caption}, columns")
     placed = AlignedTable(node, written.description, rows, columns)
     for index, row in zip(row_indices, cells, strict=True):
         if index >= len(rows):
             placed.misfits.append((None, row))
             continue
-        assigned = _fit_row(
-            row, column_indices, len(columns), None if attention_mask is None else attention_mask[index], step
-        )
+        row_mask = None if attention_mask is None else attention_mask[index]
+        assigned = _fit_row(row, column_indices, len(columns), row_mask, step)
         if assigned is None:
             placed.misfits.append((index, row))
             continue
         if any((index, column) in placed.cells for column, _ in assigned):
-            raise InvalidInput(f"{table_caption(node)} has two rows for {rows[index]}.", hint="Give each row once.")
+            raise InvalidInput(f"{caption} has two rows for {rows[index]}.", hint="Give each row once.")
         for column, text in assigned:
             placed.cells[index, column] = read_cell(text, placed.location(index, column))
             placed.texts[index, column] = text
     _check_inputs(placed)
     return placed
-
-
-def _has_symbols(cells: tuple[tuple[str, ...], ...]) -> bool:
-    return any(isinstance(read_cell(text), tuple) for row in cells for text in row)
 
 
 def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, height: int) -> tuple[str, ...]:
@@ -172,15 +181,6 @@ def _column_labels(
     if len(written.columns) == width and len(set(written.columns)) == width:
         return written.columns
     return tuple(map(str, range(width)))
-
-
-def _match_columns(
-    step: str, written: WrittenTable, columns: tuple[str, ...], cells: tuple[tuple[str, ...], ...], node: str
-) -> list[int] | None:
-    """Return the column index of each written column if they are labelled; None = in order."""
-    if not written.columns or step not in KEY_COLUMNS or any(len(row) > len(written.columns) for row in cells):
-        return None
-    return _match_labels(written.columns, columns, f"{table_caption(node)}, columns")
 
 
 def _match_labels(labels: Sequence[str], tokens: Sequence[str], where: str) -> list[int]:
@@ -242,7 +242,7 @@ def _check_inputs(table: AlignedTable) -> None:
         return
     if table.misfits:
         raise InvalidInput(
-            f"{table_caption(table.node)} has rows of different lengths, or more rows than there are tokens.",
+            f"{table.caption} has rows of different lengths, or more rows than there are tokens.",
             hint="Give every row the same length, and one row per token.",
         )
     for (row, column), cell in table.cells.items():

@@ -82,6 +82,19 @@ def check_bounds(parameters: Mapping[str, CommandParameter], arguments: Mapping[
             raise InvalidInput(f"{name} is {value}.", hint=hint)
 
 
+class BoundedSettings:
+    """Base class of settings: a dataclass whose numbers must lie within the bounds in their annotations."""
+
+    def __post_init__(self) -> None:
+        check_bounds(_hinted_parameters(type(self)), vars(self))
+
+
+@functools.cache
+def _hinted_parameters(kind: type) -> Mapping[str, CommandParameter]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return {name: CommandParameter(name, annotation) for name, annotation in hints.items()}
+
+
 _BOUNDS: dict[type, Callable[[float, typing.Any], bool]] = {
     Ge: lambda value, bound: value >= bound.ge,
     Gt: lambda value, bound: value > bound.gt,

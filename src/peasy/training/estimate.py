@@ -1,11 +1,14 @@
 """Memory and throughput estimates of training, from model sizes and hardware numbers alone."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
+from peasy.parameters import BoundedSettings
 from peasy.training.optimizer import MuonConfig, OptimizerConfig, linear_weights
 
 _FLOAT32_BYTES = 4
@@ -80,23 +83,14 @@ def _kv_per_token(config: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Hardware:
+class Hardware(BoundedSettings):
     """Accelerators of one type: FLOP/s, memory and interconnect bandwidth of each; `mfu` is the FLOP/s utilization."""
 
-    accelerators: int
-    flops: float
-    memory: float
-    bandwidth: float
-    mfu: float = 0.4
-
-    def __post_init__(self) -> None:
-        if self.accelerators < 1:
-            raise InvalidInput(f"accelerators is {self.accelerators}.", hint="It must be at least 1.")
-        for name in ("flops", "memory", "bandwidth", "mfu"):
-            if not getattr(self, name) > 0:
-                raise InvalidInput(f"{name} is {getattr(self, name)}.", hint=f"{name} must be above 0.")
-        if self.mfu > 1:
-            raise InvalidInput(f"mfu is {self.mfu}.", hint="It is a fraction: at most 1.")
+    accelerators: Annotated[int, Ge(1)]
+    flops: Annotated[float, Gt(0)]
+    memory: Annotated[float, Gt(0)]
+    bandwidth: Annotated[float, Gt(0)]
+    mfu: Annotated[float, Gt(0), Le(1)] = 0.4
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,10 @@ is then exact, however the batch is split.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Ge, Gt, Lt
 from torch import Tensor
 from torch.nn import functional
 
@@ -19,7 +20,7 @@ from peasy.models.encoder import Encoder
 from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.models.word2vec import Word2VecModel
-from peasy.nn.config import check_minimums
+from peasy.parameters import BoundedSettings
 
 Batch = Mapping[str, Tensor]
 """Tensors by name: ids, targets, padding_mask, source, source_padding_mask, label; `[batch, time]`."""
@@ -28,7 +29,7 @@ IGNORE_INDEX = -100
 """Targets with this value are ignored by the loss."""
 
 
-class Objective(ABC):
+class Objective(BoundedSettings, ABC):
     """Loss of a model on a batch."""
 
     kind: ClassVar[str]
@@ -65,19 +66,18 @@ class MaskedToken(Objective):
     """
 
     kind: ClassVar[str] = "masked-token"
-    mask_prob: float = 0.15
+    mask_prob: Annotated[float, Gt(0), Lt(1)] = 0.15
     """Fraction of tokens to predict, between 0 and 1."""
-    mask_replace_prob: float = 0.8
+    mask_replace_prob: Annotated[float, Ge(0)] = 0.8
     """Fraction of those that are replaced by the mask token."""
-    random_replace_prob: float = 0.1
+    random_replace_prob: Annotated[float, Ge(0)] = 0.1
     """Fraction of those that are replaced by a random token; the rest is kept."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, mask_prob=0, mask_replace_prob=0, random_replace_prob=0)
-        if not 0 < self.mask_prob < 1 or self.mask_replace_prob + self.random_replace_prob > 1:
+        super().__post_init__()
+        if self.mask_replace_prob + self.random_replace_prob > 1:
             raise InvalidInput(
-                "mask_prob, mask_replace_prob and random_replace_prob are fractions.",
-                hint="mask_prob must be between 0 and 1, the sum of the other two at most 1.",
+                "mask_replace_prob and random_replace_prob are fractions.", hint="Their sum must be at most 1."
             )
 
     def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
@@ -109,13 +109,8 @@ class Seq2Seq(Objective):
     """Sequence-to-sequence prediction of the target, with teacher forcing and label smoothing."""
 
     kind: ClassVar[str] = "seq2seq"
-    label_smoothing: float = 0.1
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.1
     """Probability moved from the target to all tokens evenly, below 1."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, label_smoothing=0)
-        if self.label_smoothing >= 1:
-            raise InvalidInput(f"label_smoothing is {self.label_smoothing}.", hint="It must be below 1.")
 
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy, with label smoothing in training mode only."""
@@ -138,12 +133,8 @@ class Contrastive(Objective):
     """
 
     kind: ClassVar[str] = "contrastive"
-    temperature: float = 0.05
+    temperature: Annotated[float, Gt(0)] = 0.05
     """Divisor of the similarities, above 0."""
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise InvalidInput(f"temperature is {self.temperature}.", hint="temperature must be above 0.")
 
     def num_targets(self, batch: Batch) -> int:
         """Return the number of pairs."""
@@ -172,11 +163,8 @@ class SkipGram(Objective):
     """Skip-gram: from each word, predict all words within the window on either side."""
 
     kind: ClassVar[str] = "skip-gram"
-    window: int = 4
+    window: Annotated[int, Ge(1)] = 4
     """Largest distance of a predicted neighbour, in words, on either side."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, window=1)
 
     def num_targets(self, batch: Batch) -> int:
         """Return the number of (word, neighbour) pairs."""

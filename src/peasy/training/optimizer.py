@@ -2,58 +2,49 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
+from annotated_types import Ge, Lt
 from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
-from peasy.nn.config import check_minimums
+from peasy.parameters import BoundedSettings
 from peasy.training.muon import MuonOptimizer
 
 
 @dataclass(frozen=True)
-class AdamWConfig:
+class AdamWConfig(BoundedSettings):
     """AdamW settings; weight decay applies to matrices other than embeddings."""
 
     kind: ClassVar[str] = "adamw"
-    lr: float = 3e-3
+    lr: Annotated[float, Ge(0)] = 3e-3
     """Peak learning rate."""
-    weight_decay: float = 0.1
+    weight_decay: Annotated[float, Ge(0)] = 0.1
     """Weight decay of matrices other than embeddings, as a multiple of the learning rate."""
-    beta1: float = 0.9
+    beta1: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Decay rate of the mean of the gradient, below 1."""
-    beta2: float = 0.95
+    beta2: Annotated[float, Ge(0), Lt(1)] = 0.95
     """Decay rate of the mean of the squared gradient, below 1."""
-    eps: float = 1e-8
+    eps: Annotated[float, Ge(0)] = 1e-8
     """Added to the denominator of the update."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, lr=0, weight_decay=0, beta1=0, beta2=0, eps=0)
-        if self.beta1 >= 1 or self.beta2 >= 1:
-            raise InvalidInput("beta1 and beta2 must be below 1.", hint="For example 0.9 and 0.95.")
 
 
 @dataclass(frozen=True)
-class MuonConfig:
+class MuonConfig(BoundedSettings):
     """Muon settings: orthogonalized momentum for linear weights; `adamw` for embeddings, heads, norms and biases."""
 
     kind: ClassVar[str] = "muon"
-    lr: float = 0.02
+    lr: Annotated[float, Ge(0)] = 0.02
     """Peak learning rate of linear weights."""
-    weight_decay: float = 0.01
+    weight_decay: Annotated[float, Ge(0)] = 0.01
     """Weight decay of linear weights, as a multiple of the learning rate."""
-    momentum: float = 0.95
+    momentum: Annotated[float, Ge(0), Lt(1)] = 0.95
     """Momentum, below 1."""
-    ns_steps: int = 5
+    ns_steps: Annotated[int, Ge(1)] = 5
     """Newton-Schulz iterations per update."""
     adamw: AdamWConfig = AdamWConfig(lr=6e-3)
     """AdamW for embeddings, output heads, norms and biases."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, lr=0, weight_decay=0, momentum=0, ns_steps=1)
-        if self.momentum >= 1:
-            raise InvalidInput(f"momentum is {self.momentum}.", hint="momentum must be below 1.")
 
 
 OptimizerConfig = AdamWConfig | MuonConfig

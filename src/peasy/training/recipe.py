@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
+
+from annotated_types import Ge, Gt
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.models.preset import ModelKind, ModelSize
-from peasy.nn.config import check_minimums
+from peasy.parameters import BoundedSettings
 from peasy.training.objective import ObjectiveConfig
 from peasy.training.optimizer import AdamWConfig, OptimizerConfig
 from peasy.training.schedule import CosineSchedule, Schedule
@@ -22,35 +24,29 @@ MODEL_SIZES: tuple[str, ...] = get_args(ModelSize)
 
 
 @dataclass(frozen=True)
-class TokenizerConfig:
+class TokenizerConfig(BoundedSettings):
     """Tokenizer settings."""
 
     algorithm: Literal["characters", "words", "bpe", "wordpiece", "unigram"] = "bpe"
     """Tokenizer algorithm: single characters, whole words, or subwords by bpe, wordpiece or unigram."""
-    vocab_size: int | None = None
+    vocab_size: Annotated[int, Ge(1)] | None = None
     """Vocabulary size, in tokens; null: the default of the algorithm."""
     lowercase: bool = False
     """Whether text is lowercased before it is tokenized."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, vocab_size=1)
-
 
 @dataclass(frozen=True)
-class SeqLenWarmup:
+class SeqLenWarmup(BoundedSettings):
     """Sequence-length warmup: windows of `seq_len` tokens, in larger batches, until this fraction of the run."""
 
-    seq_len: int
+    seq_len: Annotated[int, Ge(1)]
     """Sequence length during the warmup, in tokens."""
-    until_fraction: float = 0.7
+    until_fraction: Annotated[float, Ge(0)] = 0.7
     """Fraction of the run that the warmup lasts, 0 to 1."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, seq_len=1, until_fraction=0)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Recipe(BoundedSettings):
     """Settings of a training run."""
 
     model_kind: ModelKind
@@ -61,9 +57,9 @@ class Recipe:
     """Dataset name or files; `peasy train --data`."""
     seed: int = 0
     """Random seed of weights, order of samples and dropout."""
-    steps: int | None = None
+    steps: Annotated[int, Ge(1)] | None = None
     """Budget in optimizer steps; null: see minutes. Without either, one epoch."""
-    minutes: float | None = None
+    minutes: Annotated[float, Gt(0)] | None = None
     """Budget in minutes of wall-clock time, above 0; null: see steps."""
     init_from: str | None = None
     """Model whose weights and tokenizer the run starts from; null: random weights."""
@@ -75,21 +71,21 @@ class Recipe:
     """Changes to the architecture of the preset."""
     objective: ObjectiveConfig | None = None
     """Training objective; null: the usual one of the model kind and the data."""
-    seq_len: int = 128
+    seq_len: Annotated[int, Ge(1)] = 128
     """Sequence length, in tokens; at most the model's max_seq_len."""
     seq_len_warmup: SeqLenWarmup | None = None
     """Sequence-length warmup: shorter sequences in larger batches first; null: none."""
     sample_unit: Literal["windows", "documents"] = "windows"
     """What a sequence is: a window of the text, or a whole document."""
-    batch_size: int = 16
+    batch_size: Annotated[int, Ge(1)] = 16
     """Sequences per optimizer step, over all micro-batches and processes."""
-    grad_accum_steps: int = 1
+    grad_accum_steps: Annotated[int, Ge(1)] = 1
     """Micro-batches per optimizer step (gradient accumulation); must divide batch_size."""
     optimizer: OptimizerConfig = AdamWConfig()
     """Optimizer."""
     schedule: Schedule = CosineSchedule()
     """Learning-rate schedule."""
-    grad_clip: float | None = 1.0
+    grad_clip: Annotated[float, Ge(0)] | None = 1.0
     """Largest norm of the gradient; it is scaled down to this. null: no clipping."""
     precision: Precision = "auto"
     """Precision of matrix products; auto: bfloat16 if the hardware supports it."""
@@ -97,15 +93,15 @@ class Recipe:
     """Whether the forward pass is compiled by torch.compile."""
     parallel: Literal["ddp", "fsdp"] = "ddp"
     """Strategy for several processes: a full copy of the model in each (ddp), or a shard (fsdp)."""
-    num_validations: int = 10
+    num_validations: Annotated[int, Ge(0)] = 10
     """Validations per run, evenly spaced."""
-    validation_tokens: int = 20_000
+    validation_tokens: Annotated[int, Ge(1)] = 20_000
     """Tokens per validation; the last one may use more."""
-    num_samplings: int = 5
+    num_samplings: Annotated[int, Ge(0)] = 5
     """How often texts are sampled from the model per run, evenly spaced."""
-    num_saves: int = 10
+    num_saves: Annotated[int, Ge(0)] = 10
     """Checkpoints per run, evenly spaced; the last step is always saved."""
-    keep_checkpoints: int = 3
+    keep_checkpoints: Annotated[int, Ge(1)] = 3
     """Number of newest checkpoints to keep."""
     prompts: tuple[str, ...] = ()
     """Prompts that the samples continue; empty: beginnings of validation texts."""
@@ -115,21 +111,7 @@ class Recipe:
     """Event sinks by name, such as tensorboard."""
 
     def __post_init__(self) -> None:
-        check_minimums(
-            self,
-            steps=1,
-            seq_len=1,
-            batch_size=1,
-            grad_accum_steps=1,
-            grad_clip=0,
-            num_validations=0,
-            validation_tokens=1,
-            num_samplings=0,
-            num_saves=0,
-        )
-        check_minimums(self, keep_checkpoints=1)
-        if self.minutes is not None and not self.minutes > 0:
-            raise InvalidInput(f"minutes is {self.minutes}.", hint="minutes must be above 0.")
+        super().__post_init__()
         if self.steps is not None and self.minutes is not None:
             raise InvalidInput("Set steps or minutes, not both.", hint="Leave one of them out.")
         if self.batch_size % self.grad_accum_steps:

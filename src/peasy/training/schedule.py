@@ -4,26 +4,26 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from annotated_types import Ge, Le
 
 from peasy.errors import InvalidInput
-from peasy.nn.config import check_minimums
+from peasy.parameters import BoundedSettings
 
 Clock = Callable[[], float]
+_Fraction = Annotated[float, Ge(0), Le(1)]
 
 
 @dataclass(frozen=True)
-class CosineSchedule:
+class CosineSchedule(BoundedSettings):
     """Linear warmup, then cosine decay to `min_lr_ratio` of the peak learning rate."""
 
     kind: ClassVar[str] = "cosine"
-    warmup: float = 0.02
+    warmup: _Fraction = 0.02
     """Fraction of the run with linear warmup."""
-    min_lr_ratio: float = 0.05
+    min_lr_ratio: _Fraction = 0.05
     """Learning rate at the end, as a fraction of the peak."""
-
-    def __post_init__(self) -> None:
-        _check_fractions(self, "warmup", "min_lr_ratio")
 
     def lr_scale(self, progress: float) -> float:
         """Return the learning-rate multiplier when the fraction `progress` of the run is over."""
@@ -34,19 +34,16 @@ class CosineSchedule:
 
 
 @dataclass(frozen=True)
-class WSDSchedule:
+class WSDSchedule(BoundedSettings):
     """Warmup-stable-decay (WSD) schedule: linear decay to `min_lr_ratio` over the last `decay` of the run."""
 
     kind: ClassVar[str] = "wsd"
-    warmup: float = 0.02
+    warmup: _Fraction = 0.02
     """Fraction of the run with linear warmup."""
-    decay: float = 0.5
+    decay: _Fraction = 0.5
     """Fraction of the run, at its end, with linear decay."""
-    min_lr_ratio: float = 0.0
+    min_lr_ratio: _Fraction = 0.0
     """Learning rate at the end, as a fraction of the peak."""
-
-    def __post_init__(self) -> None:
-        _check_fractions(self, "warmup", "decay", "min_lr_ratio")
 
     def lr_scale(self, progress: float) -> float:
         """Return the learning-rate multiplier when the fraction `progress` of the run is over."""
@@ -64,13 +61,6 @@ _MIN_WARMUP_SCALE = 0.01
 
 def _warmup_scale(progress: float, warmup: float) -> float:
     return max(progress / warmup, _MIN_WARMUP_SCALE)
-
-
-def _check_fractions(settings: CosineSchedule | WSDSchedule, *names: str) -> None:
-    check_minimums(settings, **dict.fromkeys(names, 0))
-    for name in names:
-        if getattr(settings, name) > 1:
-            raise InvalidInput(f"{name} is {getattr(settings, name)}.", hint=f"{name} is a fraction: at most 1.")
 
 
 class Budget:

@@ -70,6 +70,9 @@ def architecture() -> str:
     """Layers, then the docstring and the files of each package."""
     lines = ["# Packages and layers\n", GENERATED + "Each package imports only packages of the layers below it.\n"]
     lines += ["```text", *(" | ".join(layer) for layer in layers()), "```\n"]
+    lines += ["## The forward pass of attention\n", _explanation("nn/attention.py")]
+    lines += ["## The decoding core\n", _explanation("generation/engine.py")]
+    lines += request_paths()
     for package in (package for layer in layers() for package in layer):
         file = package_file(package)
         first, _, rest = docstring(file).partition("\n")
@@ -78,6 +81,32 @@ def architecture() -> str:
             body = [line for line in rest.strip().split("\n\n")[0].splitlines() if line]
             lines += [*(f"- {line}" for line in body), "", *_file_table(file.parent), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _explanation(file: str) -> str:
+    """Text of a module docstring below its first line."""
+    _, _, text = docstring(SOURCE / file).partition("\n\n")
+    return f"From `{file}`:\n\n{text}\n"
+
+
+def request_paths() -> list[str]:
+    """Path of four requests, as stored by `docs/trace_requests.py --save`."""
+    traces = json.loads((ROOT / "docs" / "request_paths.json").read_text(encoding="utf-8"))
+    lines = [
+        "## The path of a request\n",
+        "Traced by `python docs/trace_requests.py --save`: public functions, each where it",
+    ]
+    lines += ["is first called. The model of the server is loaded; a command line loads it.\n"]
+    lines += ["| request | files | functions | changes of package |", "|---|---|---|---|"]
+    for trace in traces.values():
+        lines.append(f"| `{trace['request']}` | {trace['files']} | {trace['functions']} | {trace['changes']} |")
+    for name, trace in traces.items():
+        lines += [f"\n### {name}\n", "```text", trace["request"]]
+        for package, functions in trace["visits"]:
+            text = textwrap.fill(", ".join(functions), 100, break_long_words=False)
+            lines.append(textwrap.indent(text, " " * 15).replace(" " * 15, f"{package:<15}", 1))
+        lines.append("```")
+    return [*lines, ""]
 
 
 def _file_table(folder: Path) -> list[str]:

@@ -1,21 +1,24 @@
 """Traces four requests and prints the files, functions and changes of package that each passes.
 
-    python docs/trace_requests.py [generate | completions | look | train] [--calls]
+    python docs/trace_requests.py [generate | completions | look | train] [--calls] [--save]
 
 A function counts once, when it is first called; a change of package is counted where the next such function is in
 another package than the one before. Private functions count as part of their callers (their number is printed beside).
 Functions called while a module is imported, lambdas, comprehensions and special methods do not count.
-`docs/generate.py` writes the result into docs/architecture.md.
+`--save` stores the traces in docs/request_paths.json; `make docs` writes the section of docs/architecture.md from it:
+they are taken on one machine, and another CPU may choose another kernel.
 """
 
 import contextlib
 import io
+import json
 import os
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -64,18 +67,18 @@ class Trace:
     @property
     def packages(self) -> list[str]:
         """Packages in order, one entry for each change."""
-        path: list[str] = []
-        for file, _ in self.functions:
-            package = file.split("/")[0].removesuffix(".py")
-            if not path or path[-1] != package:
-                path.append(package)
-        return path
+        return [package for package, _ in groupby(self.functions, key=lambda call: package_of(call[0]))]
 
     def summary(self) -> str:
         """Return the three counts."""
         private = sum(not name.split(".")[-1].startswith("__") for _, name in self.calls) - len(self.functions)
         functions = f"{len(self.functions)} functions (and {private} private ones)"
         return f"{len(self.files)} files, {functions}, {len(self.packages) - 1} changes of package"
+
+
+def package_of(file: str) -> str:
+    """Return the package or top-level module of a file."""
+    return file.split("/")[0].removesuffix(".py")
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -155,14 +158,30 @@ TRACERS: dict[str, Callable[[], Trace]] = {
 }
 
 
+def save(traces: dict[str, Trace]) -> None:
+    """Store the traces: the counts, and the functions of each package in the order in which they are reached."""
+    stored = {}
+    for name, trace in traces.items():
+        visits = [
+            [package, [f"{Path(file).stem}.{function}" for file, function in functions]]
+            for package, functions in groupby(trace.functions, key=lambda call: package_of(call[0]))
+        ]
+        counts = {"files": len(trace.files), "functions": len(trace.functions), "changes": len(visits) - 1}
+        stored[name] = {"request": REQUESTS[name], **counts, "visits": visits}
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
+    (Path(__file__).parent / "request_paths.json").write_text(f"{text}\n", encoding="utf-8")
+
+
 def main() -> None:
     """Print the traces that the command line names, or all."""
     names = [word for word in sys.argv[1:] if not word.startswith("-")] or list(REQUESTS)
-    for name in names:
-        trace = TRACERS[name]()
+    traces = {name: TRACERS[name]() for name in names}
+    for name, trace in traces.items():
         print(f"{name}: {trace.summary()}\n  {REQUESTS[name]}\n  {' → '.join(trace.packages)}")
         if "--calls" in sys.argv:
             print("\n".join(f"    {file}: {function}" for file, function in trace.functions))
+    if "--save" in sys.argv:
+        save(traces)
 
 
 if __name__ == "__main__":

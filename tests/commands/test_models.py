@@ -94,3 +94,15 @@ def test_other_models_are_not_deleted(foreign, tmp_path, monkeypatch):
         with pytest.raises(NotFound):
             command.remove_model(path, yes=True)
     assert foreign.is_dir()
+
+
+@pytest.mark.parametrize(
+    ("model_type", "capability"),
+    [("decoder", "generate"), ("gpt2", "generate"), ("bert", "embed"), ("t5", "translate"), ("words", "words")],
+)
+def test_entries_say_what_a_model_can_do(model_type, capability, tmp_path):
+    assert command.ModelEntry("m", "run", tmp_path, model_type).capabilities[0] == capability
+
+
+def test_a_model_that_cannot_be_used_has_no_capabilities(tmp_path):
+    assert command.ModelEntry("m", "run", tmp_path, error="torn").capabilities == ()

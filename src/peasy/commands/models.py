@@ -1,6 +1,6 @@
 """`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one, or delete one."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,32 @@ class ModelEntry:
     parameters: int = 0
     bytes: int = 0
     error: str | None = None
+    capabilities: tuple[str, ...] = field(init=False, default=())
+
+    def __post_init__(self) -> None:
+        if not self.error:
+            object.__setattr__(self, "capabilities", _capabilities_of(self.model_type))
+
+
+_CAPABILITIES = {
+    "decoder": ("generate", "look", "words"),
+    "encoder": ("embed", "words", "look"),
+    "encoder-decoder": ("translate", "look"),
+    "recurrent-translator": ("translate", "look"),
+    "recurrent": ("generate", "words"),
+    "convolution": ("generate", "words"),
+    "ngram": ("generate",),
+    "words": ("words",),
+}
+_KIND_OF_FAMILY = {
+    "bert": "encoder", "roberta": "encoder", "distilbert": "encoder", "marian": "encoder-decoder", "t5": "encoder-decoder",
+}  # fmt: skip
+"""Kinds of Hugging Face model types that are no decoders."""
+
+
+def _capabilities_of(model_type: str) -> tuple[str, ...]:
+    """Return what a model of this type can do, its main use first."""
+    return _CAPABILITIES.get(_KIND_OF_FAMILY.get(model_type, model_type), _CAPABILITIES["decoder"])
 
 
 @dataclass(frozen=True, repr=False)

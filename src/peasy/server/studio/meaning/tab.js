@@ -8,14 +8,14 @@ import { latestOnly } from "../latest.js";
 const TYPING_DELAY = 400; // milliseconds after the last change before the request
 
 export class MeaningTab {
-	/** `kinds` are the model kinds that it accepts, `modelParameter` is the URL parameter of the chosen model. */
-	constructor(shell, models, kinds, modelParameter) {
+	/** Models need this `capability`; `trainedKind` is one to train, `modelParameter` the URL parameter of the chosen. */
+	constructor(shell, models, capability, trainedKind, modelParameter) {
 		this.shell = shell;
-		this.kinds = kinds;
+		this.trainedKind = trainedKind;
 		this.state = shell.state;
 		this.models = models
-			.filter(({ model_type }) => kinds.includes(model_type))
-			.sort((one, other) => kinds.indexOf(one.model_type) - kinds.indexOf(other.model_type));
+			.filter(({ capabilities }) => capabilities.includes(capability))
+			.sort((one, other) => one.capabilities.indexOf(capability) - other.capabilities.indexOf(capability));
 		this.resultContainer = element("div", { "aria-live": "off" });
 		this.runLatest = latestOnly(shell, this.resultContainer, this.resultContainer);
 		this.model = this.models.find(({ name }) => name === this.state[modelParameter])?.name ?? this.models[0]?.name;
@@ -38,7 +38,7 @@ export class MeaningTab {
 		return this.shell.showError(
 			new ApiError(
 				"There is no model for this yet.",
-				`Train one on the page Train: kind ${this.kinds[0]}, data opinions.`,
+				`Train one on the page Train: kind ${this.trainedKind}, data opinions.`,
 			),
 			this.resultContainer,
 		);

@@ -23,7 +23,7 @@ const MAX_URL_TEXT = 3000;
 
 export class TextMap extends MeaningTab {
 	constructor(shell, models, openTab) {
-		super(shell, models, ["encoder"], "m");
+		super(shell, models, "embed", "encoder", "m");
 		this.openTab = openTab;
 		this.text = this.state.d ?? DEFAULT_TEXT;
 		this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);

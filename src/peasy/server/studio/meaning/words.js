@@ -4,14 +4,13 @@ import { details, element, fieldRow, quiet, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
-const KINDS = ["words", "encoder", "recurrent", "convolution", "decoder"];
 const DEFAULT_WORDS =
 	"great awesome wonderful superb terrible awful horrible dreadful pizza soup cake salad phone laptop camera " +
 	"printer train bus ferry flight song concert choir band";
 
 export class WordMap extends MeaningTab {
 	constructor(shell, models) {
-		super(shell, models, KINDS, "mw");
+		super(shell, models, "words", "words", "mw");
 		this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.state.w ?? DEFAULT_WORDS);
 		this.input.addEventListener("input", () =>
 			this.updateSoon({ w: this.input.value === DEFAULT_WORDS ? null : this.input.value }),

@@ -1,6 +1,6 @@
 // Code snippets that use a model: curl, Python, OpenAI client, terminal.
 
-export function snippets({ name, model_type }) {
+export function snippets({ name, capabilities }) {
 	const { origin } = location;
 	const quoted = JSON.stringify(name);
 	const inShell = (value) => `'${JSON.stringify(value).replaceAll("'", "'\\''")}'`;
@@ -19,8 +19,8 @@ export function snippets({ name, model_type }) {
 		text: `import peasy\n\nmodel = peasy.load(${quoted})\nprint(model.${expression})`,
 	});
 	const terminal = (command, rest = "") => ({ title: "Terminal", text: `peasy ${command} ${name}${rest}` });
-	switch (model_type) {
-		case "encoder": {
+	switch (capabilities[0]) {
+		case "embed": {
 			const input = ["It tasted good.", "I liked the soup."];
 			const list = `["${input.join('", "')}"]`;
 			return [
@@ -32,8 +32,7 @@ export function snippets({ name, model_type }) {
 				terminal("embed", ` "${input[0]}"`),
 			];
 		}
-		case "encoder-decoder":
-		case "recurrent-translator":
+		case "translate":
 			return [
 				curl("/api/translate", { text: "3 days ago", num_beams: 4 }),
 				python('translate("3 days ago", num_beams=4).text'),

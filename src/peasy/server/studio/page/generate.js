@@ -8,18 +8,7 @@ import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
 import { headKeys } from "../keys.js";
 
-const NOT_GENERATIVE = [
-	"encoder",
-	"words",
-	"encoder-decoder",
-	"recurrent-translator",
-	"bert",
-	"roberta",
-	"distilbert",
-	"marian",
-	"t5",
-];
-const canGenerate = (model) => !NOT_GENERATIVE.includes(model.model_type);
+const canGenerate = (model) => model.capabilities.includes("generate");
 
 export const page = {
 	name: "generate",

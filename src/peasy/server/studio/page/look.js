@@ -8,8 +8,7 @@ import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "..
 import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
 
-const NO_ATTENTION = ["ngram", "words", "recurrent", "convolution"];
-const hasAttention = (model) => !NO_ATTENTION.includes(model.model_type);
+const hasAttention = (model) => model.capabilities.includes("look");
 
 export const page = { name: "look", title: "Look", letter: "l", model: hasAttention, text: "A sentence to inspect" };
 

@@ -10,10 +10,10 @@ import { tabs } from "../tabs.js";
 export const page = { name: "models", title: "Models", letter: "o" };
 
 const PAGE_LINKS = {
-	decoder: { look: "Inspect attention", generate: "Generate text" },
-	"encoder-decoder": { look: "Inspect attention" },
-	encoder: { meaning: "Map texts", look: "Inspect attention" },
-	words: { meaning: "Map words" },
+	generate: ["generate?m=", "Generate text"],
+	look: ["look?m=", "Inspect attention"],
+	embed: ["meaning?m=", "Map texts"],
+	words: ["meaning?mw=", "Map words"],
 };
 
 export class Page {
@@ -103,9 +103,11 @@ export class Page {
 				this.shell.setState({ tab: name === "figure" ? null : name });
 			},
 		);
-		const links = Object.entries(PAGE_LINKS[card.model_type] ?? {}).map(([name, label]) =>
-			element("a", { class: "chip", href: `/${name}?m=${encodeURIComponent(card.name)}` }, label),
-		);
+		const links = card.capabilities.flatMap((capability) => {
+			if (!(capability in PAGE_LINKS)) return [];
+			const [path, label] = PAGE_LINKS[capability];
+			return element("a", { class: "chip", href: `/${path}${encodeURIComponent(card.name)}` }, label);
+		});
 		this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
 		return this.tabs.choose(this.tab, false);
 	}

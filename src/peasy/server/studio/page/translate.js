@@ -11,7 +11,7 @@ export const page = { name: "translate", title: "Translate", letter: "t", text: 
 const DEFAULT_TEXT = "Sunday, November 15, 2026";
 const DEFAULT_BEAMS = 4;
 const EXAMPLES = ["3 days ago", "$5.20", "Monday, May 4, 1981", "98 miles per hour"];
-const KINDS = ["recurrent-translator", "encoder-decoder"];
+const DEFAULT_KINDS = ["recurrent-translator", "encoder-decoder"]; // side by side
 
 export class Page {
 	constructor(place, shell) {
@@ -23,7 +23,7 @@ export class Page {
 
 	async start(state) {
 		const { shell } = this;
-		const models = await shell.bar.listModels((model) => KINDS.includes(model.model_type), true);
+		const models = await shell.bar.listModels((model) => model.capabilities.includes("translate"), true);
 		if (!models.length)
 			throw new ApiError(
 				"There is no translation model yet.",
@@ -31,7 +31,7 @@ export class Page {
 			);
 		const defaultModel = (kind) => (models.find((model) => model.model_type === kind) ?? models[0]).name;
 		this.panels = ["a", "b"].map((letter, index) => {
-			const panel = new TranslatorPanel(letter, models, defaultModel(KINDS[index]), shell, () =>
+			const panel = new TranslatorPanel(letter, models, defaultModel(DEFAULT_KINDS[index]), shell, () =>
 				panel.translate(this.text, this.numBeams),
 			);
 			return panel;

@@ -38,7 +38,7 @@ def chat(
         temperature: Sampling temperature; 0 is greedy decoding.
         top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
     """
-    call.arguments.setdefault("seed", random_seed(call, temperature))
+    call.arguments.setdefault("seed", random_seed(temperature))
     conversation, interrupted = call(model, temperature=temperature, top_p=top_p), False
     for question in [message] if message not in (None, STDIN) else _read_messages(flags):
         interrupted = _stream_answer(conversation, question or "", flags)

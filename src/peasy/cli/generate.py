@@ -53,7 +53,8 @@ def generate(
     """
     texts = read_texts(prompt, "generate", lines=lines)
     logprobs = 5 if show_probabilities else 0 if flags.json else None
-    options = {"seed": random_seed(call)} | call.arguments | {"n": n, "use_cache": not no_cache, "logprobs": logprobs}
+    seed = random_seed(call.arguments.get("temperature"))
+    options = {"seed": seed} | call.arguments | {"n": n, "use_cache": not no_cache, "logprobs": logprobs}
     job = commands.GenerationJob(model, texts, **options)  # type: ignore[arg-type]  # the parsed flags
     details = show_cache or show_probabilities
     printed, interrupted = _stream(job, flags, details)
@@ -68,9 +69,8 @@ def generate(
     return CommandOutput(result, suggestions=suggestions, exit_code=130 if interrupted else 0, already_printed=printed)
 
 
-def random_seed(call: Call[object], temperature: object = None) -> int:
+def random_seed(temperature: object) -> int:
     """Return the seed to use if none is given: a random one if sampling is random."""
-    temperature = call.arguments.get("temperature") if temperature is None else temperature
     return random.randrange(2**31) if temperature else 0
 
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from peasy.commands.result import JsonDict
 from peasy.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from peasy.generation.request import Event, Token
 
-FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
+_FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
 
 
@@ -18,8 +19,8 @@ class ChoiceDelta:
     """Delta of one choice: what one event adds, or the sum of all events."""
 
     text: str = ""
-    tokens: list[dict[str, Any]] = field(default_factory=list)
-    attention: list[dict[str, Any]] = field(default_factory=list)
+    tokens: list[JsonDict] = field(default_factory=list)
+    attention: list[JsonDict] = field(default_factory=list)
     finish_reason: str | None = None
 
     def append(self, delta: "ChoiceDelta") -> None:
@@ -59,7 +60,7 @@ class ChoiceBuilder:
         if self.finished:
             return ChoiceDelta()
         if isinstance(event, Ended):
-            piece = ChoiceDelta(event.text, finish_reason=FINISH_REASONS.get(event.reason, event.reason))
+            piece = ChoiceDelta(event.text, finish_reason=_FINISH_REASONS.get(event.reason, event.reason))
             if event.error is not None:
                 raise event.error
         else:
@@ -77,7 +78,7 @@ class ChoiceBuilder:
         self.text_length += len(token.text)
         return piece
 
-    def _logprob_entry(self, token: "Token") -> dict[str, Any]:
+    def _logprob_entry(self, token: "Token") -> JsonDict:
         others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in token.sampled.top_logprobs]
         return {
             **self._token_fields(token.sampled.id),
@@ -86,7 +87,7 @@ class ChoiceBuilder:
             "offset": self.text_length,
         }
 
-    def _token_fields(self, id: int) -> dict[str, Any]:
+    def _token_fields(self, id: int) -> JsonDict:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
         raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
         try:
@@ -95,21 +96,16 @@ class ChoiceBuilder:
             text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
         return {"token": text, "bytes": list(raw or text.encode())}
 
-    def _attention_entry(self, token: "Token") -> dict[str, Any]:
-        heads = [
-            {
-                "part": layer.path.part,
-                "layer": layer.path.layer,
-                "head": head,
-                "keys": [self._key_entry(layer.path.part, key, weight) for key, weight in pairs if weight > 0],
-            }
-            for layer in token.attention
-            for head, keys, weights in zip(layer.heads, layer.keys.tolist(), layer.weights.tolist(), strict=True)
-            for pairs in [zip(keys, weights, strict=True)]
-        ]
+    def _attention_entry(self, token: "Token") -> JsonDict:
+        heads: list[JsonDict] = []
+        for layer in token.attention:
+            part, rows = layer.path.part, zip(layer.heads, layer.keys.tolist(), layer.weights.tolist(), strict=True)
+            for head, keys, weights in rows:
+                top = [self._key_entry(part, *key) for key in zip(keys, weights, strict=True) if key[1] > 0]
+                heads.append({"part": part, "layer": layer.path.layer, "head": head, "keys": top})
         return {"token": self.tokenizer.piece(token.sampled.id), "position": token.index, "heads": heads}
 
-    def _key_entry(self, part: str, position: int, weight: float) -> dict[str, Any]:
+    def _key_entry(self, part: str, position: int, weight: float) -> JsonDict:
         """Return a key with its token, which is from the source, the prompt or the generated text."""
         if part == "cross_attention":
             return {"position": position, "token": self.source_tokenizer.piece(self.prompt[position]), "weight": weight}
@@ -122,7 +118,7 @@ class ChoiceBuilder:
         return {"position": position, "token": piece, "weight": weight}
 
 
-def completion_logprobs(tokens: Sequence[dict[str, Any]], start: int = 0) -> dict[str, Any]:
+def completion_logprobs(tokens: Sequence[JsonDict], start: int = 0) -> JsonDict:
     """Return logprobs in the format of /v1/completions."""
     return {
         "tokens": [token["token"] for token in tokens],
@@ -132,7 +128,7 @@ def completion_logprobs(tokens: Sequence[dict[str, Any]], start: int = 0) -> dic
     }
 
 
-def chat_logprobs(tokens: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def chat_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:
     """Return logprobs in the format of /v1/chat/completions."""
     keys = ("token", "logprob", "bytes")
     rows = [

@@ -1,18 +1,19 @@
 """Pydantic models of the OpenAI-compatible requests; unknown fields are rejected."""
 
 import random
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.server.responses import Name, Strict, Text
 
-TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-TokenIds = Annotated[list[TokenId], Field(min_length=1, max_length=100_000)]
-BatchSize = Field(min_length=1, max_length=64)
-Prompt = Text | TokenIds | Annotated[list[Text], BatchSize] | Annotated[list[TokenIds], BatchSize]
-StopString = Annotated[str, Field(min_length=1, max_length=200)]
+_TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+TokenIds = Annotated[list[_TokenId], Field(min_length=1, max_length=100_000)]
+_BatchSize = Field(min_length=1, max_length=64)
+Prompt = Text | TokenIds | Annotated[list[Text], _BatchSize] | Annotated[list[TokenIds], _BatchSize]
+_StopString = Annotated[str, Field(min_length=1, max_length=200)]
 
 MAX_CHOICES = 128
 """Choices of one request: prompts times n."""
@@ -21,8 +22,8 @@ MAX_CHOICES = 128
 class AttentionOptions(Strict):
     """Attention to return with every token: layers, heads (default all), and top keys per head."""
 
-    layers: Annotated[list[TokenId], Field(min_length=1, max_length=1000)] | None = None
-    heads: Annotated[list[TokenId], Field(min_length=1, max_length=1000)] | None = None
+    layers: Annotated[list[_TokenId], Field(min_length=1, max_length=1000)] | None = None
+    heads: Annotated[list[_TokenId], Field(min_length=1, max_length=1000)] | None = None
     keys: int = Field(8, ge=1, le=256)
 
 
@@ -30,6 +31,11 @@ class StreamOptions(Strict):
     """OpenAI's stream_options."""
 
     include_usage: bool = False
+
+
+_SAMPLING_FIELDS = {
+    "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repetition_penalty",
+}  # fmt: skip
 
 
 class SamplingBody(Strict):
@@ -41,7 +47,7 @@ class SamplingBody(Strict):
     n: int | None = Field(1, ge=1, le=16)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    stop: _StopString | Annotated[list[_StopString], Field(max_length=16)] | None = None
     presence_penalty: float | None = Field(0.0, ge=-2, le=2)
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
@@ -52,21 +58,13 @@ class SamplingBody(Strict):
     repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
     attention: AttentionOptions | None = Field(None, description="Return the top attention weights of each token.")
 
-    def sampling_params(self, max_tokens: int, logprobs: int | None) -> dict[str, Any]:
-        """Return the arguments of `SamplingParams`."""
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        optional = {"top_k": self.top_k, "min_p": self.min_p, "repetition_penalty": self.repetition_penalty}
-        return {
-            "max_tokens": max_tokens,
-            "temperature": 1.0 if self.temperature is None else self.temperature,
-            "top_p": 1.0 if self.top_p is None else self.top_p,
-            "seed": random.getrandbits(31) if self.seed is None else self.seed % 2**63,
-            "presence_penalty": self.presence_penalty or 0.0,
-            "frequency_penalty": self.frequency_penalty or 0.0,
-            "stop": tuple(stop),
-            "logprobs": logprobs,
-            "logit_bias": self._parse_logit_bias(),
-        } | {name: value for name, value in optional.items() if value is not None}
+    def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
+        """Return the sampling parameters; a field that is null has its default."""
+        given = self.model_dump(include=_SAMPLING_FIELDS, exclude_none=True)
+        seed = random.getrandbits(31) if self.seed is None else self.seed % 2**63
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        options = {"temperature": 1.0} | given | {"seed": seed, "stop": stop, "logit_bias": self._parse_logit_bias()}
+        return SamplingParams(max_tokens, logprobs=logprobs, **options)
 
     def _parse_logit_bias(self) -> dict[int, float]:
         """Return logit_bias with integer keys (JSON has only strings). As in OpenAI's API, -100 bans a token."""
@@ -94,8 +92,9 @@ class CompletionBody(SamplingBody):
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts as a list."""
-        prompt: Any = self.prompt
-        return prompt if isinstance(prompt, list) and not isinstance(prompt[0], int) else [prompt]
+        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
+            return [self.prompt]
+        return list(self.prompt)
 
 
 class ContentPart(Strict):

@@ -11,6 +11,7 @@ from starlette.types import Receive
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import MAX_CHOICES, SamplingBody
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 LONG_PROMPT_CHARS = 20_000
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
 
-PromptEncoder = Callable[[LoadedModel], Sequence[list[int]]]
+_PromptEncoder = Callable[[LoadedModel], Sequence[list[int]]]
 """Function that returns the token ids of all prompts, given the model."""
 
 
@@ -82,24 +83,23 @@ class Session:
 async def open_session(
     registry: ModelRegistry,
     body: SamplingBody,
-    encode_prompts: PromptEncoder,
+    encode_prompts: _PromptEncoder,
     num_chars: int,
-    sampling_params: dict[str, Any],
+    sampling: SamplingParams,
 ) -> Session:
     """Submit the requests to the engine; invalid ones raise here, before any work is done."""
     if num_chars < LONG_PROMPT_CHARS and registry.is_ready(body.model):
-        return _open_session(registry, body, encode_prompts, sampling_params)
-    return await asyncio.to_thread(_open_session, registry, body, encode_prompts, sampling_params)
+        return _open_session(registry, body, encode_prompts, sampling)
+    return await asyncio.to_thread(_open_session, registry, body, encode_prompts, sampling)
 
 
 def _open_session(
-    registry: ModelRegistry, body: SamplingBody, encode_prompts: PromptEncoder, sampling_params: dict[str, Any]
+    registry: ModelRegistry, body: SamplingBody, encode_prompts: _PromptEncoder, sampling: SamplingParams
 ) -> Session:
     from peasy.generation.request import AttentionQuery
     from peasy.generation.request import Request as EngineRequest
-    from peasy.generation.sampling_params import SamplingParams
 
-    sampling, attention_query, n = SamplingParams(**sampling_params), None, body.n or 1
+    attention_query, n = None, body.n or 1
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
         attention_query = AttentionQuery(layers, heads, options.keys)
@@ -111,12 +111,9 @@ def _open_session(
             total = n * len(session.prompts)
             raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {MAX_CHOICES} choices per request.")
         for ids in session.prompts:
-            tokens: dict[str, Any] = {"source": ids} if session.loaded.model.is_encoder_decoder else {"prompt": ids}
-            session.streams.append(
-                session.engine_thread.submit(
-                    EngineRequest(**tokens, sampling=sampling, n=n, attention_query=attention_query)
-                )
-            )
+            prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
+            engine_request = EngineRequest(prompt, sampling, source, n, attention_query=attention_query)
+            session.streams.append(session.engine_thread.submit(engine_request))
     except BaseException:
         session.close()
         raise

@@ -8,18 +8,17 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-API_MODULES = (
+_API_MODULES = (
     "completions", "embeddings", "explain", "inference", "look", "data_runs", "health", "scale", "generate",
-    "translation", "semantic_map",
+    "semantic_map",
 )  # fmt: skip
 """Modules of this package, each with a `router`."""
 
-STUDIO_MODULES = ("training", "experiment", "prove_import")
+_STUDIO_MODULES = ("training", "experiment", "prove_import")
 """Modules for the studio only: they start processes and write into the user's data directory."""
 
 
 def routers(studio: bool = False) -> list[APIRouter]:
     """Return all routers."""
-    return [
-        import_module(f"peasy.server.routes.{name}").router for name in API_MODULES + (STUDIO_MODULES if studio else ())
-    ]
+    names = _API_MODULES + (_STUDIO_MODULES if studio else ())
+    return [import_module(f"peasy.server.routes.{name}").router for name in names]

@@ -6,13 +6,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from peasy.commands.load import LoadedModel
+from peasy.commands.result import JsonDict
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.json import to_plain
 from peasy.server.guard import HTTPRefusal
@@ -24,7 +24,7 @@ from peasy.tokenization.chat_template import apply_chat_template
 
 router = APIRouter(prefix="/v1")
 
-DEFAULT_CHAT_TOKENS = 256
+_DEFAULT_CHAT_TOKENS = 256
 """Default max_tokens of a chat completion."""
 
 
@@ -39,18 +39,12 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
     prompts = body.prompts()
     size = sum(len(prompt) for prompt in prompts)
     sampling = body.sampling_params(body.max_tokens or 16, body.logprobs)
-    session = await open_session(
-        request.app.state.registry,
-        body,
-        lambda loaded: [_prompt_ids(loaded, prompt) for prompt in prompts],
-        size,
-        sampling,
-    )
-    return await _respond(request, body, session, COMPLETION_FORMAT)
 
+    def encode(loaded: LoadedModel) -> list[list[int]]:
+        return [loaded.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
 
-def _prompt_ids(loaded: LoadedModel, prompt: str | list[int]) -> list[int]:
-    return loaded.encode_prompt(prompt) if isinstance(prompt, str) else prompt
+    session = await open_session(request.app.state.registry, body, encode, size, sampling)
+    return await _respond(request, body, session, _COMPLETION_FORMAT)
 
 
 @router.post("/chat/completions")
@@ -59,7 +53,7 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     if body.top_logprobs is not None and not body.logprobs:
         raise InvalidInput("top_logprobs needs logprobs.", hint='Send "logprobs": true.')
     num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    max_tokens = body.max_completion_tokens or body.max_tokens or DEFAULT_CHAT_TOKENS
+    max_tokens = body.max_completion_tokens or body.max_tokens or _DEFAULT_CHAT_TOKENS
     messages = [message.for_template() for message in body.messages]
 
     def encode_chat(loaded: LoadedModel) -> list[list[int]]:
@@ -73,56 +67,49 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
     sampling = body.sampling_params(max_tokens, num_logprobs)
     session = await open_session(request.app.state.registry, body, encode_chat, LONG_PROMPT_CHARS, sampling)
-    return await _respond(request, body, session, CHAT_FORMAT)
+    return await _respond(request, body, session, _CHAT_FORMAT)
 
 
 @dataclass(frozen=True)
-class CompletionFormat:
+class _CompletionFormat:
     """Differences between completions and chat completions: object names, choice and delta formats."""
 
     id_prefix: str
     object_type: str
     chunk_type: str
-    make_choice: Callable[[ChoiceDelta, SamplingBody, str], dict[str, Any]]
-    make_delta: Callable[[ChoiceDelta, SamplingBody, int], dict[str, Any]]
-    first_delta: dict[str, Any] | None = None
+    make_choice: Callable[[ChoiceDelta, bool, str], JsonDict]
+    make_delta: Callable[[ChoiceDelta, bool], JsonDict]
+    first_delta: JsonDict | None = None
 
 
-def _completion_choice(delta: ChoiceDelta, body: Any, echoed: str) -> dict[str, Any]:
-    logprobs = completion_logprobs(delta.tokens, len(echoed)) if body.logprobs is not None else None
-    return {"text": echoed + delta.text, "logprobs": logprobs}
+def _completion_choice(delta: ChoiceDelta, logprobs: bool, echoed: str = "") -> JsonDict:
+    return {
+        "text": echoed + delta.text,
+        "logprobs": completion_logprobs(delta.tokens, len(echoed)) if logprobs else None,
+    }
 
 
-def _completion_delta(delta: ChoiceDelta, body: Any, index: int) -> dict[str, Any]:
-    logprobs = completion_logprobs(delta.tokens) if body.logprobs is not None else None
-    return {"text": delta.text, "logprobs": logprobs}
-
-
-def _chat_choice(delta: ChoiceDelta, body: Any, echoed: str) -> dict[str, Any]:
+def _chat_choice(delta: ChoiceDelta, logprobs: bool, echoed: str) -> JsonDict:
     message = {"role": "assistant", "content": delta.text, "refusal": None}
-    return {"message": message, "logprobs": chat_logprobs(delta.tokens) if body.logprobs else None}
+    return {"message": message, "logprobs": chat_logprobs(delta.tokens) if logprobs else None}
 
 
-def _chat_delta(delta: ChoiceDelta, body: Any, index: int) -> dict[str, Any]:
+def _chat_delta(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
     content = {"content": delta.text} if delta.text or not delta.finish_reason else {}
-    return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if body.logprobs and delta.tokens else None}
+    return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if logprobs and delta.tokens else None}
 
 
-COMPLETION_FORMAT = CompletionFormat(
-    "cmpl", "text_completion", "text_completion", _completion_choice, _completion_delta
+_COMPLETION_FORMAT = _CompletionFormat(
+    "cmpl", "text_completion", "text_completion", _completion_choice, _completion_choice
 )
-CHAT_FORMAT = CompletionFormat(
-    "chatcmpl",
-    "chat.completion",
-    "chat.completion.chunk",
-    _chat_choice,
-    _chat_delta,
+_CHAT_FORMAT = _CompletionFormat(
+    "chatcmpl", "chat.completion", "chat.completion.chunk", _chat_choice, _chat_delta,
     {"role": "assistant", "content": ""},
-)
+)  # fmt: skip
 
 
 async def _respond(
-    request: Request, body: SamplingBody, session: Session, response_format: CompletionFormat
+    request: Request, body: SamplingBody, session: Session, response_format: _CompletionFormat
 ) -> Response:
     reply = _CompletionResponse(body, session, response_format)
     prompts = body.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
@@ -150,7 +137,7 @@ class _CompletionStream(StreamingResponse):
 class _CompletionResponse:
     """Response of one request, as one JSON object or as a stream of chunks."""
 
-    def __init__(self, body: SamplingBody, session: Session, response_format: CompletionFormat) -> None:
+    def __init__(self, body: SamplingBody, session: Session, response_format: _CompletionFormat) -> None:
         self.body, self.session, self.format = body, session, response_format
         self.common_fields = {
             "id": f"{response_format.id_prefix}-{secrets.token_hex(12)}",
@@ -159,22 +146,21 @@ class _CompletionResponse:
         }
         loaded = session.loaded
         tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
-        stops_at_eos = response_format is CHAT_FORMAT and tokenizer.special_tokens.eos is not None
+        eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)
+        self.logprobs = logprobs is not None and logprobs is not False
+        stop_ids = frozenset([eos]) if response_format is _CHAT_FORMAT and eos is not None else frozenset[int]()
         self.choices = [
-            ChoiceBuilder(
-                tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder,
-                frozenset([tokenizer.special_tokens.eos]) if stops_at_eos else frozenset(),  # type: ignore[list-item]
-                with_logprobs=body.logprobs not in (None, False),  # type: ignore[attr-defined]
-            )
+            ChoiceBuilder(tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder, stop_ids, self.logprobs)
             for ids in session.prompts
             for _ in range(session.n)
-        ]  # fmt: skip
+        ]
+        self.echoes = isinstance(body, CompletionBody) and bool(body.echo)
 
-    def log_fields(self) -> dict[str, Any]:
+    def log_fields(self) -> JsonDict:
         """Return the fields of the access log."""
         return {"model": self.body.model, "stream": bool(self.body.stream), **self.usage()}
 
-    def usage(self) -> dict[str, Any]:
+    def usage(self) -> JsonDict:
         """Return OpenAI's usage object."""
         num_prompt = sum(len(ids) for ids in self.session.prompts)
         num_generated = sum(len(choice.token_ids) for choice in self.choices)
@@ -195,25 +181,26 @@ class _CompletionResponse:
         finally:
             self.session.close()
 
-    async def complete(self) -> dict[str, Any]:
+    async def complete(self) -> JsonDict:
         """Return the complete response object."""
         async for _ in self._deltas():
             pass
         for choice in self.choices:
             _raise_if_incomplete(choice.complete.finish_reason)
         choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
-        return to_plain(
-            {**self.common_fields, "object": self.format.object_type, "choices": choices, "usage": self.usage()}
-        )
+        fields = {"object": self.format.object_type, "choices": choices, "usage": self.usage()}
+        reply = to_plain(self.common_fields | fields)
+        assert isinstance(reply, dict)
+        return reply
 
-    def _choice(self, index: int, choice: ChoiceBuilder) -> dict[str, Any]:
-        echoed = ""
-        if getattr(self.body, "echo", False):
-            echoed = self.session.loaded.require_tokenizer().decode(choice.prompt)
-        fields = self.format.make_choice(choice.complete, self.body, echoed)
+    def _choice(self, index: int, choice: ChoiceBuilder) -> JsonDict:
+        fields = self.format.make_choice(choice.complete, self.logprobs, self._echoed(choice))
         return {"index": index, **fields, "finish_reason": choice.complete.finish_reason} | _attention_field(
             choice.complete, self.body
         )
+
+    def _echoed(self, choice: ChoiceBuilder) -> str:
+        return self.session.loaded.require_tokenizer().decode(choice.prompt) if self.echoes else ""
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
@@ -236,40 +223,30 @@ class _CompletionResponse:
 
     def _first_chunks(self) -> bytes:
         """Return the first chunks of a stream: the role of a chat message, or the echoed prompt."""
-        if self.format.first_delta is not None:
-            return b"".join(
-                self._chunk_event(index, {"delta": self.format.first_delta, "logprobs": None})
-                for index, _ in self._indexed_choices
-            )
-        if not getattr(self.body, "echo", False):
-            return b""
-        tokenizer = self.session.loaded.require_tokenizer()
+        first = self.format.first_delta
         return b"".join(
-            self._chunk_event(index, {"text": tokenizer.decode(choice.prompt), "logprobs": None})
-            for index, choice in self._indexed_choices
+            self._chunk_event(index, {"text": self._echoed(choice)} if first is None else {"delta": first})
+            for index, choice in enumerate(self.choices)
+            if first is not None or self.echoes
         )
 
-    @property
-    def _indexed_choices(self) -> list[tuple[int, ChoiceBuilder]]:
-        return list(enumerate(self.choices))
-
     def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
-        fields = self.format.make_delta(delta, self.body, index)
+        fields = self.format.make_delta(delta, self.logprobs)
         return self._chunk_event(index, fields | _attention_field(delta, self.body), delta.finish_reason)
 
-    def _chunk_event(self, index: int, fields: dict[str, Any], finish_reason: str | None = None) -> bytes:
-        choice = {"index": index, **fields, "finish_reason": finish_reason}
+    def _chunk_event(self, index: int, fields: JsonDict, finish_reason: str | None = None) -> bytes:
+        choice = {"index": index, "logprobs": None, **fields, "finish_reason": finish_reason}
         usage = {"usage": None} if self.body.include_usage else {}
         return _server_sent_event(
             {**self.common_fields, "object": self.format.chunk_type, "choices": [choice], **usage}
         )
 
 
-def _attention_field(delta: ChoiceDelta, body: SamplingBody) -> dict[str, Any]:
+def _attention_field(delta: ChoiceDelta, body: SamplingBody) -> JsonDict:
     return {} if body.attention is None else {"attention": delta.attention}
 
 
-def _server_sent_event(data: dict[str, Any]) -> bytes:
+def _server_sent_event(data: JsonDict) -> bytes:
     return f"data: {json.dumps(to_plain(data), ensure_ascii=False, separators=(',', ':'))}\n\n".encode()
 
 

@@ -1,24 +1,30 @@
-"""Inference routes: models, tokenize, generate, translate, embed."""
+"""Inference routes: models, tokenize, generate, translate, align, beams, embed."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Protocol
 
+from annotated_types import Le
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from peasy.commands.align import align
+from peasy.commands.beams import beams
 from peasy.commands.embed import embed
-from peasy.commands.generate import generate
+from peasy.commands.generate import GenerateSampling, generate
 from peasy.commands.models import ModelEntry, ModelResult, ModelsResult, models, read_card
 from peasy.commands.result import Result
 from peasy.commands.tokenize import TokenizeResult
 from peasy.commands.translate import translate
 from peasy.errors import InvalidInput
+from peasy.server.derive import add_command_route
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.responses import CommandBody, Name, Text, respond
 
 router = APIRouter(prefix="/api")
 
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=256)]
+Seed = Annotated[int, Field(ge=0, lt=2**53)]
+_LengthPenalty = Annotated[float, Field(ge=-10, le=10)]
 
 
 class ModelsBody(CommandBody):
@@ -69,75 +75,57 @@ async def post_tokenize(request: Request, body: TokenizeBody) -> Response:
     return await respond(request, "tokenize", body, work)
 
 
-MAX_UNCACHED_TOKENS = 128
+_MAX_UNCACHED_TOKENS = 128
 """Limit of max_tokens without KV cache, where the cost grows quadratically."""
 
 
-class GenerateBody(CommandBody):
-    """One or more prompts and the sampling parameters."""
+class _GenerateFields(Protocol):
+    max_tokens: int
+    show_cache: bool
+    use_cache: bool
+
+
+def _check_uncached(body: _GenerateFields) -> None:
+    if body.max_tokens > _MAX_UNCACHED_TOKENS and (body.show_cache or not body.use_cache):
+        raise InvalidInput(f"Without KV cache, max_tokens is at most {_MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")
+
+
+add_command_route(
+    router, "/generate", generate, options=GenerateSampling, hide=("logit_bias",), check=_check_uncached,
+    changes={
+        "prompt": Texts, "n": Le(16), "max_tokens": Le(1024), "logprobs": Le(100), "seed": Seed,
+        "stop": Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=16)],
+    },
+)  # fmt: skip
+add_command_route(
+    router, "/translate", translate, hide=("gold",),
+    changes={
+        "text": Texts, "num_beams": Le(64), "n": Le(64), "max_tokens": Le(1024), "length_penalty": _LengthPenalty,
+    },
+)  # fmt: skip
+add_command_route(
+    router, "/beams", beams,
+    changes={"text": Text, "num_beams": Le(16), "max_tokens": Le(256), "length_penalty": _LengthPenalty},
+)  # fmt: skip
+add_command_route(router, "/embed", embed, changes={"texts": Texts})
+
+
+class AlignBody(CommandBody):
+    """Text, optional translation, and the head to show; by default the head that aligns best."""
 
     model: Name
-    prompt: Texts
-    n: int = Field(1, ge=1, le=16)
-    max_tokens: int = Field(64, ge=1, le=1024)
-    temperature: float = Field(0.0, ge=0, le=100)
-    top_k: int | None = Field(None, ge=1)
-    top_p: float = Field(1.0, ge=0, le=1)
-    min_p: float = Field(0.0, ge=0, le=1)
-    repetition_penalty: float = Field(1.0, gt=0, le=100)
-    presence_penalty: float = Field(0.0, ge=-100, le=100)
-    frequency_penalty: float = Field(0.0, ge=-100, le=100)
-    stop: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field([], max_length=16)
-    seed: int = Field(0, ge=0, lt=2**53)
-    logprobs: int | None = Field(None, ge=0, le=100)
-    weights: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
-    truncate: Literal["error", "left"] = "error"
-    use_cache: bool = True
-    speculative: bool = False
-    show_cache: bool = False
+    text: Text
+    target: Text | None = None
+    layer: int | None = Field(None, ge=0, le=1000)
+    head: int | None = Field(None, ge=0, le=1000)
 
 
-@router.post("/generate")
-async def post_generate(request: Request, body: GenerateBody) -> Response:
-    """Generate text from a prompt."""
-    if body.max_tokens > MAX_UNCACHED_TOKENS and (body.show_cache or not body.use_cache):
-        raise InvalidInput(f"Without KV cache, max_tokens is at most {MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")
-    return await respond(request, "generate", body, lambda: _run_with_model(request, body, generate))
+@router.post("/align")
+async def post_align(request: Request, body: AlignBody) -> Response:
+    """Align the words of a translation with source words."""
 
+    def work() -> Result:
+        with request.app.state.registry.use(body.model) as loaded:
+            return align(loaded, **body.arguments())
 
-class TranslateBody(CommandBody):
-    """One or more texts to translate."""
-
-    model: Name
-    text: Texts
-    align: bool = False
-    num_beams: int = Field(1, ge=1, le=64)
-    n: int = Field(1, ge=1, le=64)
-    max_tokens: int | None = Field(None, ge=1, le=1024)
-    length_penalty: float = Field(1.0, ge=-10, le=10)
-
-
-@router.post("/translate")
-async def post_translate(request: Request, body: TranslateBody) -> Response:
-    """Translate with an encoder-decoder model, with word alignment if `align`."""
-    return await respond(request, "translate", body, lambda: _run_with_model(request, body, translate))
-
-
-class EmbedBody(CommandBody):
-    """One or more texts to embed."""
-
-    model: Name
-    texts: Texts
-    pooling: Literal["mean", "cls", "last"] | None = None
-
-
-@router.post("/embed")
-async def post_embed(request: Request, body: EmbedBody) -> Response:
-    """Return embeddings of texts and their similarities."""
-    return await respond(request, "embed", body, lambda: _run_with_model(request, body, embed))
-
-
-def _run_with_model(request: Request, body: Any, command: Any) -> Result:
-    arguments = {key: value for key, value in body.arguments().items() if value is not None}
-    with request.app.state.registry.use(body.model) as loaded:
-        return command(loaded, **arguments)
+    return await respond(request, "align", body, work)

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from peasy.verification.implementation.call_binding import CallBinding
+from peasy.verification.implementation.instantiate import QKVProjections
 from peasy.verification.implementation.layout import D_HEAD, NUM_KV_HEADS, MaskConvention, SeededInputs, TensorLayout
 from peasy.verification.implementation.search import Observation
-from peasy.verification.implementation.target import CallResult, Target
+from peasy.verification.implementation.target import Arg, CallResult, Target
 from peasy.verification.implementation.variant import Array, VariantInputs
-from peasy.verification.implementation.weights import QKVProjections
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,19 @@ class Case:
     num_kv_heads: int = 1
     projection: QKVProjections | None = None
     transposed_weights: bool = False
-    fixed_values: Mapping[str, Any] = field(default_factory=dict)
+    fixed_values: Mapping[str, Arg] = field(default_factory=dict)
+
+    def with_projection(self, projection: QKVProjections, axes: str, num_heads: int, num_kv_heads: int) -> "Case":
+        """Return the case with a projection, in a layout with concatenated heads."""
+        layout = TensorLayout(axes, flat_heads=True)
+        return replace(self, layout=layout, projection=projection, num_heads=num_heads, num_kv_heads=num_kv_heads)
+
+    def with_full_mask(self, spec: CallSpec, convention: MaskConvention | None) -> CallSpec:
+        """Return the call with an all-True mask if the target requires a mask in this convention."""
+        if convention is None:
+            return spec
+        mask = np.ones((self.layout.batch_size, 1, spec.num_queries, spec.num_keys), dtype=bool)
+        return replace(spec, mask=mask, convention=convention)
 
     def run(self, spec: CallSpec) -> Observation | CallResult:
         """Call the target once; return the observation, or the raw result if it contains no context."""
@@ -56,7 +67,7 @@ class Case:
         result = self.call(values)
         return self.find_context(inputs, result) or result
 
-    def call(self, values: Mapping[str, Any]) -> CallResult:
+    def call(self, values: Mapping[str, Arg]) -> CallResult:
         """Call the target with values by role."""
         bound = self.binding.bind(values)
         if bound is None:
@@ -68,13 +79,13 @@ class Case:
         arrays, inputs = self._projected_inputs(spec) if self.projection else self._direct_inputs(spec)
         return arrays, replace(inputs, causal=spec.causal)
 
-    def scalar_values(self, spec: CallSpec) -> dict[str, Any]:
+    def scalar_values(self, spec: CallSpec) -> dict[str, Arg]:
         """Return the other values by role: numbers of heads, widths, flags, and weight arguments."""
         num_heads, num_kv_heads = (
             (self.num_heads, self.num_kv_heads) if self.projection else (self.layout.num_heads, self.layout.num_heads)
         )
         num_kv_heads = NUM_KV_HEADS if spec.grouped_query else num_kv_heads
-        values: dict[str, Any] = dict(self.fixed_values) | {"heads": num_heads, "key_heads": num_kv_heads}
+        values: dict[str, Arg] = dict(self.fixed_values) | {"heads": num_heads, "key_heads": num_kv_heads}
         width = D_HEAD if self.projection is None else self.projection.query.weight.shape[1] // num_heads
         values |= {"repeats": num_heads // num_kv_heads, "d_head": width, "d_model": num_heads * width}
         if self.binding.has_roles("causal"):
@@ -144,7 +155,7 @@ class Case:
         inputs = VariantInputs(query, key_states, value_states, self.num_heads, self.num_kv_heads, flat_heads=True)
         return {"x": x, "query": x, "key": key, "value": value, "source": key}, inputs
 
-    def _weight_arguments(self) -> dict[str, Any]:
+    def _weight_arguments(self) -> dict[str, Arg]:
         """Return the projection matrices for a function that takes them as arguments."""
         if self.projection is None or not self.binding.has_roles("w_q"):
             return {}

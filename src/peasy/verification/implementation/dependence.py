@@ -6,14 +6,13 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import layout as sizes
-from peasy.verification.implementation.findings import Report
 from peasy.verification.implementation.layout import FLAT_LAYOUTS, SeededInputs, TensorLayout
-from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES
-from peasy.verification.implementation.target import Target
+from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES, Report
+from peasy.verification.implementation.target import Arg, Target
 from peasy.verification.implementation.variant import Array
 
-MISTAKE_BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
-SEQ_LEN = sizes.NUM_QUERIES
+_MISTAKE_BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
+_SEQ_LEN = sizes.NUM_QUERIES
 
 
 def check_dependence(report: Report, target: Target, seeded: SeededInputs, widths: Sequence[int]) -> None:
@@ -36,9 +35,9 @@ def check_dependence(report: Report, target: Target, seeded: SeededInputs, width
 def _check_attention_pattern(
     report: Report, run: Callable[[Array], Array], x: Array, baseline: Array, layout: TensorLayout
 ) -> None:
-    pattern = np.zeros((SEQ_LEN, SEQ_LEN), dtype=bool)
+    pattern = np.zeros((_SEQ_LEN, _SEQ_LEN), dtype=bool)
     independent = True
-    for token in range(SEQ_LEN):
+    for token in range(_SEQ_LEN):
         changed = x.copy()
         changed[0, token] += 1.0
         changes = np.abs(run(changed) - baseline).max(axis=-1) > 1e-6
@@ -46,11 +45,11 @@ def _check_attention_pattern(
         independent = independent and not changes[1:].any()
     report.checks.append("which tokens attend to which")
     if not independent:
-        report.add_mistakes([MISTAKE_BY_NAME["heads split by a wrong reshape"]])
+        report.add_mistakes([_MISTAKE_BY_NAME["heads split by a wrong reshape"]])
         return
     mistake = _mistake_of_pattern(pattern)
     if mistake:
-        report.add_mistakes([MISTAKE_BY_NAME[mistake]])
+        report.add_mistakes([_MISTAKE_BY_NAME[mistake]])
     elif pattern.all():
         report.conventions.append("bidirectional")
     elif (pattern == np.tril(np.ones_like(pattern))).all():
@@ -81,9 +80,8 @@ def _find_runner(
 
         def run(x: Array, layout: TensorLayout = layout) -> Array:
             inputs = layout.arrange(x)
-            bound = report.binding.bind(
-                dict.fromkeys(("x", "query", "key", "value", "source"), inputs) | {"causal": True}
-            )
+            roles: dict[str, Arg] = dict.fromkeys(("x", "query", "key", "value", "source"), inputs)
+            bound = report.binding.bind({**roles, "causal": True})
             result = None if bound is None else target.call(*bound)
             if result is None or result.fault is not None:
                 raise ValueError
@@ -92,7 +90,7 @@ def _find_runner(
                 raise ValueError
             return {"tbd": output.swapaxes(0, 1), "td": output[None]}.get(layout.axes, output)
 
-        x = seeded.array("x", layout.batch_size, SEQ_LEN, width)
+        x = seeded.array("x", layout.batch_size, _SEQ_LEN, width)
         try:
             run(x)
         except ValueError:

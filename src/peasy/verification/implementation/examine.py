@@ -2,19 +2,23 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import layout as sizes
-from peasy.verification.implementation.call_binding import CallBinding, infer_binding
+from peasy.verification.implementation.call_binding import CallBinding, declared_mask_meaning, infer_binding
 from peasy.verification.implementation.case import CallSpec, Case
 from peasy.verification.implementation.checks import CHECKS
 from peasy.verification.implementation.dependence import check_dependence
 from peasy.verification.implementation.diagnosis import Diagnosis
-from peasy.verification.implementation.findings import Report
-from peasy.verification.implementation.instantiate import infer_num_heads, instantiate_module
+from peasy.verification.implementation.instantiate import (
+    LinearMap,
+    QKVProjections,
+    infer_num_heads,
+    instantiate_module,
+    read_projections,
+)
 from peasy.verification.implementation.layout import (
     FLAT_LAYOUTS,
     LAYOUTS,
@@ -23,17 +27,15 @@ from peasy.verification.implementation.layout import (
     TensorLayout,
     mask_conventions,
 )
-from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES
-from peasy.verification.implementation.parameter_roles import declared_mask_meaning
+from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES, Report
 from peasy.verification.implementation.search import Observation, VariantMatch, find_variant, first_difference
-from peasy.verification.implementation.target import CallResult, Target
+from peasy.verification.implementation.target import Arg, CallResult, Target
 from peasy.verification.implementation.variant import Variant
-from peasy.verification.implementation.weights import LinearMap, QKVProjections, read_projections
 
-BASE_VARIANTS = [Variant(causal=causal, rope=rope) for rope in (None, "halves", "pairs") for causal in (None, 0)]
+_BASE_VARIANTS = [Variant(causal=causal, rope=rope) for rope in (None, "halves", "pairs") for causal in (None, 0)]
 """Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
-SQUARE_SPEC = CallSpec(sizes.NUM_QUERIES, sizes.NUM_QUERIES)
-NUM_SEEDS = 2
+_SQUARE_SPEC = CallSpec(sizes.NUM_QUERIES, sizes.NUM_QUERIES)
+_NUM_SEEDS = 2
 """Number of seeded inputs that a variant must reproduce."""
 
 
@@ -86,13 +88,7 @@ def _candidate_cases(
                     continue
                 for num_heads, num_kv_heads in infer_num_heads(description, projection):
                     for axes in FLAT_LAYOUTS:
-                        yield replace(
-                            base,
-                            layout=TensorLayout(axes, True),
-                            num_heads=num_heads,
-                            num_kv_heads=num_kv_heads,
-                            projection=projection,
-                        )
+                        yield base.with_projection(projection, axes, num_heads, num_kv_heads)
         elif binding.has_roles("query", "key", "value") and not binding.has_roles("w_q"):
             for axes in FLAT_LAYOUTS if binding.has_roles("heads") else ():
                 yield replace(base, layout=TensorLayout(axes, True))
@@ -120,39 +116,28 @@ def _input_cases(base: Case, seeded: SeededInputs) -> Iterator[Case]:
         projection = QKVProjections(identity, identity, identity, None, "none: queries, keys and values are the inputs")
     for transposed in (False, True) if base.binding.has_roles("w_q") else (False,):
         for axes in FLAT_LAYOUTS:
-            yield replace(
-                base,
-                layout=TensorLayout(axes, True),
-                num_heads=heads,
-                num_kv_heads=heads,
-                projection=projection,
-                transposed_weights=transposed,
-            )
+            yield replace(base.with_projection(projection, axes, heads, heads), transposed_weights=transposed)
 
 
-def _fixed_values(binding: CallBinding) -> dict[str, Any]:
+def _fixed_values(binding: CallBinding) -> dict[str, Arg]:
     """Return values passed in every call: training=False, and required arguments that do not affect attention."""
-    fixed: dict[str, Any] = {"training": False} if binding.has_roles("training") else {}
+    fixed: dict[str, Arg] = {"training": False} if binding.has_roles("training") else {}
     required = {"dropout": 0.0, "offset": 0, "length": sizes.MAX_SEQ_LEN, "cache": None, "past_key": None,
                 "past_value": None, "flag": True, "weights": True, "scale": sizes.D_HEAD**-0.5}  # fmt: skip
     return fixed | {role: value for role, value in required.items() if binding.requires(role)}
 
 
-WorkingCase = tuple[Case, MaskConvention | None, list[Observation]]
+_WorkingCase = tuple[Case, MaskConvention | None, list[Observation]]
 
 
-def _working_cases(cases: Sequence[Case], report: Report) -> list[WorkingCase]:
+def _working_cases(cases: Sequence[Case], report: Report) -> list[_WorkingCase]:
     """Return the cases in which the target returns a context, with observations; disable dropout if it is random."""
-    working: list[WorkingCase] = []
+    working: list[_WorkingCase] = []
     failures: list[CallResult] = []
     for case in cases:
         case = replace(case, disable_dropout=bool(report.findings))
         for convention in _required_conventions(case, report):
-            spec = (
-                SQUARE_SPEC
-                if convention is None
-                else replace(SQUARE_SPEC, mask=_full_mask(case), convention=convention)
-            )
+            spec = case.with_full_mask(_SQUARE_SPEC, convention)
             first, second = case.run(spec), case.run(spec)
             if isinstance(first, CallResult) or isinstance(second, CallResult):
                 failures += [first] if isinstance(first, CallResult) else []
@@ -160,9 +145,9 @@ def _working_cases(cases: Sequence[Case], report: Report) -> list[WorkingCase]:
             if not report.findings and not np.array_equal(first.actual, second.actual, equal_nan=True):
                 report.add_mistakes([DROPOUT_MISTAKE])
                 case = replace(case, disable_dropout=True)
-            results = [replace(case, seeded=SeededInputs(case.seeded.seed + n)).run(spec) for n in range(NUM_SEEDS)]
+            results = [replace(case, seeded=SeededInputs(case.seeded.seed + n)).run(spec) for n in range(_NUM_SEEDS)]
             observations = [result for result in results if isinstance(result, Observation)]
-            if len(observations) == NUM_SEEDS:
+            if len(observations) == _NUM_SEEDS:
                 working.append((case, convention, observations))
     if not working:
         faults = [failure.fault for failure in failures if failure.fault]
@@ -178,24 +163,15 @@ def _working_cases(cases: Sequence[Case], report: Report) -> list[WorkingCase]:
 def _required_conventions(case: Case, report: Report) -> list[MaskConvention] | list[None]:
     if not report.binding.requires("mask"):
         return [None]
-    return list(
-        mask_conventions(
-            case.layout, "mask", declared_mask_meaning(report.description, report.binding.parameter_names("mask"))
-        )
-    )
+    declared = declared_mask_meaning(report.description, report.binding.parameter_names("mask"))
+    return mask_conventions(case.layout, "mask", declared)
 
 
-def _full_mask(case: Case) -> np.ndarray:
-    return np.ones((case.layout.batch_size, 1, SQUARE_SPEC.num_queries, SQUARE_SPEC.num_keys), dtype=bool)
-
-
-def _best_match(cases: Sequence[WorkingCase]) -> tuple[Case, MaskConvention | None, VariantMatch, Observation] | None:
+def _best_match(cases: Sequence[_WorkingCase]) -> tuple[Case, MaskConvention | None, VariantMatch, Observation] | None:
     """Return the variant with the fewest mistakes over all working cases."""
     for count in range(3):
         for case, convention, observations in cases:
-            bases = (
-                BASE_VARIANTS if case.projection is not None else [base for base in BASE_VARIANTS if base.rope is None]
-            )
+            bases = [base for base in _BASE_VARIANTS if case.projection is not None or base.rope is None]
             match = find_variant(observations, bases, MISTAKES, [count])
             if match is not None:
                 return case, convention, match, observations[0]
@@ -204,14 +180,16 @@ def _best_match(cases: Sequence[WorkingCase]) -> tuple[Case, MaskConvention | No
 
 def _record_match(report: Report, case: Case, match: VariantMatch, observation: Observation) -> None:
     variant = match.variant
-    report.checks.append(f"{NUM_SEEDS} seeded inputs")
+    report.checks.append(f"{_NUM_SEEDS} seeded inputs")
     report.conventions.append(case.layout.summary)
     if observation.inputs.merged_output:
         report.conventions.append("returns concatenated heads: batch, time, width of all heads")
     if case.projection is not None:
         report.conventions.append(f"weights: {case.projection.description}")
         if case.num_heads > 1:
-            report.conventions.append(f"{case.num_heads} heads" + _kv_heads_text(case))
+            shared = case.num_kv_heads != case.num_heads
+            kv_heads = f", {case.num_kv_heads} key/value heads" if shared else ""
+            report.conventions.append(f"{case.num_heads} heads{kv_heads}")
     if variant.causal is not None:
         report.conventions.append("always causal")
     if variant.rope is not None:
@@ -220,11 +198,7 @@ def _record_match(report: Report, case: Case, match: VariantMatch, observation: 
     report.add_mistakes(match.mistakes, first_difference(observation, correct))
 
 
-def _kv_heads_text(case: Case) -> str:
-    return f", {case.num_kv_heads} key/value heads" if case.num_kv_heads != case.num_heads else ""
-
-
-def _record_unexplained(report: Report, cases: Sequence[WorkingCase]) -> None:
+def _record_unexplained(report: Report, cases: Sequence[_WorkingCase]) -> None:
     case, _, observations = cases[0]
     report.explained = False
     report.conventions.append(case.layout.summary)

@@ -1,35 +1,80 @@
-"""Instantiates the nn.Module under test and infers its numbers of heads."""
+"""nn.Module under test: constructor arguments, its projections by the names of its weights, its numbers of heads."""
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import layout as sizes
-from peasy.verification.implementation.call_binding import CallBinding
-from peasy.verification.implementation.parameter_roles import NAMES_BY_ROLE, ROLE_BY_NAME, roles_of
-from peasy.verification.implementation.target import NamespaceArgument, Target, TargetDescription, TargetFault
-from peasy.verification.implementation.weights import QKVProjections
+from peasy.verification.implementation.call_binding import NAMES_BY_ROLE, ROLE_BY_NAME, CallBinding, roles_of
+from peasy.verification.implementation.target import Arg, NamespaceArgument, Target, TargetDescription, TargetFault
+from peasy.verification.implementation.variant import Array
 
-CONSTRUCTOR_VALUES: dict[str, Any] = {
+_CONSTRUCTOR_VALUES: dict[str, Arg] = {
     "d_model": sizes.D_MODEL, "heads": sizes.NUM_HEADS, "key_heads": sizes.NUM_KV_HEADS, "d_head": sizes.D_HEAD,
     "length": sizes.MAX_SEQ_LEN, "dropout": 0.1, "causal": True, "flag": True, "batch_first": True,
     "repeats": sizes.NUM_HEADS // sizes.NUM_KV_HEADS,
 }  # fmt: skip
 """Constructor arguments by role: pairwise different sizes, and dropout, which must have no effect in eval mode."""
+_IGNORED_WORDS = {
+    "w", "proj", "linear", "layer", "to", "weight", "matrix", "net", "fc", "lin", "in", "project", "projection",
+    "transform", "map", "dense", "attn", "attention",
+}  # fmt: skip
+_WORDS_BY_PART = {
+    "q": {"q", "query", "queries", "wq", "wquery"},
+    "k": {"k", "key", "keys", "wk", "wkey"},
+    "v": {"v", "value", "values", "wv", "wvalue"},
+    "o": {"o", "out", "output", "wo", "c", "combine", "final", "last", "merge", "outproj", "unify", "unifyheads"},
+    "qkv": {"qkv", "wqkv", "kqv"},
+    "kv": {"kv", "wkv"},
+}
+_PART_BY_NAME = {
+    "c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key_value": "qkv", "attn": "qkv",
+    "c_proj": "o", "proj": "o", "dense": "o", "fc": "o", "fc_out": "o", "linear": "o", "projection": "o",
+    "out_linear": "o", "w_concat": "o",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """Linear map x · weight + bias, with `weight` `[in, out]`."""
+
+    weight: Array
+    bias: Array | None = None
+
+    def __call__(self, x: Array) -> Array:
+        """Apply the map."""
+        product: Array = x @ self.weight
+        return product if self.bias is None else product + self.bias
+
+
+@dataclass(frozen=True, eq=False)
+class QKVProjections:
+    """Query, key, value and output projections of a module; `description` lists the weights' names."""
+
+    query: LinearMap
+    key: LinearMap
+    value: LinearMap
+    output: LinearMap | None
+    description: str
+
+    @property
+    def d_in(self) -> int:
+        """Input width."""
+        return int(self.query.weight.shape[0])
 
 
 def instantiate_module(
     target: Target, description: TargetDescription, binding: CallBinding | None, seed: int
-) -> tuple[TargetDescription, dict[str, np.ndarray]]:
+) -> tuple[TargetDescription, dict[str, Array]]:
     """Return the module's description and its weights by name."""
     kwargs = _constructor_arguments(description, binding) if description.kind == "class" else {}
     made = target.instantiate(kwargs, seed)
     if isinstance(made, TargetFault):
-        arguments = ", ".join(
-            f"{name}={'...' if isinstance(value, NamespaceArgument) else value}" for name, value in kwargs.items()
-        )
+        values = {name: "..." if isinstance(value, NamespaceArgument) else value for name, value in kwargs.items()}
+        arguments = ", ".join(f"{name}={value}" for name, value in values.items())
         raise InvalidInput(
             f"{description.name}({arguments}) could not be created: {made.summary()}",
             hint=f'Give the constructor call: --call "{description.name}({sizes.D_MODEL}, {sizes.NUM_HEADS})(x)"',
@@ -37,29 +82,27 @@ def instantiate_module(
     return made
 
 
-def _constructor_arguments(description: TargetDescription, binding: CallBinding | None) -> dict[str, Any]:
+def _constructor_arguments(description: TargetDescription, binding: CallBinding | None) -> dict[str, Arg]:
     if binding is not None and binding.constructor_args is not None:
         args, kwargs = binding.constructor_args
         return dict(zip((parameter.name for parameter in description.parameters), args, strict=False)) | dict(kwargs)
     roles = roles_of(description, in_constructor=True)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Arg] = {}
     for parameter in description.parameters:
         role = roles.get(parameter.name)
         if role == "config":
             arguments[parameter.name] = NamespaceArgument(_config_values())
-        elif (
-            role == "dropout" or (role is not None and parameter.required) or role in ("d_model", "heads", "key_heads")
-        ):
-            arguments[parameter.name] = CONSTRUCTOR_VALUES.get(role or "")
+        elif role is not None and (parameter.required or role in ("dropout", "d_model", "heads", "key_heads")):
+            arguments[parameter.name] = _CONSTRUCTOR_VALUES.get(role)
     return arguments
 
 
-def _config_values() -> dict[str, Any]:
+def _config_values() -> dict[str, Arg]:
     """Return the config values under every common name."""
     known = {
-        name: CONSTRUCTOR_VALUES[role]
+        name: _CONSTRUCTOR_VALUES[role]
         for role, names in NAMES_BY_ROLE.items()
-        if role in CONSTRUCTOR_VALUES
+        if role in _CONSTRUCTOR_VALUES
         for name in names.split()
     }
     return known | {"bias": True, "attention_bias": True, "use_bias": True, "qkv_bias": True, "vocab_size": 50}
@@ -68,15 +111,98 @@ def _config_values() -> dict[str, Any]:
 def infer_num_heads(description: TargetDescription, projections: QKVProjections) -> Iterator[tuple[int, int]]:
     """Yield possible (query heads, kv heads): from the module's attributes, else the divisors of its width."""
     width, kv_width = projections.query.weight.shape[1], projections.key.weight.shape[1]
-    declared = [
-        value
-        for name, value in description.int_attributes.items()
-        if ROLE_BY_NAME.get(name.strip("_").lower()) == "heads"
-    ]
-    declared = [heads for heads in dict.fromkeys(declared) if heads > 0 and width % heads == 0]
+    attributes = description.int_attributes.items()
+    named = [value for name, value in attributes if ROLE_BY_NAME.get(name.strip("_").lower()) == "heads"]
+    declared = [heads for heads in dict.fromkeys(named) if heads > 0 and width % heads == 0]
     divisors = [1, *(n for n in range(2, min(width, 33)) if width % n == 0)]
     if not declared and "," in projections.description:  # comma-separated names: one projection per head
         declared = [projections.description.partition(";")[0].count(",") + 1]
     for heads in declared or divisors:
         if kv_width * heads % width == 0 and kv_width * heads // width > 0 and heads % (kv_width * heads // width) == 0:
             yield heads, kv_width * heads // width
+
+
+def read_projections(state: Mapping[str, Array]) -> list[QKVProjections]:
+    """Return the likely projections of a module's weights, best first; empty if the names are unknown."""
+    return [
+        projection
+        for transposed in (False, True)
+        for projection in _iter_projections(state, transposed)
+        if _shapes_match(projection)
+    ]
+
+
+def _shapes_match(projections: QKVProjections) -> bool:
+    """Return whether the shapes match: queries with keys, values with the output projection."""
+    query, key, value = (linear.weight.shape[1] for linear in (projections.query, projections.key, projections.value))
+    return (
+        query % key == 0
+        and key == value
+        and (projections.output is None or projections.output.weight.shape[0] == query)
+    )
+
+
+def _iter_projections(state: Mapping[str, Array], transposed: bool) -> Iterator[QKVProjections]:
+    linears = _linear_maps(state, transposed)
+    parts: dict[str, list[str]] = {}
+    for stem in linears:
+        part = _guess_part(stem, list(linears))
+        if part:
+            parts.setdefault(part, []).append(stem)
+    names = {part: ", ".join(stems) for part, stems in parts.items()}
+    joined = {part: _concatenate([linears[stem] for stem in stems]) for part, stems in parts.items()}
+    output = joined.get("o")
+    if {"q", "k", "v"} <= joined.keys():
+        yield QKVProjections(joined["q"], joined["k"], joined["v"], output, f"{names['q']}; {names['k']}; {names['v']}")
+    elif {"q", "kv"} <= joined.keys():
+        key, value = _split(joined["kv"], 2)
+        yield QKVProjections(joined["q"], key, value, output, f"{names['q']}; {names['kv']}")
+    elif "qkv" in joined and joined["qkv"].weight.shape[1] % 3 == 0:
+        query, key, value = _split(joined["qkv"], 3)
+        yield QKVProjections(query, key, value, output, f"{names['qkv']} (fused query/key/value)")
+
+
+def _linear_maps(state: Mapping[str, Array], transposed: bool) -> dict[str, LinearMap]:
+    """Return linear maps by name. nn.Linear stores `[out, in]`, a bare matrix `[in, out]`; `transposed`: reversed."""
+    linears = {}
+    for name, array in state.items():
+        stem = name.removesuffix(".weight").removesuffix("_weight")
+        if name.endswith("bias") or array.ndim not in (2, 3):
+            continue
+        bias = state.get(f"{stem}.bias", state.get(f"{stem}_bias"))
+        if array.ndim == 3:  # one matrix per head
+            array = np.moveaxis(array, 0, 1).reshape(array.shape[1], -1)
+        elif name.endswith("weight") != transposed:
+            array = array.T
+        if bias is None or len(bias) == array.shape[1]:
+            linears[stem] = LinearMap(array, bias)
+    return linears
+
+
+def _guess_part(stem: str, stems: list[str]) -> str | None:
+    parts = stem.split(".")
+    while len(parts) > 1 and parts[-1].isdigit():
+        siblings = [other for other in stems if other.rpartition(".")[0] == ".".join(parts[:-1])]
+        if len(siblings) in (3, 4):  # a list of equal layers, in the order of the paper
+            return "qkvo"[siblings.index(stem)]
+        parts.pop()
+    last = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parts[-1]).lower()
+    if last in _PART_BY_NAME:
+        return _PART_BY_NAME[last]
+    name = "".join(word for word in last.split("_") if word not in _IGNORED_WORDS)
+    return next((part for part, words in _WORDS_BY_PART.items() if name in words), None)
+
+
+def _concatenate(linears: list[LinearMap]) -> LinearMap:
+    """Concatenate the linear maps of separate heads."""
+    if len(linears) == 1:
+        return linears[0]
+    biases = [linear.bias for linear in linears if linear.bias is not None]
+    weight = np.concatenate([linear.weight for linear in linears], axis=1)
+    return LinearMap(weight, np.concatenate(biases) if len(biases) == len(linears) else None)
+
+
+def _split(linear: LinearMap, count: int) -> list[LinearMap]:
+    weights = np.split(linear.weight, count, axis=1)
+    biases = [None] * count if linear.bias is None else np.split(linear.bias, count)
+    return [LinearMap(weight, bias) for weight, bias in zip(weights, biases, strict=True)]

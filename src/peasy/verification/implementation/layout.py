@@ -51,17 +51,18 @@ class TensorLayout:
         if array.ndim == 4 and "h" in self.axes:
             return array.swapaxes(1, 2) if self.axes == "bthd" else array
         array = array[:, 0] if array.ndim == 4 else array
-        return {"btd": array, "tbd": array.swapaxes(0, 1), "td": array[0]}.get(self.axes, array)
+        by_axes: dict[str, Array] = {"tbd": array.swapaxes(0, 1), "td": array[0]}
+        return by_axes.get(self.axes, array)
 
 
-MASK_SHAPES = {
+_MASK_SHAPES = {
     "b1qk": "batch, 1, query, key",
     "qk": "query, key",
     "bqk": "batch, query, key",
     "bk": "batch, key",
     "b11k": "batch, 1, 1, key",
 }
-MASK_KINDS = {
+_MASK_KINDS = {
     "attend": "True = may attend",
     "masked": "True = masked",
     "additive": "added to the scores: 0 = may attend, -∞ = masked",
@@ -80,7 +81,7 @@ class MaskConvention:
     @property
     def summary(self) -> str:
         """The convention as text."""
-        return f"mask: {MASK_KINDS[self.kind]}; {MASK_SHAPES[self.shape]}"
+        return f"mask: {_MASK_KINDS[self.kind]}; {_MASK_SHAPES[self.shape]}"
 
     def restrict(self, mask: Array) -> Array:
         """Restrict a mask `[batch, 1, query, key]` to what this shape can represent; missing axes are broadcast."""
@@ -93,13 +94,10 @@ class MaskConvention:
     def encode(self, mask: Array) -> Array:
         """Encode a mask in this convention."""
         mask = self.restrict(mask)
-        shaped = {
-            "b1qk": mask,
-            "qk": mask[0, 0],
-            "bqk": mask[:, 0],
-            "bk": mask[:, 0, 0],
-            "b11k": mask[:, :, :1],
-        }[self.shape]
+        by_shape: dict[str, Array] = {
+            "b1qk": mask, "qk": mask[0, 0], "bqk": mask[:, 0], "bk": mask[:, 0, 0], "b11k": mask[:, :, :1],
+        }  # fmt: skip
+        shaped = by_shape[self.shape]
         if self.kind == "additive":
             return np.where(shaped, np.float32(0), np.float32(-np.inf))
         if self.kind in ("ones", "zeros"):
@@ -109,17 +107,13 @@ class MaskConvention:
 
 def mask_conventions(layout: TensorLayout, role: str, declared: str | None) -> list[MaskConvention]:
     """Return the mask conventions to try, most common first; a declared meaning excludes the others."""
-    kinds = {"attend": ["attend", "ones"], "masked": ["masked", "zeros"]}.get(declared or "", list(MASK_KINDS))
+    kinds = {"attend": ["attend", "ones"], "masked": ["masked", "zeros"]}.get(declared or "", list(_MASK_KINDS))
+    with_heads = layout.flat_heads or "h" in layout.axes
+    shapes = ["b1qk", "qk", "bqk", "bk", "b11k"] if with_heads else ["bqk", "qk", "bk", "b1qk"]
     if role == "padding":
         shapes = ["bk", "b11k"]
     elif layout.axes == "td":
         shapes = ["qk"]
-    else:
-        shapes = (
-            ["b1qk", "qk", "bqk", "bk", "b11k"]
-            if layout.flat_heads or "h" in layout.axes
-            else ["bqk", "qk", "bk", "b1qk"]
-        )
     return [MaskConvention(kind, shape) for kind in kinds for shape in shapes]
 
 

@@ -1,10 +1,17 @@
-"""Catalogue of known attention mistakes: the change to the formula, an explanation and a fix for each."""
+"""Catalogue of known attention mistakes, each with its change to the formula and a fix; report of those found."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from peasy.verification.implementation.diagnosis import CAUTION, MISTAKE, FirstDifference, ImplementationFinding
+from peasy.verification.implementation.call_binding import CallBinding
+from peasy.verification.implementation.diagnosis import (
+    CAUTION,
+    MISTAKE,
+    Diagnosis,
+    FirstDifference,
+    ImplementationFinding,
+)
+from peasy.verification.implementation.target import SourceCode, TargetDescription
 from peasy.verification.implementation.variant import Variant
 
 _SCALED_FORMULA = "scaled = QKᵀ / √d_k"
@@ -26,48 +33,30 @@ class Mistake:
     formula: str
     likely_code: str
     fix: str
-    variant_changes: Sequence[Mapping[str, Any]] = ()
+    variant_changes: Sequence[Mapping[str, str | int | bool]] = ()
     source_words: tuple[str, ...] = ()
     level: str = MISTAKE
     prefer_last: bool = False
 
     def apply_to(self, variant: Variant) -> list[Variant]:
         """Return the variants with this mistake added, where it can apply."""
-        variants = [
-            replace(variant, **changes) for changes in self.variant_changes if self._is_applicable(variant, changes)
-        ]
+        applicable = (changes for changes in self.variant_changes if self._is_applicable(variant, changes))
+        variants = (replace(variant, **changes) for changes in applicable)  # type: ignore[arg-type]
         return [changed for changed in variants if changed != variant]
 
-    def _is_applicable(self, variant: Variant, changes: Mapping[str, Any]) -> bool:
+    def _is_applicable(self, variant: Variant, changes: Mapping[str, str | int | bool]) -> bool:
         """Causal mistakes need a causal variant, and no line can be wrong twice."""
         correct = Variant(causal=variant.causal, rope=variant.rope)
         if any(key not in ("causal", "rope") and getattr(variant, key) != getattr(correct, key) for key in changes):
             return False
         return "causal" not in changes or variant.causal == 0
 
-    def to_finding(self, source: "SourceCode", difference: FirstDifference | None = None) -> ImplementationFinding:
+    def to_finding(self, source: SourceCode, difference: FirstDifference | None = None) -> ImplementationFinding:
         """Return it as a finding, with the likely source line."""
         line, code = source.find_line(self.source_words, self.prefer_last)
         return ImplementationFinding(
             self.name, self.level, self.description, self.formula, self.likely_code, self.fix, line, code, difference
         )
-
-
-@dataclass(frozen=True)
-class SourceCode:
-    """Source code of the target, if available; `first_line` is the line number of its first line."""
-
-    text: str = ""
-    first_line: int = 1
-
-    def find_line(self, words: Sequence[str], last: bool = False) -> tuple[int | None, str]:
-        """Return number and text of the first (or `last`) line with one of these words, in their order."""
-        lines = list(enumerate(self.text.splitlines(), self.first_line))
-        for word in words:
-            for number, line in reversed(lines) if last else lines:
-                if word in line.split("#")[0] and not line.strip().startswith(("def ", "class ", "import ", "from ")):
-                    return number, line.strip()
-        return None, ""
 
 
 _SCORE_WORDS = ("sqrt", "** -0.5", "**-0.5", "** 0.5", "**0.5", "scale", " @ ", "matmul", "bmm", "einsum", "dot(")
@@ -201,3 +190,36 @@ NAN_ROWS_CAUTION = Mistake(
     "torch.nan_to_num(weights), or zeros for such rows",
     (), ("softmax",), CAUTION,
 )  # fmt: skip
+
+
+@dataclass
+class Report:
+    """Mutable state of an examination."""
+
+    description: TargetDescription
+    binding: CallBinding
+    conventions: list[str] = field(default_factory=list)
+    findings: list[ImplementationFinding] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    explained: bool = True
+    difference: FirstDifference | None = None
+
+    def add_mistakes(self, mistakes: Sequence[Mistake], difference: FirstDifference | None = None) -> None:
+        """Add mistakes as findings, each once."""
+        for mistake in mistakes:
+            if mistake.name not in {finding.name for finding in self.findings}:
+                self.findings.append(mistake.to_finding(self.description.source, difference))
+
+    def set_unexplained(self, call: str, difference: FirstDifference | None = None) -> None:
+        """Note that no known mistake explains the outputs of this kind of call."""
+        self.explained = False
+        self.notes.append(f"No known mistake explains its outputs {call}.")
+        self.difference = self.difference or difference
+
+    def to_diagnosis(self, name: str, kind: str) -> Diagnosis:
+        """Return the final diagnosis."""
+        return Diagnosis(
+            name, kind, self.binding.summary(), tuple(self.conventions), tuple(self.findings), tuple(self.checks),
+            self.explained, self.difference, tuple(self.notes),
+        )  # fmt: skip

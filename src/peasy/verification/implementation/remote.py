@@ -23,27 +23,20 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
-from peasy.verification.implementation.mistake import SourceCode
 from peasy.verification.implementation.target import (
+    Arg,
     CallResult,
     NamespaceArgument,
     ResultReference,
     SignatureParameter,
+    SourceCode,
     TargetDescription,
     TargetFault,
 )
 
-PASSED_ENV_VARS = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "TMPDIR",
-    "PYTHONPATH",
-    "VIRTUAL_ENV",
-    "LD_LIBRARY_PATH",
-    "SYSTEMROOT",
-)
+_PASSED_ENV_VARS = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SYSTEMROOT",
+)  # fmt: skip
 """Environment variables passed to the child process: no keys, no tokens."""
 
 
@@ -78,7 +71,7 @@ class SandboxedTarget:
     def _start(self) -> None:
         child_in, request_pipe = os.pipe()
         response_pipe, child_out = os.pipe()
-        environment = {name: value for name, value in os.environ.items() if name in PASSED_ENV_VARS}
+        environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
         environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
         options = {"file": str(self.file), "name": self.name, "folder": str(self.folder), "limits": asdict(self.limits)}
         self.output_file = open(self.folder / "output.txt", "wb")  # noqa: SIM115 (closed in __exit__)
@@ -117,26 +110,28 @@ class SandboxedTarget:
             hint = did_you_mean(self.name, names) or f"It has: {', '.join(names) or 'no functions or classes'}."
             raise NotFound(f'{self.file.name} has no "{self.name}".', hint=hint)
         if "fault" in response:
-            raise fault_error(self.file.name, _decode_fault(response["fault"]))
+            fault = TargetFault(**response["fault"])
+            where = f"{self.file.name}, line {fault.line}" if fault.line else self.file.name
+            raise InvalidInput(f"{where}: {fault.error}", hint=fault.code or None)
         return _decode_description(response)
 
     def instantiate(
-        self, kwargs: Mapping[str, Any], seed: int = 0
+        self, kwargs: Mapping[str, Arg], seed: int = 0
     ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
         """Instantiate the class in the child process."""
-        response = self._request(
-            {
-                "method": "instantiate",
-                "kwargs": {name: _encode_argument(value) for name, value in kwargs.items()},
-                "seed": seed,
-            }
-        )
+        encoded = {name: _encode_argument(value) for name, value in kwargs.items()}
+        response = self._request({"method": "instantiate", "kwargs": encoded, "seed": seed})
         if "fault" in response:
-            return _decode_fault(response["fault"])
+            return TargetFault(**response["fault"])
         return _decode_description(response["description"]), self._load_arrays(response)
 
     def call(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
+        self,
+        args: Sequence[Arg],
+        kwargs: Mapping[str, Arg],
+        *,
+        library: str = "torch",
+        disable_dropout: bool = False,
     ) -> CallResult:
         """Call the target in the child process."""
         arrays: dict[str, np.ndarray] = {}
@@ -149,7 +144,7 @@ class SandboxedTarget:
         }
         response = self._request(request, arrays)
         if "fault" in response:
-            return CallResult(fault=_decode_fault(response["fault"]))
+            return CallResult(fault=TargetFault(**response["fault"]))
         by_number = self._load_arrays(response)
         by_path = {tuple(path): by_number[str(number)] for number, path in enumerate(response["paths"])}
         return CallResult(response["call_index"], by_path, {tuple(path): kind for path, kind in response["objects"]})
@@ -158,14 +153,14 @@ class SandboxedTarget:
         self.num_requests += 1
         if arrays:
             request["file"] = f"in-{self.num_requests}.safetensors"
-            save_file(
-                {name: np.ascontiguousarray(array) for name, array in arrays.items()}, self.folder / request["file"]
-            )
+            contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+            save_file(contiguous, self.folder / request["file"])
         try:
             os.write(self.request_pipe, json.dumps(request).encode() + b"\n")
         except BrokenPipeError:
             raise self._exit_error() from None
-        return json.loads(self._read_line())
+        response: dict[str, Any] = json.loads(self._read_line())
+        return response
 
     def _read_line(self) -> bytes:
         while b"\n" not in self.buffer:
@@ -185,9 +180,8 @@ class SandboxedTarget:
     def _exit_error(self) -> PeasyError:
         code = self.process.wait()
         if code == -signal.SIGXCPU:
-            return InvalidInput(
-                f"{self.file.name} was stopped after the CPU time limit of {self.limits.cpu_seconds} s."
-            )
+            limit = f"the CPU time limit of {self.limits.cpu_seconds} s"
+            return InvalidInput(f"{self.file.name} was stopped after {limit}.")
         output = (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
         outcome = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
         return InvalidInput(f"{self.file.name} {outcome} during the examination.", hint=output or None)
@@ -202,13 +196,7 @@ class SandboxedTarget:
             path.unlink(missing_ok=True)
 
 
-def fault_error(file: str, fault: TargetFault) -> InvalidInput:
-    """Return a fault as an error that names the line in the user's file."""
-    where = f"{file}, line {fault.line}" if fault.line else file
-    return InvalidInput(f"{where}: {fault.error}", hint=fault.code or None)
-
-
-def _encode_argument(value: Any, arrays: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
+def _encode_argument(value: Arg, arrays: dict[str, np.ndarray] | None = None) -> dict[str, object]:
     if isinstance(value, np.ndarray):
         assert arrays is not None, "only calls take arrays"
         name = str(len(arrays))
@@ -221,17 +209,4 @@ def _encode_argument(value: Any, arrays: dict[str, np.ndarray] | None = None) ->
 
 def _decode_description(response: Mapping[str, Any]) -> TargetDescription:
     parameters = tuple(SignatureParameter(**parameter) for parameter in response["parameters"])
-    source = SourceCode(**response["source"])
-    return TargetDescription(
-        response["name"],
-        response["kind"],
-        parameters,
-        response["docstring"],
-        source,
-        response["library"],
-        response["int_attributes"],
-    )
-
-
-def _decode_fault(response: Mapping[str, Any]) -> TargetFault:
-    return TargetFault(response["error"], response["line"], response["code"])
+    return TargetDescription(**{**response, "parameters": parameters, "source": SourceCode(**response["source"])})

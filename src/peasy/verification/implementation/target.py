@@ -16,10 +16,29 @@ from typing import Any, Protocol
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.mistake import SourceCode
 
-MAX_LEAVES = 64
+ResultPath = tuple[int | str, ...]
+"""Indices and keys that lead to a part of a result."""
+
+_MAX_LEAVES = 64
 """Larger tuples, lists and dicts in a result are not searched."""
+
+
+@dataclass(frozen=True)
+class SourceCode:
+    """Source code of the target, if available; `first_line` is the line number of its first line."""
+
+    text: str = ""
+    first_line: int = 1
+
+    def find_line(self, words: Sequence[str], last: bool = False) -> tuple[int | None, str]:
+        """Return number and text of the first (or `last`) line with one of these words, in their order."""
+        lines = list(enumerate(self.text.splitlines(), self.first_line))
+        for word in words:
+            for number, line in reversed(lines) if last else lines:
+                if word in line.split("#")[0] and not line.strip().startswith(("def ", "class ", "import ", "from ")):
+                    return number, line.strip()
+        return None, ""
 
 
 @dataclass(frozen=True)
@@ -28,8 +47,6 @@ class SignatureParameter:
 
     name: str
     required: bool
-    default: Any = None
-    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,14 +67,18 @@ class ResultReference:
     """Argument: the result of an earlier call, or a part of it."""
 
     call: int
-    path: tuple[Any, ...] = ()
+    path: ResultPath = ()
 
 
 @dataclass(frozen=True)
 class NamespaceArgument:
     """Argument: a config object with these attributes."""
 
-    values: Mapping[str, Any]
+    values: Mapping[str, object]
+
+
+Arg = object
+"""Argument of a call: an array, a ResultReference, a NamespaceArgument, or a plain value."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +99,8 @@ class CallResult:
     """Result of a call: arrays and other objects by their path in it, or a fault."""
 
     call_index: int = 0
-    arrays: Mapping[tuple[Any, ...], np.ndarray] = field(default_factory=dict)
-    objects: Mapping[tuple[Any, ...], str] = field(default_factory=dict)
+    arrays: Mapping[ResultPath, np.ndarray] = field(default_factory=dict)
+    objects: Mapping[ResultPath, str] = field(default_factory=dict)
     fault: TargetFault | None = None
 
 
@@ -90,12 +111,17 @@ class Target(Protocol):
         """Return its description."""
 
     def instantiate(
-        self, kwargs: Mapping[str, Any], seed: int
+        self, kwargs: Mapping[str, Arg], seed: int
     ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
         """Instantiate the class, or take the module as it is; return its forward's description and weights by name."""
 
     def call(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
+        self,
+        args: Sequence[Arg],
+        kwargs: Mapping[str, Arg],
+        *,
+        library: str = "torch",
+        disable_dropout: bool = False,
     ) -> CallResult:
         """Call it. `disable_dropout` disables dropout."""
 
@@ -117,18 +143,13 @@ class LocalTarget:
             raise InvalidInput(f"{self.name} is {actual}: it cannot be called.", hint=hint)
         function = self.target.forward if kind == "module" else self.target
         attributes = vars(self.target) if kind == "module" else {}
-        return TargetDescription(
-            self.name,
-            kind,
-            signature_parameters(function),
-            _docstring(self.target),
-            _source_code(self.target),
-            _array_library(self.target),
-            {name: value for name, value in attributes.items() if type(value) is int},
-        )
+        int_attributes = {name: value for name, value in attributes.items() if type(value) is int}
+        parameters, source = _signature_parameters(function), _source_code(self.target)
+        library = _array_library(self.target)
+        return TargetDescription(self.name, kind, parameters, _docstring(self.target), source, library, int_attributes)
 
     def instantiate(
-        self, kwargs: Mapping[str, Any], seed: int = 0
+        self, kwargs: Mapping[str, Arg], seed: int = 0
     ) -> tuple[TargetDescription, dict[str, np.ndarray]] | TargetFault:
         """Instantiate the module with weights from `seed`, in eval mode."""
         import torch
@@ -139,7 +160,7 @@ class LocalTarget:
                 self.target = self.target(**{name: _to_argument(value, "torch", []) for name, value in kwargs.items()})
             self.target.eval()
         except Exception as error:
-            return self._to_fault(error)
+            return to_fault(error, self.file)
         return self.describe(), {
             name: tensor.detach().double().numpy()
             for name, tensor in self.target.state_dict().items()
@@ -147,7 +168,12 @@ class LocalTarget:
         }
 
     def call(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, library: str = "torch", disable_dropout: bool = False
+        self,
+        args: Sequence[Arg],
+        kwargs: Mapping[str, Arg],
+        *,
+        library: str = "torch",
+        disable_dropout: bool = False,
     ) -> CallResult:
         """Call it with arrays of the library it uses."""
         try:
@@ -156,7 +182,7 @@ class LocalTarget:
             with _quiet_call(library), _dropout_disabled() if disable_dropout else contextlib.nullcontext():
                 result = self.target(*positional, **keywords)
         except Exception as error:
-            return CallResult(fault=self._to_fault(error))
+            return CallResult(fault=to_fault(error, self.file))
         self.results.append(result)
         arrays, objects = {}, {}
         for path, leaf in _leaves(result):
@@ -167,10 +193,14 @@ class LocalTarget:
                 arrays[path] = array
         return CallResult(len(self.results) - 1, arrays, objects)
 
-    def _to_fault(self, error: BaseException) -> TargetFault:
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == self.file]
-        message = f"{type(error).__name__}: {str(error).strip()[:300]}"
-        return TargetFault(message, frames[-1].lineno, frames[-1].line or "") if frames else TargetFault(message)
+
+def to_fault(error: BaseException, file: str) -> TargetFault:
+    """Return an exception as a fault, with the last line of `file` that it passed."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return TargetFault(f"{type(error).__name__}: {error.msg}", error.lineno, (error.text or "").strip())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    message = f"{type(error).__name__}: {str(error).strip()[:300]}".removesuffix(": ")
+    return TargetFault(message, frames[-1].lineno, frames[-1].line or "") if frames else TargetFault(message)
 
 
 def _file_of(target: Any) -> str:
@@ -189,34 +219,22 @@ def target_kind(target: Any) -> str | None:
     return "function" if callable(target) else None
 
 
-def signature_parameters(function: Any) -> tuple[SignatureParameter, ...]:
+def _signature_parameters(function: Any) -> tuple[SignatureParameter, ...]:
     """Return the named parameters of a signature."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return _docstring_parameters(function)
-    parameters = []
-    for item in signature.parameters.values():
-        if item.kind in (item.VAR_POSITIONAL, item.VAR_KEYWORD):
-            continue
-        required = item.default is item.empty
-        is_literal = isinstance(item.default, bool | int | float | str | type(None))
-        hint = "" if item.annotation is item.empty else str(getattr(item.annotation, "__name__", item.annotation))
-        parameters.append(
-            SignatureParameter(item.name, required, None if required or not is_literal else item.default, hint)
-        )
-    return tuple(parameters)
+    parameters = (p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    return tuple(SignatureParameter(p.name, p.default is p.empty) for p in parameters)
 
 
 def _docstring_parameters(function: Any) -> tuple[SignatureParameter, ...]:
     """Parse the parameters from the docstring: a C function has no signature, but its docstring begins with one."""
     first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
     parts = [part.strip() for part in first[1].split(",")] if first else []
-    return tuple(
-        SignatureParameter(part.partition("=")[0].strip(), "=" not in part)
-        for part in parts
-        if part not in ("", "*", "/")
-    )
+    named = (part for part in parts if part not in ("", "*", "/"))
+    return tuple(SignatureParameter(part.partition("=")[0].strip(), "=" not in part) for part in named)
 
 
 def _docstring(target: Any) -> str:
@@ -243,7 +261,7 @@ def _array_library(target: Any) -> str:
     return libraries.pop() if len(libraries) == 1 else ""
 
 
-def _to_argument(value: Any, library: str, results: list[Any]) -> Any:
+def _to_argument(value: Arg, library: str, results: list[Any]) -> Any:
     if isinstance(value, ResultReference):
         result = results[value.call]
         for key in value.path:
@@ -261,16 +279,16 @@ def _to_argument(value: Any, library: str, results: list[Any]) -> Any:
     return torch.from_numpy(array.copy())
 
 
-def _leaves(result: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+def _leaves(result: object, path: ResultPath = ()) -> Iterator[tuple[ResultPath, object]]:
     """Yield every nested part of a result with its path; a container comes before its parts."""
     if len(path) > 3:
         return
     if path or _to_array(result) is not None or not isinstance(result, tuple | list | dict):
         yield path, result
-    if isinstance(result, tuple | list) and len(result) <= MAX_LEAVES:
+    if isinstance(result, tuple | list) and len(result) <= _MAX_LEAVES:
         for index, value in enumerate(result):
             yield from _leaves(value, (*path, index))
-    elif isinstance(result, dict) and len(result) <= MAX_LEAVES:
+    elif isinstance(result, dict) and len(result) <= _MAX_LEAVES:
         for name, value in result.items():
             if isinstance(name, str):
                 yield from _leaves(value, (*path, name))
@@ -279,7 +297,8 @@ def _leaves(result: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any
 def _to_array(leaf: Any) -> np.ndarray | None:
     if hasattr(leaf, "detach") and hasattr(leaf, "numpy"):
         leaf = leaf.detach().cpu()
-        return leaf.double().numpy() if leaf.is_floating_point() else leaf.numpy()
+        array: np.ndarray = leaf.double().numpy() if leaf.is_floating_point() else leaf.numpy()
+        return array
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "fiub":
         return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
     return None

@@ -57,7 +57,8 @@ class VariantInputs:
 
 def compute_variant(variant: Variant, inputs: VariantInputs) -> tuple[Array, Array]:
     """Return (context, weights) of a variant; NaN in fully masked rows."""
-    query, key, value = (_split_heads(variant, inputs, part) for part in ("query", "key", "value"))
+    query = _split_heads(variant, inputs, inputs.query, inputs.num_heads)
+    key, value = (_split_heads(variant, inputs, array, inputs.num_kv_heads) for array in (inputs.key, inputs.value))
     if variant.keys_values_swapped:
         key, value = value, key
     query, key = _rotate_query_key(variant, inputs, query, key)
@@ -70,8 +71,7 @@ def compute_variant(variant: Variant, inputs: VariantInputs) -> tuple[Array, Arr
     return _merge_heads(variant, inputs, weights @ value), weights
 
 
-def _split_heads(variant: Variant, inputs: VariantInputs, name: str) -> Array:
-    array, heads = getattr(inputs, name), inputs.num_heads if name == "query" else inputs.num_kv_heads
+def _split_heads(variant: Variant, inputs: VariantInputs, array: Array, heads: int) -> Array:
     if not inputs.flat_heads:
         return array
     batch, time, width = array.shape
@@ -109,7 +109,7 @@ def _scale_factor(variant: Variant, d_head: int, num_heads: int) -> float:
 
 def _build_mask(variant: Variant, inputs: VariantInputs, shape: tuple[int, ...]) -> Array | None:
     n_query, n_key = shape[-2:]
-    mask = None if inputs.mask is None else inputs.mask
+    mask = inputs.mask
     reach = variant.causal if variant.causal is not None else 0 if inputs.causal else None
     if reach is not None:
         first = n_key - n_query if variant.causal_alignment == "end" else 0
@@ -135,7 +135,7 @@ def _softmax(array: Array, over: str) -> Array:
     axis = -1 if over == "keys" else -2
     with np.errstate(invalid="ignore"):
         powers = np.exp(array - array.max(axis=axis, keepdims=True))
-        return powers / powers.sum(axis=axis, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
 
 def _rotate_query_key(variant: Variant, inputs: VariantInputs, query: Array, key: Array) -> tuple[Array, Array]:

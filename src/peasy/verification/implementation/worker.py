@@ -7,10 +7,13 @@ import importlib.util
 import json
 import os
 import sys
-import traceback
 from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
 
 from peasy.verification.implementation.target import (
     CallResult,
@@ -19,19 +22,20 @@ from peasy.verification.implementation.target import (
     ResultReference,
     TargetFault,
     target_kind,
+    to_fault,
 )
 
 
 def main() -> None:
     """Read requests from one pipe, write responses to the other, until the first is closed."""
     requests, responses, options = os.fdopen(int(sys.argv[1]), "rb"), int(sys.argv[2]), json.loads(sys.argv[3])
-    set_limits(options["limits"])
-    server = WorkerServer(Path(options["file"]), options["name"], Path(options["folder"]))
+    _set_limits(options["limits"])
+    server = _WorkerServer(Path(options["file"]), options["name"], Path(options["folder"]))
     for line in requests:
         os.write(responses, json.dumps(server.handle(json.loads(line))).encode() + b"\n")
 
 
-def set_limits(limits: dict[str, Any]) -> None:
+def _set_limits(limits: dict[str, Any]) -> None:
     """Set the limits on memory, CPU time and file size, for this process and its children."""
     try:
         import resource
@@ -45,7 +49,7 @@ def set_limits(limits: dict[str, Any]) -> None:
         resource.setrlimit(kind, (soft, hard if kind == resource.RLIMIT_CPU else soft))
 
 
-class WorkerServer:
+class _WorkerServer:
     """Handles requests; responses are plain data, arrays go into a separate file."""
 
     def __init__(self, file: Path, name: str, folder: Path) -> None:
@@ -76,17 +80,13 @@ class WorkerServer:
         try:
             module = self._import_file()
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            return {"fault": asdict(_to_fault(error, str(self.file)))}
+            return {"fault": asdict(to_fault(error, str(self.file)))}
         target: Any = module
         for part in self.name.split("."):
             target = getattr(target, part, None)
         if target is None:
-            defined = {
-                name: value
-                for name, value in vars(module).items()
-                if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
-            }
-            names = [name for name, value in defined.items() if target_kind(value)]
+            own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
+            names = [name for name, value in own.items() if not name.startswith("_") and target_kind(value)]
             return {"missing": self.name, "available": names}
         self.target = LocalTarget(target, self.name, str(self.file))
         try:
@@ -94,7 +94,7 @@ class WorkerServer:
         except Exception as error:
             return {"fault": {"error": str(error), "line": None, "code": ""}}
 
-    def _import_file(self) -> Any:
+    def _import_file(self) -> ModuleType:
         sys.path.insert(0, str(self.file.parent))
         spec = importlib.util.spec_from_file_location(self.file.stem, self.file)
         if spec is None or spec.loader is None:
@@ -109,27 +109,16 @@ class WorkerServer:
             return {"fault": asdict(result.fault)}
         paths = list(result.arrays)
         file = self._save_arrays({str(number): result.arrays[path] for number, path in enumerate(paths)})
-        objects = [(list(path), kind) for path, kind in result.objects.items()]
-        return {
-            "call_index": result.call_index,
-            "paths": [list(path) for path in paths],
-            "objects": objects,
-            "file": file,
-        }
+        return {"call_index": result.call_index, "paths": paths, "objects": list(result.objects.items()), "file": file}
 
-    def _save_arrays(self, arrays: dict[str, Any]) -> str:
-        import numpy as np
-        from safetensors.numpy import save_file
-
+    def _save_arrays(self, arrays: dict[str, np.ndarray]) -> str:
         if not arrays:
             return ""
         name = f"out-{self.num_requests}.safetensors"
         save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.folder / name)
         return name
 
-    def _load_arrays(self, name: str | None) -> dict[str, Any]:
-        from safetensors.numpy import load_file
-
+    def _load_arrays(self, name: str | None) -> dict[str, np.ndarray]:
         if not name:
             return {}
         arrays = load_file(self.folder / name)
@@ -137,20 +126,12 @@ class WorkerServer:
         return arrays
 
 
-def _decode_argument(encoded: dict[str, Any], arrays: dict[str, Any]) -> Any:
+def _decode_argument(encoded: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     if "array" in encoded:
         return arrays[encoded["array"]]
     if "result_of" in encoded:
         return ResultReference(encoded["result_of"], tuple(encoded["path"]))
     return NamespaceArgument(encoded["namespace"]) if "namespace" in encoded else encoded["value"]
-
-
-def _to_fault(error: BaseException, file: str) -> TargetFault:
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return TargetFault(f"{type(error).__name__}: {error.msg}", error.lineno, (error.text or "").strip())
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    message = f"{type(error).__name__}: {str(error)[:300]}".removesuffix(": ")
-    return TargetFault(message, frames[-1].lineno, frames[-1].line or "") if frames else TargetFault(message)
 
 
 if __name__ == "__main__":

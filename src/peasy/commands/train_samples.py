@@ -1,17 +1,19 @@
 """Samples of a training run: prompts continued during training, and the sentence whose attention is tracked."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from peasy.datasets import LabelledText, TextPair
+from peasy.datasets import LabelledText, Sample, TextPair
 
 if TYPE_CHECKING:
+    from peasy.models.protocol import Model
+    from peasy.training.attention_snapshots import TrackedSentence
     from peasy.training.event import Sampled
     from peasy.training.loop import SampleFn
     from peasy.training.setup import RunSetup
 
 
-def make_sampler(setup: "RunSetup", examples: Sequence[Any]) -> "SampleFn | None":
+def make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | None":
     """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
     from peasy.generation.decode import generate
     from peasy.generation.sampling_params import SamplingParams
@@ -25,34 +27,35 @@ def make_sampler(setup: "RunSetup", examples: Sequence[Any]) -> "SampleFn | None
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
 
-    def sample(model: Any, step: int) -> "Sampled":
-        inputs: dict[str, Any] = {"source": ids} if translates else {"prompts": ids}
-        sequences = generate(model, sampling=sampling, **inputs)
+    def sample(model: "Model", step: int) -> "Sampled":
+        prompt_ids, source_ids = (None, ids) if translates else (ids, None)
+        sequences = generate(model, prompt_ids, sampling, source=source_ids)
         texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
         return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
 
     return sample
 
 
-def _make_prompt(sample: Any) -> str:
-    if isinstance(sample, TextPair):
-        return sample.source
-    words = (sample.text if isinstance(sample, LabelledText) else sample).split(" ")
-    return " ".join(words[:3])[:60]
+def _make_prompt(sample: Sample) -> str:
+    return _text(sample) if isinstance(sample, TextPair) else " ".join(_text(sample).split(" ")[:3])[:60]
 
 
-def tracked_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> Any:
+def _text(sample: Sample) -> str:
+    return (
+        sample.source if isinstance(sample, TextPair) else sample.text if isinstance(sample, LabelledText) else sample
+    )
+
+
+def tracked_sentence(setup: "RunSetup", model: "Model", examples: Sequence[Sample]) -> "TrackedSentence | None":
     """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
     from peasy.training.attention_snapshots import TrackedSentence
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
-    if recipe.model_kind not in ("gpt", "encoder", "translator", "rnn-translator") or not (
-        recipe.tracked_sentence or examples
-    ):
-        return None
     first = examples[0] if examples else recipe.tracked_sentence
+    if recipe.model_kind not in ("gpt", "encoder", "translator", "rnn-translator") or first is None:
+        return None
     if not model.is_encoder_decoder:
-        text = recipe.tracked_sentence or (first.text if isinstance(first, LabelledText) else _source_text(first))
+        text = recipe.tracked_sentence or _text(first)
         encoding = tokenizer.encode(text)
         return TrackedSentence(encoding.ids[:32], encoding.pieces[:32]) if encoding.ids else None
     if not isinstance(first, TextPair):
@@ -65,7 +68,3 @@ def tracked_sentence(setup: "RunSetup", model: Any, examples: Sequence[Any]) -> 
     return TrackedSentence(
         (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32]
     )
-
-
-def _source_text(sample: Any) -> str:
-    return sample.source if isinstance(sample, TextPair) else str(sample)

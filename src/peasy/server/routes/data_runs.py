@@ -1,15 +1,17 @@
 """Routes for data sets, experiments and training runs."""
 
-from typing import Any
+from typing import Annotated
 
+from annotated_types import Ge, Le
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from peasy.commands.data import data
-from peasy.commands.runs import runs, show_run
+from peasy.commands.runs import Run, RunResult, runs
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
+from peasy.server.derive import add_command_route
 from peasy.server.responses import CommandBody, Name, respond
 
 router = APIRouter(prefix="/api")
@@ -39,20 +41,8 @@ def check_built_in(name: str) -> str:
     return name
 
 
-class ExperimentBody(CommandBody):
-    """Name of an experiment; without it, all of them."""
-
-    name: Name | None = None
-    seed: int = Field(0, ge=0, le=2**31)
-
-
-@router.post("/experiment")
-async def post_experiment(request: Request, body: ExperimentBody) -> Response:
-    """List the experiments or run one: a claim of the lecture notes, measured against a control."""
-    if body.name is None:
-        return await respond(request, "experiment", body, experiment)
-    name = body.name
-    return await respond(request, "experiment", body, lambda: experiment(name, seed=body.seed))
+Seed = Annotated[int, Ge(0), Le(2**31)]
+add_command_route(router, "/experiment", experiment, hide=("store",), changes={"name": Name | None, "seed": Seed})
 
 
 class RunsBody(CommandBody):
@@ -64,10 +54,13 @@ class RunsBody(CommandBody):
 @router.post("/runs")
 async def post_runs(request: Request, body: RunsBody) -> Response:
     """List training runs, or show one with its curves and samples."""
-    if body.name is None:
-        return await respond(request, "runs", body, runs)
-    known = {run.name: run.folder for run in runs().runs}
-    if body.name not in known:
-        raise NotFound(f'No run "{body.name[:100]}".', hint=did_you_mean(body.name, known))
-    folder: Any = known[body.name]
-    return await respond(request, "runs", body, lambda: show_run(folder))
+    name = body.name
+    return await respond(request, "runs", body, runs if name is None else lambda: RunResult(find_run(name)))
+
+
+def find_run(name: str) -> Run:
+    """Return a run by name, never by path, or raise."""
+    known = {run.name: run for run in runs().runs}
+    if name not in known:
+        raise NotFound(f'No run "{name[:100]}".', hint=did_you_mean(name, known))
+    return known[name]

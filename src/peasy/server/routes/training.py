@@ -3,25 +3,25 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import Field
 
 from peasy.checkpoint.paths import run_path
 from peasy.commands.attention_history import module_attention_history
-from peasy.commands.result import Result
-from peasy.commands.runs import Run, metrics_since, runs
-from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.commands.result import JsonDict, Result
+from peasy.commands.runs import metrics_since, runs
+from peasy.errors import InvalidInput, UsageError
+from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.jobs import JobRunner
 from peasy.server.responses import CommandBody, Name, respond
-from peasy.server.routes.data_runs import check_built_in
+from peasy.server.routes.data_runs import check_built_in, find_run
 from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document, Paragraph
 
-ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
-PresetSize = Literal["tiny", "small", "base"]
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")]
 
 
@@ -36,20 +36,28 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 router = APIRouter(prefix="/api", lifespan=lifespan)
 
 
-class JobResult(Result):
-    """The newest job, or none."""
+@dataclass(frozen=True)
+class StatusResult(Result):
+    """Status in one sentence, with its JSON data."""
 
-    def __init__(self, job_runner: JobRunner) -> None:
-        self.job = None if job_runner.job is None else job_runner.job.data()
+    title: str
+    sentence: str
+    content: JsonDict
 
     def document(self) -> Document:
-        """Return one sentence."""
-        text = "No job is running." if self.job is None else f"{self.job['description']}: {self.job['state']}."
-        return Document("Job", (Paragraph(text),))
+        """Return the sentence."""
+        return Document(self.title, (Paragraph(self.sentence),))
 
-    def data(self) -> dict[str, Any]:
-        """Return the job as JSON data."""
-        return {"job": self.job}
+    def data(self) -> JsonDict:
+        """Return the JSON data."""
+        return self.content
+
+
+def job_status(job_runner: JobRunner) -> StatusResult:
+    """Return the newest job, or none."""
+    job = None if job_runner.job is None else job_runner.job.data()
+    sentence = "No job is running." if job is None else f"{job['description']}: {job['state']}."
+    return StatusResult("Job", sentence, {"job": job})
 
 
 class TrainingBudgetBody(CommandBody):
@@ -57,7 +65,7 @@ class TrainingBudgetBody(CommandBody):
 
     data: Name | None = None
     upload_id: Annotated[str, Field(max_length=100)] | None = None
-    preset: PresetSize | None = None
+    preset: ModelSize | None = None
     minutes: float | None = Field(None, gt=0, le=1440)
     steps: int | None = Field(None, ge=1, le=1_000_000)
     seed: int | None = Field(None, ge=0, le=2**31)
@@ -87,17 +95,23 @@ class TrainBody(TrainingBudgetBody):
     resume: bool = False
 
 
+async def _start_job(
+    request: Request, command: str, body: CommandBody, arguments: list[str], description: str, run_names: list[str]
+) -> Response:
+    job_runner: JobRunner = request.app.state.job_runner
+
+    def work() -> Result:
+        job_runner.start(command, [*arguments, "--json"], description, run_names)
+        return job_status(job_runner)
+
+    return await respond(request, command, body, work)
+
+
 @router.post("/train")
 async def post_train(request: Request, body: TrainBody) -> Response:
     """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
     arguments, name = _resume_arguments(body) if body.resume else _new_run_arguments(body)
-    job_runner: JobRunner = request.app.state.job_runner
-
-    def work() -> Result:
-        job_runner.start("train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
-        return JobResult(job_runner)
-
-    return await respond(request, "train", body, work)
+    return await _start_job(request, "train", body, [*arguments, "--run", name], f"Training {name}", [name])
 
 
 def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
@@ -128,21 +142,15 @@ class CompareBody(TrainingBudgetBody):
 async def post_compare(request: Request, body: CompareBody) -> Response:
     """Compare kinds of models as a background job; /api/metrics gives the curves of each run."""
     name = body.run or random_run_name({run.name.rpartition("-")[0] for run in runs().runs})
-    arguments = [*body.kinds, *body.data_flags(), *body.budget_flags(), "--run", name, "--json"]
+    arguments = [*body.kinds, *body.data_flags(), *body.budget_flags(), "--run", name]
     run_names = [f"{name}-{kind}" for kind in body.kinds]
-    job_runner: JobRunner = request.app.state.job_runner
-
-    def work() -> Result:
-        job_runner.start("compare", arguments, f"Comparing {', '.join(body.kinds)}", run_names)
-        return JobResult(job_runner)
-
-    return await respond(request, "compare", body, work)
+    return await _start_job(request, "compare", body, arguments, f"Comparing {', '.join(body.kinds)}", run_names)
 
 
 @router.post("/job")
 async def post_job(request: Request, body: CommandBody) -> Response:
     """Return the running job, or the last one."""
-    return await respond(request, "job", body, lambda: JobResult(request.app.state.job_runner))
+    return await respond(request, "job", body, lambda: job_status(request.app.state.job_runner))
 
 
 @router.post("/job/stop")
@@ -151,7 +159,7 @@ async def post_stop(request: Request, body: CommandBody) -> Response:
 
     def work() -> Result:
         request.app.state.job_runner.stop()
-        return JobResult(request.app.state.job_runner)
+        return job_status(request.app.state.job_runner)
 
     return await respond(request, "job", body, work)
 
@@ -168,42 +176,12 @@ async def post_metrics(request: Request, body: MetricsBody) -> Response:
     """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them."""
 
     def work() -> Result:
-        if is_preparing(request.app.state.job_runner, body.name):
-            return PreparingRunMetrics(body.name)
+        if _is_preparing(request.app.state.job_runner, body.name):
+            empty = {"run": body.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
+            return StatusResult(body.name, "The run is being prepared.", empty)
         return metrics_since(find_run(body.name), body.since)
 
     return await respond(request, "metrics", body, work)
-
-
-class PreparingRunMetrics(Result):
-    """Metrics of a run whose data are still being tokenized: no events yet."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def document(self) -> Document:
-        """Return one sentence."""
-        return Document(self.name, (Paragraph("The run is being prepared."),))
-
-    def data(self) -> dict[str, Any]:
-        """Return the metrics of a run without events."""
-        return {"run": self.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
-
-
-class EmptyAttentionHistory(Result):
-    """Empty history: a run without attention snapshots so far, or of a kind without attention."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def document(self) -> Document:
-        """Return one sentence."""
-        return Document(self.name, (Paragraph("No attention has been recorded yet."),))
-
-    def data(self) -> dict[str, Any]:
-        """Return a history without checkpoints."""
-        modules: dict[str, Any] = {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
-        return {"run": self.name, "text": "", "steps": []} | modules
 
 
 class AttentionHistoryBody(CommandBody):
@@ -220,28 +198,21 @@ async def post_attention_history(request: Request, body: AttentionHistoryBody) -
     def work() -> Result:
         from peasy.training.attention_snapshots import find_snapshots
 
-        if is_preparing(request.app.state.job_runner, body.name):
-            return EmptyAttentionHistory(body.name)
-        run = find_run(body.name)
-        if not find_snapshots(run.folder):
-            return EmptyAttentionHistory(run.name)
-        return module_attention_history(run.folder, body.module_path)
+        if not _is_preparing(request.app.state.job_runner, body.name):
+            run = find_run(body.name)
+            if find_snapshots(run.folder):
+                return module_attention_history(run.folder, body.module_path)
+        empty: JsonDict = {"run": body.name, "text": "", "steps": []}
+        empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
+        return StatusResult(body.name, "No attention has been recorded yet.", empty)
 
     return await respond(request, "attention-history", body, work)
 
 
-def is_preparing(job_runner: JobRunner, name: str) -> bool:
+def _is_preparing(job_runner: JobRunner, name: str) -> bool:
     """True if the running job will create this run but has not done so yet."""
     job = job_runner.job
     return job is not None and job.running and name in job.run_names and not run_path(name).exists()
-
-
-def find_run(name: str) -> Run:
-    """Return a run by name, or raise."""
-    known = {run.name: run for run in runs().runs}
-    if name not in known:
-        raise NotFound(f'No run "{name[:100]}".', hint=did_you_mean(name, known))
-    return known[name]
 
 
 class UploadBody(CommandBody):
@@ -252,27 +223,13 @@ class UploadBody(CommandBody):
     upload_id: Annotated[str, Field(max_length=100)] | None = None
 
 
-class UploadResult(Result):
-    """Id and size of an upload."""
-
-    def __init__(self, id: str, size: int) -> None:
-        self.id, self.size = id, size
-
-    def document(self) -> Document:
-        """Return one sentence."""
-        return Document("Upload", (Paragraph(f"{self.size:,} bytes."),))
-
-    def data(self) -> dict[str, Any]:
-        """Return id and size."""
-        return {"upload_id": self.id, "bytes": self.size}
-
-
 @router.post("/upload")
 async def post_upload(request: Request, body: UploadBody) -> Response:
     """Append a chunk to an uploaded training text."""
 
     def work() -> Result:
         id = body.upload_id or upload.new_upload_id(body.name)
-        return UploadResult(id, upload.append_text(id, body.text))
+        size = upload.append_text(id, body.text)
+        return StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
 
     return await respond(request, "upload", body, work)

@@ -38,7 +38,7 @@ class _StepValues:
 
     def __get__(self, result: "ExplainResult | None", owner: type) -> np.ndarray:
         if result is None or self.name not in result.worked.names:
-            raise AttributeError(f"There is no step or attribute {self.name!r} here.")
+            raise AttributeError(self.name)
         return result.worked.step(self.name).values
 
 
@@ -142,6 +142,11 @@ class ExplainResult(Result):
 
     def _weights_and_values(self, head: int) -> tuple[np.ndarray | None, np.ndarray | None]:
         return self.worked.find_values("weights", head), self.worked.find_values("value", head)
+
+    def __getattr__(self, name: str) -> np.ndarray:  # steps of one head: getattr(result, "head-1.query")
+        if "worked" in self.__dict__ and name in self.worked.names:
+            return self.worked.step(name).values
+        raise AttributeError(f"There is no step or attribute {name!r} here.")
 
     def __repr__(self) -> str:
         return f"ExplainResult({self.worked.example.title!r}: {', '.join(self.worked.names)})"

@@ -21,11 +21,10 @@ ScoringName = Literal["dot", "cosine", "scaled-dot"]
 NormalisationName = Literal["softmax", "sum", "none"]
 Window = int | tuple[int, int]
 
-MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
+_MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
 """Fields of an example that hold a matrix of numbers."""
 
-
-SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
+_SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that are a single value."""
 
 
@@ -39,8 +38,8 @@ class AdditiveScoringConfig:
     kind: ClassVar[str] = "additive"
 
     def __post_init__(self) -> None:
-        check_rectangular("w", self.w)
-        check_rectangular("u", self.u)
+        _check_rectangular("w", self.w)
+        _check_rectangular("u", self.u)
         if not len(self.w[0]) == len(self.u[0]) == len(self.v):
             raise InvalidInput("w, u and v must share one hidden width.", hint="Give w and u as many columns as v has.")
 
@@ -123,11 +122,11 @@ class Example:
                 f"row_dim is {self.row_dim} and col_dim is {self.col_dim}: one must be 0 and the other 1.",
                 hint="row_dim is the axis of x for tokens, col_dim the axis for features.",
             )
-        check_tokens(self)
-        for name in MATRICES:
+        _check_tokens(self)
+        for name in _MATRICES:
             if getattr(self, name) is not None:
-                check_rectangular(name, getattr(self, name))
-        check_lengths(self)
+                _check_rectangular(name, getattr(self, name))
+        _check_lengths(self)
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
 
@@ -145,19 +144,15 @@ class Example:
     def settings(self) -> tuple[str, ...]:
         """Non-default settings as lines `name: value`, which `peasy check` can read back."""
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
-        changed_settings = (
-            (name, getattr(self, name)) for name in SCALAR_SETTINGS if getattr(self, name) != defaults[name]
-        )
+        changed = {name: getattr(self, name) for name in _SCALAR_SETTINGS if getattr(self, name) != defaults[name]}
         return tuple(
-            f"{name}: {str(value).lower()}" for name, value in changed_settings if isinstance(value, int | float | str)
+            f"{name}: {str(value).lower()}" for name, value in changed.items() if isinstance(value, int | float | str)
         )
 
     def with_variant(self, variant: ExampleVariant) -> "Example":
         """Return this example with the settings of one of its variants."""
-        changes = {f.name: getattr(variant, f.name) for f in dataclasses.fields(variant) if f.name != "name"}
-        return dataclasses.replace(
-            self, variants=(), **{name: value for name, value in changes.items() if value is not None}
-        )
+        changes = {name: value for name, value in vars(variant).items() if name != "name" and value is not None}
+        return dataclasses.replace(self, variants=(), **changes)
 
 
 def read_example(source: str | Path | Mapping[str, Any]) -> Example:
@@ -179,7 +174,7 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
 
 def example_names() -> tuple[str, ...]:
     """Return the names of the library's examples in alphabetical order."""
-    return tuple(sorted(path.name.removesuffix(".toml") for path in _library() if path.name.endswith(".toml")))
+    return tuple(_library())
 
 
 def load_example(name: str) -> Example:
@@ -188,15 +183,16 @@ def load_example(name: str) -> Example:
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    paths = {path.name.removesuffix(".toml"): path for path in _library() if path.name.endswith(".toml")}
+    paths = _library()
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
-    return read_example(Path(str(paths[name])))
+    return read_example(paths[name])
 
 
-def _library() -> list[Any]:
-    return list(files("peasy.worked").joinpath("library").iterdir())
+def _library() -> dict[str, Path]:
+    folder = Path(str(files("peasy.worked").joinpath("library")))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def _first_tokens(given: Mapping[str, Any]) -> str:
@@ -215,7 +211,7 @@ def _as_lists(data: Any) -> Any:
     return "-inf" if isinstance(data, float) and data == -float("inf") else data
 
 
-def check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
+def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
     """Raise if a matrix is empty or its rows differ in length."""
     if not matrix or not matrix[0]:
         raise InvalidInput(f"{name} is empty.", hint="Give at least one row with one number, or leave it out.")
@@ -227,7 +223,7 @@ def check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
             )
 
 
-def check_tokens(example: Example) -> None:
+def _check_tokens(example: Example) -> None:
     """Raise if there are no tokens, or if a token cannot be encoded."""
     if not example.tokens:
         raise InvalidInput("tokens is empty.", hint='Give a token for every row: tokens = ["I", "love", "AI"].')
@@ -238,7 +234,7 @@ def check_tokens(example: Example) -> None:
         raise InvalidInput("source_x is given without source_tokens.", hint="Give one source token for each row.")
 
 
-def check_lengths(example: Example) -> None:
+def _check_lengths(example: Example) -> None:
     """Raise unless matrices have one row for each token and one column for each key."""
     for names, tokens, counted in (
         (("rows", "q", "weights", "mask", "bias"), example.tokens, "tokens"),
@@ -253,7 +249,7 @@ def check_lengths(example: Example) -> None:
     for name in ("weights", "mask", "bias"):
         matrix = getattr(example, name)
         if matrix is not None:
-            check_rectangular(name, matrix)
+            _check_rectangular(name, matrix)
             if len(matrix[0]) != len(example.keys):
                 raise InvalidInput(
                     f"{name} has {len(matrix[0])} columns for {len(example.keys)} keys.", hint="One column per key."

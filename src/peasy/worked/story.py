@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from peasy.errors import InvalidInput
 from peasy.worked.arithmetic import find_index
 from peasy.worked.label import format_number, format_percent, token_label
 from peasy.worked.solver import WorkedExample
 
-MAX_NAMED_KEYS = 8
+_MAX_NAMED_KEYS = 8
 """Maximum number of keys named in a sentence; the others are summed up."""
 
 
@@ -56,30 +54,28 @@ def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, h
     row = find_index(query, worked.tokens, "word")
     shares = tuple(_key_share(worked, row, key, head) for key in range(len(worked.keys)))
     context = worked.find_values("context", head)
-    context_row = () if context is None else tuple(float(number) for number in context[row])
+    context_row = () if context is None else tuple(context[row].tolist())
     sentences = [
         _describe_weights(worked, row, shares, decimals),
-        *_describe_masked(worked, row, shares),
+        *_describe_masked(shares),
         *_describe_largest_contribution(shares, context_row, decimals),
     ]
     repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
-    if repeats and not _is_position(query):
+    if repeats and not str(query).lstrip("-").isdigit():  # the query was given by name
         positions = " and ".join(map(str, repeats))
         sentences.append(f"This is the one at position {row}; the same word also occurs at position {positions}.")
     return QueryDescription(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
 
 
 def _key_share(worked: WorkedExample, row: int, key: int, head: int) -> KeyShare:
-    weights, scores = worked.find_values("weights", head), worked.find_values("scores", head)
-    value = worked.find_values("value", head)
+    weights, scores, value = (worked.find_values(step, head) for step in ("weights", "scores", "value"))
     assert weights is not None
     is_self = not worked.example.source_tokens and row == key
     masked = worked.attention_mask is not None and not worked.attention_mask[row, key]
     weight = float(weights[row, key])
     score = None if scores is None else float(scores[row, key])
-    if value is None:
-        return KeyShare(worked.keys[key], is_self, masked, weight, score)
-    return KeyShare(worked.keys[key], is_self, masked, weight, score, _floats(value[key]), _floats(weight * value[key]))
+    vectors = () if value is None else (tuple(value[key].tolist()), tuple((weight * value[key]).tolist()))
+    return KeyShare(worked.keys[key], is_self, masked, weight, score, *vectors)
 
 
 def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...], decimals: int) -> str:
@@ -87,29 +83,31 @@ def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, .
     if not visible_shares:
         return f"{_quoted(worked.tokens[row])} attends to nothing: all keys are masked, so its context is zero."
     named, rest = visible_shares, 0.0
-    if len(visible_shares) > MAX_NAMED_KEYS + 1:
-        named = sorted(visible_shares, key=lambda share: -share.weight)[:MAX_NAMED_KEYS]
+    if len(visible_shares) > _MAX_NAMED_KEYS + 1:
+        named = sorted(visible_shares, key=lambda share: -share.weight)[:_MAX_NAMED_KEYS]
         rest = sum(share.weight for share in visible_shares) - sum(share.weight for share in named)
     is_share = worked.example.normalise != "none"
-    parts = [
-        f"{_format_weight(share.weight, is_share, decimals)} {'to' if is_share else 'times'} {_key_name(share)}"
-        for share in named
-    ]
+
+    def format_weight(weight: float) -> str:
+        return format_percent(weight) if is_share else format_number(weight, decimals)
+
+    word = "to" if is_share else "times"
+    parts = [f"{format_weight(share.weight)} {word} {_key_name(share)}" for share in named]
     if len(visible_shares) > len(named):
-        parts.append(f"{_format_weight(rest, is_share, decimals)} to the other {len(visible_shares) - len(named)}")
+        parts.append(f"{format_weight(rest)} to the other {len(visible_shares) - len(named)}")
     if is_share:
         parts[0] = parts[0].replace(" to ", " of its attention to ", 1)
         return f"{_quoted(worked.tokens[row])} gives {_join_words(parts)}."
     return f"{_quoted(worked.tokens[row])} becomes {_join_words(parts)}."
 
 
-def _describe_masked(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...]) -> list[str]:
+def _describe_masked(shares: tuple[KeyShare, ...]) -> list[str]:
     masked = [share for share in shares if share.masked]
     if not masked or len(masked) == len(shares):
         return []
-    named = [_key_name(share) for share in masked[:MAX_NAMED_KEYS]]
-    if len(masked) > MAX_NAMED_KEYS:
-        named.append(f"{len(masked) - MAX_NAMED_KEYS} more")
+    named = [_key_name(share) for share in masked[:_MAX_NAMED_KEYS]]
+    if len(masked) > _MAX_NAMED_KEYS:
+        named.append(f"{len(masked) - _MAX_NAMED_KEYS} more")
     return [f"It cannot attend to {_join_words(named)} (masked)."]
 
 
@@ -138,10 +136,6 @@ def _describe_largest_contribution(
     return sentences
 
 
-def _format_weight(weight: float, as_percent: bool, decimals: int) -> str:
-    return format_percent(weight) if as_percent else format_number(weight, decimals)
-
-
 def _key_name(share: KeyShare) -> str:
     return "itself" if share.is_self else _quoted(share.token)
 
@@ -157,11 +151,3 @@ def _join_words(parts: list[str]) -> str:
 def _format_vector(numbers: tuple[float, ...], decimals: int) -> str:
     shown = [format_number(number, decimals) for number in numbers[:6]]
     return f"[{', '.join(shown)}{', ...' if len(numbers) > 6 else ''}]"
-
-
-def _floats(row: np.ndarray) -> tuple[float, ...]:
-    return tuple(float(number) for number in row)
-
-
-def _is_position(query: int | str) -> bool:
-    return isinstance(query, int) or query.lstrip("-").isdigit()

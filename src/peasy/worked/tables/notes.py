@@ -1,6 +1,7 @@
 """Hand-written notes: a file of tables in TOML, Markdown, LaTeX or CSV, read as examples with written tables."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +13,7 @@ from peasy.worked.example import Example
 from peasy.worked.tables import csv, latex, markdown
 from peasy.worked.tables.sheet import Sheet
 
-MAX_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000
 """Maximum size of a file of notes in bytes."""
 
 READERS: dict[str, Callable[[str], Sheet]] = {
@@ -72,25 +73,21 @@ def _library_documents() -> dict[str, Path]:
 
 def _require_file(path: Path) -> None:
     if not path.exists():
-        near = did_you_mean(path.name, [*(neighbour.name for neighbour in _sibling_files(path)), *_library_documents()])
+        siblings: list[Path] = []
+        with suppress(OSError):
+            siblings = [near for near in path.parent.iterdir() if near.suffix in (".toml", ".json", *READERS)][:1000]
+        near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *_library_documents()])
         raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
 
 
-def _sibling_files(path: Path) -> list[Path]:
-    try:
-        return [sibling for sibling in path.parent.iterdir() if sibling.suffix in (".toml", ".json", *READERS)][:1000]
-    except OSError:
-        return []
-
-
 def _read_file(path: Path) -> str:
     _require_file(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if path.stat().st_size > _MAX_BYTES:
             raise InvalidInput(
-                f"{path.name} has {path.stat().st_size:,} bytes.", hint=f"Notes have at most {MAX_BYTES:,}."
+                f"{path.name} has {path.stat().st_size:,} bytes.", hint=f"Notes have at most {_MAX_BYTES:,}."
             )
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

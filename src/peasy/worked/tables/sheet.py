@@ -15,7 +15,7 @@ from peasy.worked.example import Example, WrittenTable
 SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that a line `name: value` may set."""
 
-MAX_TABLES = 500
+_MAX_TABLES = 500
 """Maximum number of tables in one file."""
 
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
@@ -40,8 +40,8 @@ class Sheet:
 
     def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labels: "TableLabels") -> None:
         """Add a table under the first caption that names a step; without one it is ignored."""
-        if len(self.tables) + len(self.ignored) >= MAX_TABLES:
-            raise InvalidInput(f"There are more than {MAX_TABLES} tables.", hint="Check a shorter file.")
+        if len(self.tables) + len(self.ignored) >= _MAX_TABLES:
+            raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
         for caption in captions:
             named = parse_caption(caption)
             if named:
@@ -78,11 +78,8 @@ class Sheet:
                 f"No table has a caption that names its step.{captions}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
-        fields = (
-            {"title": title}
-            | self.inferred
-            | {name: _parse_value(name, value) for name, value in self.settings.items()}
-        )
+        settings = {name: _parse_value(name, value) for name, value in self.settings.items()}
+        fields: dict[str, Any] = {"title": title, **self.inferred, **settings}
         heads = [named[1] or 1 for table in self.tables if (named := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
         fields.setdefault("tokens", list(_infer_tokens(self.tables)))
@@ -128,17 +125,14 @@ def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence
     """
     settings: dict[str, Any] = {}
     if step in ("masked", "weights") and len(cells) > 1:
-        hidden = [
-            [read_cell(text) is CellMark.MASKED for text in row] for row in cells if max(map(len, row), default=0) < 50
-        ]
+        short = [row for row in cells if max(map(len, row), default=0) < 50]
+        hidden = [[read_cell(text) is CellMark.MASKED for text in row] for row in short]
         if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
             settings["causal"] = True
-    formulas = [
-        caption for caption in captions if step == "weights" and "softmax" in caption and _PRODUCT.search(caption)
-    ]
+    formulas = [caption for caption in captions if "softmax" in caption and _PRODUCT.search(caption)]
     if step == "scores" and any(_COSINE.search(caption) for caption in captions):
         settings["scoring"] = "cosine"
-    elif formulas and not re.search(r"sqrt|√|/", formulas[0]):
+    elif step == "weights" and formulas and not re.search(r"sqrt|√|/", formulas[0]):
         settings["scoring"] = "dot"
     return settings
 

@@ -157,8 +157,8 @@ def test_interrupt_during_import_exits_with_130(monkeypatch):
 
 def test_interrupt_in_a_subprocess():
     code = (
-        "import sys, time, types; from peasy.cli import app, start;"
-        "app.start = lambda *, flags=None: (print('ready', flush=True), time.sleep(60));"
+        "import sys, time, types; from peasy.cli import app;"
+        "app._start = lambda *, flags=None: (print('ready', flush=True), time.sleep(60));"
         "sys.exit(app.run([]))"
     )
     process = subprocess.Popen(

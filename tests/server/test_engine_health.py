@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from tests.server.tiny_server import LOCAL, connect, post_bytes, read_all, read_events, running_server, wait_until
 
 from peasy.generation.limits import EngineLimits
-from peasy.server import watchdog
 from peasy.server.app import build_app
 from peasy.server.model_registry import ModelRegistry
+from peasy.server.routes import health
 
 REQUEST = {"model": "writer", "prompt": "the pizza", "temperature": 0}
 
@@ -93,7 +93,7 @@ def test_without_session_close_generation_continues(models, engine, slowly, monk
 
 
 def test_health_distinguishes_hung_from_busy_engine(models, engine, monkeypatch):
-    monkeypatch.setattr(watchdog, "HEARTBEAT_TIMEOUT", 1.2)
+    monkeypatch.setattr(health, "HEARTBEAT_TIMEOUT", 1.2)
     step, resume, working = engine.step, threading.Event(), threading.Event()
 
     def hung():
@@ -124,7 +124,7 @@ def test_health_distinguishes_hung_from_busy_engine(models, engine, monkeypatch)
 
 
 def test_health_depends_on_the_watchdog(models, engine, monkeypatch):
-    monkeypatch.setattr(watchdog.Watchdog, "alive", property(lambda self: True))
+    monkeypatch.setattr(health.Watchdog, "alive", property(lambda self: True))
     with TestClient(build_app(models, pages=False), base_url=LOCAL) as client:
         monkeypatch.setattr(engine, "heartbeat", -1e9)
         assert client.get("/health").status_code == 200

@@ -23,7 +23,7 @@ from peasy.checkpoint.huggingface.weight_map import (
     pair_weights,
 )
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, write_tokenizer
+from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.models.config import DecoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.nn.config import ActivationName, LinearRopeScaling, Llama3RopeScaling, RotaryConfig
@@ -86,7 +86,7 @@ def write_gguf(
     folder: str | Path,
     config: ModelConfig,
     tensors: Mapping[str, Tensor],
-    tokenizer: Any = None,
+    tokenizer: TokenizerSource = None,
     *,
     tensor_type: GGUFType = "f16",
 ) -> Path:

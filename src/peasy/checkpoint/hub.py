@@ -7,12 +7,12 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
 
-ALLOW_PATTERNS = (
+_ALLOW_PATTERNS = (
     "*.json",
     "*.safetensors",
     "*.spm",
@@ -30,6 +30,8 @@ LEGACY_IDS = frozenset(
 """Legacy hub ids without an owner. Any other name without a slash is a local name."""
 
 _ID_PATTERN = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
+
+T = TypeVar("T")
 
 Confirm = Callable[[str], bool]
 """Callback that confirms a download; its argument is a question with the model and its size."""
@@ -95,7 +97,7 @@ def _download_size(model_id: str) -> int:
     from huggingface_hub import HfApi
 
     files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []
-    needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in ALLOW_PATTERNS)]
+    needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in _ALLOW_PATTERNS)]
     if not any(file.rfilename.endswith(".safetensors") for file in needed):
         raise NotFound(
             f"{model_id} has no safetensors weights.",
@@ -109,12 +111,12 @@ def _download(model_id: str) -> Path:
 
     return Path(
         _call_hub(
-            model_id, lambda: snapshot_download(model_id, allow_patterns=list(ALLOW_PATTERNS), cache_dir=cache_dir())
+            model_id, lambda: snapshot_download(model_id, allow_patterns=list(_ALLOW_PATTERNS), cache_dir=cache_dir())
         )
     )
 
 
-def _call_hub(model_id: str, request: Callable[[], Any]) -> Any:
+def _call_hub(model_id: str, request: Callable[[], T]) -> T:
     from huggingface_hub import errors
 
     try:

@@ -13,8 +13,8 @@ from peasy.checkpoint.safe_folder import SafeFolder, short_repr
 from peasy.errors import InvalidInput, PeasyError
 
 MANIFEST_FILE = "manifest.json"
-FORMAT_NAME = "peasy-checkpoint"
-FORMAT_VERSION = 1
+_FORMAT_NAME = "peasy-checkpoint"
+_FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Manifest:
     files: Mapping[str, FileRecord]
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
-    format: str = FORMAT_NAME
-    version: int = FORMAT_VERSION
+    format: str = _FORMAT_NAME
+    version: int = _FORMAT_VERSION
     seal: str | None = None
 
 
@@ -55,11 +55,11 @@ def read_manifest(folder: SafeFolder) -> Manifest:
     """Read and validate the manifest of a checkpoint folder."""
     where = folder.path / MANIFEST_FILE
     data = folder.read_json(MANIFEST_FILE)
-    if data.get("format") != FORMAT_NAME:
-        raise InvalidInput(f"{where} has format {short_repr(data.get('format'))}, not {FORMAT_NAME!r}.")
-    if data.get("version") != FORMAT_VERSION:
+    if data.get("format") != _FORMAT_NAME:
+        raise InvalidInput(f"{where} has format {short_repr(data.get('format'))}, not {_FORMAT_NAME!r}.")
+    if data.get("version") != _FORMAT_VERSION:
         hint = "It was written by a newer peasy: upgrade peasy to read it."
-        message = f"{where} has version {short_repr(data.get('version'))}; this peasy reads version {FORMAT_VERSION}."
+        message = f"{where} has version {short_repr(data.get('version'))}; this peasy reads version {_FORMAT_VERSION}."
         raise InvalidInput(message, hint=hint)
     return config.read(Manifest, data, where=str(where))
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -80,7 +79,7 @@ def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> Non
             raise InvalidInput(f"{folder.path}: tensor {short_repr(name)} has dtype {info.dtype}, not {weight.dtype}.")
 
 
-def _check_sizes(data: Any, num_tensors: int, where: str) -> None:
+def _check_sizes(data: object, num_tensors: int, where: str) -> None:
     """Refuse sizes of a damaged file that would take forever to build: each layer has at least one tensor."""
     for path, number in _iter_ints(data, ""):
         maximum = num_tensors if path.split(".")[-1] == "num_layers" else MAX_SIZE
@@ -88,7 +87,7 @@ def _check_sizes(data: Any, num_tensors: int, where: str) -> None:
             raise InvalidInput(f"{where}: {path} is {short_repr(number)}; the maximum here is {maximum:,}.")
 
 
-def _iter_ints(data: Any, path: str) -> Iterator[tuple[str, int]]:
+def _iter_ints(data: object, path: str) -> Iterator[tuple[str, int]]:
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _iter_ints(value, f"{path}.{key}" if path else key)

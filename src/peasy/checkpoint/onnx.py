@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from peasy.atomic import atomic_dir
-from peasy.checkpoint.store import TOKENIZER_FILE, write_tokenizer
+from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder
 from peasy.models.encoder_decoder import EncoderDecoder
 from peasy.models.protocol import Model
 
-ONNX_FILE = "model.onnx"
-MAX_INLINE_BYTES = 1_900_000_000
+_ONNX_FILE = "model.onnx"
+_MAX_INLINE_BYTES = 1_900_000_000
 """Larger weights go into an external data file: protobuf cannot hold more than 2 GB."""
 
 
@@ -66,7 +66,7 @@ class _EncoderDecoderGraph(_DecoderGraph):
         return self.model(decoder_input_ids, source=input_ids, source_padding_mask=attention_mask)
 
 
-def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
+def write_onnx(folder: str | Path, model: Model, tokenizer: TokenizerSource = None) -> Path:
     """Write a new folder with `model.onnx` (float32) and the tokenizer, atomically.
 
     Inputs: input_ids and attention_mask (0 = padding), for an encoder-decoder also decoder_input_ids.
@@ -93,7 +93,7 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: Any = None) -> Path:
                 dynamic_shapes=_dynamic_shapes(graph),
             )
         assert program is not None
-        program.save(temporary / ONNX_FILE, external_data=model.weight_bytes() > MAX_INLINE_BYTES)
+        program.save(temporary / _ONNX_FILE, external_data=model.weight_bytes() > _MAX_INLINE_BYTES)
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
     return Path(folder)
 

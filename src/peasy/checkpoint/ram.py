@@ -6,7 +6,7 @@ from pathlib import Path
 
 from peasy.errors import ResourceUnavailable
 
-ACTIVATION_OVERHEAD = 1.1
+_ACTIVATION_OVERHEAD = 1.1
 """Factor on the weights' size, for activations."""
 
 
@@ -17,7 +17,7 @@ def available_ram() -> int | None:
 
 def require_ram(weight_bytes: int, name: str) -> None:
     """Raise ResourceUnavailable if `weight_bytes` bytes of weights do not fit into free memory."""
-    free, needed = available_ram(), int(weight_bytes * ACTIVATION_OVERHEAD)
+    free, needed = available_ram(), int(weight_bytes * _ACTIVATION_OVERHEAD)
     if free is not None and needed > free:
         raise ResourceUnavailable(
             f"{name} needs about {format_bytes(needed)} of memory; {format_bytes(free)} are free.",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.manifest import MANIFEST_FILE, Manifest, read_manifest, verify, write_manifest
@@ -20,6 +20,14 @@ TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TARGET_TOKENIZER_FILE = "target_tokenizer.json"
 
 
+class _SavesTokenizer(Protocol):
+    def save(self, path: Path, /) -> object: ...
+
+
+TokenizerSource = _SavesTokenizer | str | Path | None
+"""Tokenizer to write: anything with `save(path)`, or the path of a tokenizer.json."""
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Contents of a checkpoint folder: `config` as plain data, lazily mapped `tensors`, path of the tokenizer."""
@@ -34,10 +42,10 @@ class Checkpoint:
 def write_checkpoint(
     folder: str | Path,
     tensors: Mapping[str, "torch.Tensor"],
-    config: Mapping[str, Any],
-    tokenizer: Any = None,
+    config: Mapping[str, object],
+    tokenizer: TokenizerSource = None,
     *,
-    target_tokenizer: Any = None,
+    target_tokenizer: TokenizerSource = None,
     extras: Mapping[str, bytes] | None = None,
     notes: Mapping[str, str] | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -83,11 +91,9 @@ def is_checkpoint(folder: str | Path) -> bool:
     return (Path(folder) / MANIFEST_FILE).is_file()
 
 
-def write_tokenizer(path: Path, tokenizer: Any) -> None:
+def write_tokenizer(path: Path, tokenizer: TokenizerSource) -> None:
     """Write a tokenizer to `path`, from anything with `save(path)` or from a file; None writes nothing."""
-    if tokenizer is None:
-        return
     if isinstance(tokenizer, (str, Path)):
         path.write_bytes(Path(tokenizer).read_bytes())
-    else:
+    elif tokenizer is not None:
         tokenizer.save(path)

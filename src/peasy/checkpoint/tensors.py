@@ -216,7 +216,7 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
     return info, metadata
 
 
-def _read_metadata(data: Any, where: str) -> dict[str, str]:
+def _read_metadata(data: object, where: str) -> dict[str, str]:
     if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
         raise InvalidInput(f"{where}: __metadata__ should be a JSON object with string values.")
     return data
@@ -244,7 +244,7 @@ def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo
     return TensorInfo(name, torch_name, tuple(shape), data_start + offsets[0], actual)
 
 
-def _are_sizes(values: Any) -> bool:
+def _are_sizes(values: object) -> bool:
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 2**63 for value in values)
 
 

@@ -13,11 +13,11 @@ from cyclopts import App, CycloptsError, Group
 
 from peasy import __version__
 from peasy.cli import output, settings, usage
-from peasy.cli.command import STDIN, CommandOutput, Flags
+from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
-from peasy.cli.start import start
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
+from peasy.views.document import Document, Paragraph, Table
 
 _FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
 _RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
@@ -32,6 +32,19 @@ For example:
     peasy train gpt --data stories --minutes 2
     peasy help COMMAND
 """
+
+_SUGGESTIONS = (
+    ("peasy demo", "a worked example of attention"),
+    ("peasy explain i-love-ai", "attention of three words in six steps, with every number"),
+    ('peasy explain "any sentence"', "the same for your own sentence"),
+    ("peasy check my-notes.md", "find mistakes in tables calculated by hand"),
+    ("peasy exercise --seed 5", "a worksheet and its answer key"),
+    ('peasy generate stories "The pizza"', "generate text with a small built-in model"),
+    ('peasy look stories "The pizza ..."', "inspect its attention heads"),
+    ("peasy studio", "web interface with all of this"),
+    ("peasy doctor", "check the installation"),
+    ("peasy --help", "list all commands"),
+)
 
 
 def build_cli(*path: str) -> App:
@@ -58,8 +71,22 @@ def build_cli(*path: str) -> App:
             app.command(command.entry_point, name=command.name, help=help_text, group=group, sort_key=order)
     app.register_install_completion_command(help="Install tab completion for this shell.")
     app["--help"].help, app["--version"].help = "Print this help.", "Print the version of peasy."
-    app.default(start)
+    app.default(_start)
     return app
+
+
+def _start(*, flags: Flags = Flags()) -> CommandOutput:
+    """Return the list of commands to try first."""
+    title = "peasy: attention you can follow, number by number"
+    parts = (
+        Table(("command", "result"), _SUGGESTIONS),
+        Paragraph("No data leaves this machine unless you ask for it.", "note"),
+    )
+    return CommandOutput(
+        DocumentResult(
+            Document(title, parts), {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
+        )
+    )
 
 
 def _command_group(command: Command, requested: Command | None, **placement: Any) -> App:

@@ -12,7 +12,7 @@ from peasy.commands.result import Result
 from peasy.errors import InvalidInput, UsageError
 from peasy.views.document import Document
 
-GLOBAL_FLAGS = Group("Global flags", sort_key=100)
+_GLOBAL_FLAGS = Group("Global flags", sort_key=100)
 Switch = Annotated[bool, Parameter(negative="", show_default=False)]
 """Flag without a value."""
 StrList = Annotated[list[str] | None, Parameter(negative="")]
@@ -21,7 +21,7 @@ IntList = Annotated[list[int] | None, Parameter(negative="")]
 """Flag with a number that can be repeated."""
 
 
-@Parameter(name="*", group=GLOBAL_FLAGS)
+@Parameter(name="*", group=_GLOBAL_FLAGS)
 @dataclass(frozen=True, kw_only=True)
 class Flags:
     """Global flags: available on every command."""

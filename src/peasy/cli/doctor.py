@@ -29,7 +29,7 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 
 @dataclass(frozen=True)
-class InstallCheck:
+class _InstallCheck:
     """Result of one check: whether it works, details, and the fix; `required`: peasy cannot run without it."""
 
     name: str
@@ -52,7 +52,7 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
         peasy doctor
         peasy doctor --json
     """
-    checks = list(run_checks())
+    checks = list(_run_checks())
     passed = all(check.passed for check in checks if check.required)
     facts = [vars(check) for check in checks]
     return CommandOutput(
@@ -62,7 +62,7 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
     )
 
 
-def run_checks() -> Iterator[InstallCheck]:
+def _run_checks() -> Iterator[_InstallCheck]:
     """Run all checks."""
     yield _python()
     yield from (_module(name, fix="pip install peasy") for name in _REQUIRED_MODULES)
@@ -72,7 +72,7 @@ def run_checks() -> Iterator[InstallCheck]:
     yield _folder("settings folder", config_dir())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
     yield _chromium()
-    yield InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
+    yield _InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
 
 
 def find_chromium() -> str | None:
@@ -80,43 +80,43 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _CHROMIUM)), None)
 
 
-def _python() -> InstallCheck:
+def _python() -> _InstallCheck:
     supported = sys.version_info >= (3, 11)
-    return InstallCheck(
+    return _InstallCheck(
         "python", supported, platform.python_version(), "" if supported else "install Python 3.11 or newer"
     )
 
 
-def _module(name: str, *, fix: str, required: bool = True) -> InstallCheck:
+def _module(name: str, *, fix: str, required: bool = True) -> _InstallCheck:
     try:
         module = import_module(name)
     except ModuleNotFoundError:
-        return InstallCheck(name, False, "not installed", fix, required)
+        return _InstallCheck(name, False, "not installed", fix, required)
     except Exception as error:  # a broken library may raise anything; the other checks must still run
-        return InstallCheck(
+        return _InstallCheck(
             name, False, f"broken: {type(error).__name__}: {error}", f"{fix} --force-reinstall", required
         )
     details = str(getattr(module, "__version__", "") or "installed")
     if name == "torch":
         details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
-    return InstallCheck(name, True, details, required=required)
+    return _InstallCheck(name, True, details, required=required)
 
 
-def _folder(name: str, path: Path) -> InstallCheck:
+def _folder(name: str, path: Path) -> _InstallCheck:
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    return InstallCheck(
+    return _InstallCheck(
         name, writable, str(path), "" if writable else f"make it writable: chmod u+w {nearest}", required=False
     )
 
 
-def _chromium() -> InstallCheck:
+def _chromium() -> _InstallCheck:
     path = find_chromium()
     fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
-    return InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
+    return _InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
 
 
-def _document(checks: list[InstallCheck], passed: bool) -> Document:
+def _document(checks: list[_InstallCheck], passed: bool) -> Document:
     rows = tuple((check.mark, check.name, check.details, check.fix) for check in checks)
     verdict = (
         Paragraph("Everything required works.", "good") if passed else Paragraph("Required parts are missing.", "bad")

@@ -14,7 +14,7 @@ from peasy.errors import PeasyError
 from peasy.render.json import to_plain
 from peasy.views.document import Document
 
-JSON_SCHEMA_VERSION = 1
+_JSON_SCHEMA_VERSION = 1
 
 
 def print_output(output: CommandOutput, command: str, flags: Flags) -> None:
@@ -25,7 +25,7 @@ def print_output(output: CommandOutput, command: str, flags: Flags) -> None:
         files.append(str(flags.out))
     with ignore_closed_pipe():
         if flags.json:
-            result = {"ok": True, "command": command, "schema": JSON_SCHEMA_VERSION, "result": output.result.data()}
+            result = {"ok": True, "command": command, "schema": _JSON_SCHEMA_VERSION, "result": output.result.data()}
             _print_json(result | {"files": files, "next": list(output.suggestions)})
         else:
             _print(output, files, flags)

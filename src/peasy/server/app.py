@@ -22,12 +22,12 @@ from peasy.server.model_registry import ModelRegistry
 from peasy.server.openapi import set_openapi
 from peasy.server.responses import MalformedRequest, ServerError, error_response
 from peasy.server.routes import routers
+from peasy.server.routes.health import Watchdog
 from peasy.server.session import ClientDisconnected
 from peasy.server.static import static_router
-from peasy.server.watchdog import Watchdog
 from peasy.server.worker_pool import WorkerPool
 
-PUBLIC_PATHS = ("/health",)
+_PUBLIC_PATHS = ("/health",)
 """Paths that need no API key, so that monitoring works without one."""
 
 
@@ -59,7 +59,7 @@ def build_app(
     app.state.registry, app.state.worker_pool = registry, WorkerPool(max_pending=max_pending)
     app.state.watchdogs = dict[str, Watchdog]()
     app.state.log_prompts = log_prompts
-    app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=PUBLIC_PATHS)
+    app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=_PUBLIC_PATHS)
     app.state.metrics = RequestMetrics(registry, app.state.worker_pool)
     for router in routers(studio=pages):
         app.include_router(router)

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from peasy.errors import PeasyError, UsageError
 from peasy.server.responses import error_response
 
-MAX_BODY_BYTES = 2**20
+_MAX_BODY_BYTES = 2**20
 """Default limit of a request body in bytes."""
 
 MAX_HEADER_BYTES = 16 * 1024
@@ -23,14 +23,14 @@ MAX_HEADER_BYTES = 16 * 1024
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-CONTENT_SECURITY_POLICY = (
+_CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types default"
 )
 
-SECURITY_HEADERS = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
+_SECURITY_HEADERS = {
+    "content-security-policy": _CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -39,7 +39,7 @@ SECURITY_HEADERS = {
     "cache-control": "no-store",
 }
 
-ENCODED_SECURITY_HEADERS = [(name.encode(), text.encode()) for name, text in SECURITY_HEADERS.items()]
+_ENCODED_SECURITY_HEADERS = [(name.encode(), text.encode()) for name, text in _SECURITY_HEADERS.items()]
 
 
 class HTTPRefusal(PeasyError):
@@ -75,7 +75,7 @@ class Guard:
         api_key: str | None = None,
         allowed_hosts: Iterable[str] = LOOPBACK,
         allow_ip_hosts: bool = False,
-        max_body_bytes: int = MAX_BODY_BYTES,
+        max_body_bytes: int = _MAX_BODY_BYTES,
         public_paths: Iterable[str] = (),
     ) -> None:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.split() == [api_key]):
@@ -167,7 +167,7 @@ class SecurityMiddleware:
                 present = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
-                    *(header for header in ENCODED_SECURITY_HEADERS if header[0] not in present),
+                    *(header for header in _ENCODED_SECURITY_HEADERS if header[0] not in present),
                 ]
             await send(message)
 

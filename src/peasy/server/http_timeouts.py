@@ -19,20 +19,20 @@ REQUEST_TIMEOUT = 8.0
 """Seconds from the first byte of a request to its last."""
 
 SLOW_READER_TIMEOUT = 8.0
-"""Seconds in which a client must read at least `MIN_BYTES_READ` bytes of a response."""
+"""Seconds in which a client must read at least `_MIN_BYTES_READ` bytes of a response."""
 
-MIN_BYTES_READ = 8192
+_MIN_BYTES_READ = 8192
 
-LINGER_TIMEOUT = 1.0
+_LINGER_TIMEOUT = 1.0
 """Seconds for a refused client to finish sending: closing at once would reset the connection and lose the response."""
 
-MAX_DISCARDED_BYTES = 8 * 2**20
+_MAX_DISCARDED_BYTES = 8 * 2**20
 """Bytes of a refused body that are discarded before the connection is aborted."""
 
 MAX_HEADER_BYTES = 16 * 1024
 """Limit of all headers together in bytes."""
 
-SEND_BUFFER_BYTES = 128 * 1024
+_SEND_BUFFER_BYTES = 128 * 1024
 """Kernel send buffer in bytes."""
 
 
@@ -50,7 +50,7 @@ class TimeoutProtocol(H11Protocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
         if (connection := transport.get_extra_info("socket")) is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         self._request_timer = self.loop.call_later(REQUEST_TIMEOUT, self._abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -66,7 +66,7 @@ class TimeoutProtocol(H11Protocol):
             return
         if self.cycle is not None and self.cycle.response_complete and self.cycle.more_body:
             self._discarded_bytes += len(data)
-            if self._discarded_bytes > MAX_DISCARDED_BYTES:
+            if self._discarded_bytes > _MAX_DISCARDED_BYTES:
                 self._abort()
                 return
         super().data_received(data)
@@ -104,7 +104,7 @@ class TimeoutProtocol(H11Protocol):
         self._reader_timer = self.loop.call_later(SLOW_READER_TIMEOUT, self._on_reader_timeout)
 
     def _on_reader_timeout(self) -> None:
-        if self._unsent_bytes - self.transport.get_write_buffer_size() < MIN_BYTES_READ:
+        if self._unsent_bytes - self.transport.get_write_buffer_size() < _MIN_BYTES_READ:
             self._abort()
         else:
             self._start_reader_timer()
@@ -132,4 +132,4 @@ class TimeoutProtocol(H11Protocol):
         self._lingering = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self.loop.call_later(LINGER_TIMEOUT, self._abort)
+        self.loop.call_later(_LINGER_TIMEOUT, self._abort)

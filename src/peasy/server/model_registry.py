@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from peasy.generation.engine_thread import EngineThread
     from peasy.generation.limits import EngineLimits
 
-DEFAULT_MEMORY_BYTES = 8 * 2**30
+_DEFAULT_MEMORY_BYTES = 8 * 2**30
 """Default limit in bytes for the weights of all loaded models together."""
 
 
@@ -69,7 +69,7 @@ class ModelRegistry:
         self,
         models: Sequence[str | Path | LoadedModel] = (),
         *,
-        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        memory_bytes: int = _DEFAULT_MEMORY_BYTES,
         limits: "EngineLimits | None" = None,
         weights: str = "auto",
         device: str = "auto",

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from peasy.server.guard import Guard
     from peasy.server.model_registry import ModelRegistry
     from peasy.server.worker_pool import WorkerPool
-SWITCH_INTERVAL = 0.0005
+_SWITCH_INTERVAL = 0.0005
 """Thread switch interval in seconds. With Python's default, ten times as long, the event loop would wait for a busy
 engine thread at every read and write."""
 
-MAX_CONNECTIONS = 1000
+_MAX_CONNECTIONS = 1000
 """Concurrent connections; further ones get 503."""
 
-ONEDNN_CACHE_CAPACITY = 64
+_ONEDNN_CACHE_CAPACITY = 64
 """Compiled oneDNN primitives kept: four or five matrix shapes at a dozen batch sizes. Recompiling one is cheap."""
 
-M_ARENA_MAX = -8
+_M_ARENA_MAX = -8
 """M_ARENA_MAX in glibc's malloc.h."""
 
 
@@ -64,13 +64,13 @@ def run_server(
     """Serve until SIGTERM or Ctrl-C, then let running requests finish within `shutdown_timeout` seconds."""
     config = uvicorn.Config(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
-        server_header=False, lifespan="on", limit_concurrency=MAX_CONNECTIONS,
+        server_header=False, lifespan="on", limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
         h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
         timeout_graceful_shutdown=round(shutdown_timeout + 5),
     )  # fmt: skip
     server = GracefulServer(config, app, shutdown_timeout, on_started)
-    sys.setswitchinterval(SWITCH_INTERVAL)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     server.run(sockets=[listener])
     if server.force_exit:
         os._exit(130)
@@ -86,9 +86,9 @@ def limit_memory_growth() -> None:
     another. And a small oneDNN primitive cache: it compiles one per batch size, and it and torch each keep a thousand.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, str(ONEDNN_CACHE_CAPACITY))
+        os.environ.setdefault(name, str(_ONEDNN_CACHE_CAPACITY))
     if platform.libc_ver()[0] == "glibc":
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 class GracefulServer(uvicorn.Server):

@@ -14,7 +14,7 @@ from peasy.server.guard import Guard
 PAGES = ("work", "look", "generate", "translate", "meaning", "experiments", "train", "models", "glossary")
 """Pages of the navigation bar; each is a URL that serves index.html."""
 
-STYLE_SHEETS = ("web/style.css", "web/render/page.css")
+_STYLE_SHEETS = ("web/style.css", "web/render/page.css")
 """Paths that serve the style sheet of rendered documents: render's page.css plus one rule for every shade."""
 
 MEDIA_TYPES = {
@@ -47,7 +47,7 @@ def _list_folder(folder: Traversable, url_prefix: str) -> list[tuple[str, Traver
 
 
 @cache
-def cached_style_sheet() -> str:
+def _cached_style_sheet() -> str:
     """Return the style sheet of rendered documents, with a rule for every shade of a cell."""
     return style_sheet()
 
@@ -66,8 +66,8 @@ def static_router() -> APIRouter:
         return response
 
     def file(request: Request, path: str) -> Response:
-        if path in STYLE_SHEETS:
-            return Response(cached_style_sheet(), media_type="text/css")
+        if path in _STYLE_SHEETS:
+            return Response(_cached_style_sheet(), media_type="text/css")
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")

@@ -5,7 +5,7 @@ XLM-RoBERTa and CamemBERT are RoBERTa under other names; RoBERTa-PreLayerNorm is
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
@@ -36,7 +36,7 @@ IGNORED_FIELDS = """
 
 
 @dataclass(frozen=True)
-class BertOptions:
+class _BertOptions:
     """Differences between the families. `offset_positions`: positions start after the padding id."""
 
     prefix: str
@@ -50,14 +50,14 @@ class BertOptions:
     norm_position: Literal["pre", "post"] = "post"
 
 
-BERT = BertOptions(
+BERT = _BertOptions(
     prefix="bert.",
     head_transform="cls.predictions.transform.dense",
     head_norm="cls.predictions.transform.LayerNorm",
     head_decoder="cls.predictions.decoder",
     head_bias="cls.predictions.bias",
 )
-ROBERTA = BertOptions(
+ROBERTA = _BertOptions(
     prefix="roberta.",
     head_transform="lm_head.dense",
     head_norm="lm_head.layer_norm",
@@ -67,14 +67,14 @@ ROBERTA = BertOptions(
     head_activation="gelu",
     default_pad_id=1,
 )
-PRE_NORM = replace(ROBERTA, prefix="roberta_prelayernorm.", norm_position="pre")
-NORM_NAMES = {
+_PRE_NORM = replace(ROBERTA, prefix="roberta_prelayernorm.", norm_position="pre")
+_NORM_NAMES = {
     "post": {"attention.output.LayerNorm": "attention_norm", "output.LayerNorm": "feedforward_norm"},
     "pre": {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"},
 }
 
 
-def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOptions) -> EncoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames, *, options: _BertOptions) -> EncoderConfig:
     """Convert a config of this family to peasy's."""
     fields.ignore(IGNORED_FIELDS)
     fields.require_value("position_embedding_type", "absolute", reason="BERT's relative positions are not supported.")
@@ -108,7 +108,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOpti
     )
 
 
-def write_config(config: EncoderConfig, *, options: BertOptions) -> dict[str, Any]:
+def write_config(config: EncoderConfig, *, options: _BertOptions) -> dict[str, object]:
     """Convert peasy's config to one of this family."""
     feedforward = config.stack.feedforward
     offset = getattr(config.position, "offset", 0)
@@ -132,7 +132,7 @@ def write_config(config: EncoderConfig, *, options: BertOptions) -> dict[str, An
     }
 
 
-def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
+def weight_map(config: EncoderConfig, *, options: _BertOptions) -> WeightMap:
     """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
     tied = config.lm_head is None or config.lm_head.tied
     bias, other_bias = (
@@ -163,7 +163,7 @@ def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
                     "attention.output.dense": "attention.output",
                     "intermediate.dense": "feedforward.up",
                     "output.dense": "feedforward.down",
-                    **NORM_NAMES[options.norm_position],
+                    **_NORM_NAMES[options.norm_position],
                 },
             ),
             *module_rules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
@@ -181,7 +181,7 @@ def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
 
 
 def _make_family(
-    name: str, options: BertOptions, *, base_class: str, masked_lm_class: str, pretraining_class: str | None = None
+    name: str, options: _BertOptions, *, base_class: str, masked_lm_class: str, pretraining_class: str | None = None
 ) -> ModelFamily:
     def architecture(config: EncoderConfig) -> str:
         if config.lm_head is None:
@@ -209,7 +209,7 @@ FAMILIES = (
     _make_family("camembert", ROBERTA, base_class="CamembertModel", masked_lm_class="CamembertForMaskedLM"),
     _make_family(
         "roberta-prelayernorm",
-        PRE_NORM,
+        _PRE_NORM,
         base_class="RobertaPreLayerNormModel",
         masked_lm_class="RobertaPreLayerNormForMaskedLM",
     ),

@@ -109,7 +109,7 @@ class ModelFamily:
     config_class: type[DecoderConfig] | type[EncoderConfig] | type[EncoderDecoderConfig]
     architectures: tuple[str, ...]
     read_config: Callable[[ConfigFields, WeightNames], ModelConfig]
-    write_config: Callable[[Any], dict[str, Any]]
+    write_config: Callable[[Any], dict[str, object]]
     weight_map: Callable[[Any], WeightMap]
     prefix: str = ""
     architecture_of: Callable[[Any], str] | None = None
@@ -131,9 +131,9 @@ def read_special_tokens(fields: ConfigFields, *, decoder_start_field: str | None
     )
 
 
-def write_special_tokens(special: SpecialTokensConfig) -> dict[str, Any]:
+def write_special_tokens(special: SpecialTokensConfig) -> dict[str, object]:
     """Return the config.json fields of the special token ids."""
-    eos: Any = None if not special.eos else special.eos[0] if len(special.eos) == 1 else list(special.eos)
+    eos: object = None if not special.eos else special.eos[0] if len(special.eos) == 1 else list(special.eos)
     ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
     return ids | ({} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start})
 

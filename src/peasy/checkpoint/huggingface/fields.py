@@ -21,7 +21,7 @@ _REQUIRED: Any = object()
 class ConfigFields:
     """Fields of one config.json, with a record of which were read."""
 
-    def __init__(self, data: Mapping[str, Any], where: str = "config.json") -> None:
+    def __init__(self, data: Mapping[str, object], where: str = "config.json") -> None:
         if not isinstance(data, Mapping):
             raise InvalidInput(f"{where} should be a JSON object, not {short_repr(data)}.")
         self.data, self.where = data, where
@@ -80,7 +80,7 @@ class ConfigFields:
             raise self.invalid(name, "a JSON object")
         return ConfigFields(value, f"{self.where}: {name}")
 
-    def require_value(self, name: str, *allowed: Any, reason: str) -> None:
+    def require_value(self, name: str, *allowed: object, reason: str) -> None:
         """Refuse the field unless it is missing, null or one of `allowed`."""
         value = self._get(name, None)
         if value is not None and not any(type(value) is type(item) and value == item for item in allowed):

@@ -1,7 +1,5 @@
 """GPT-2: learned positions, pre-norm, fused QKV projection, matrices stored transposed."""
 
-from typing import Any
-
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
     TO_HF_ACTIVATION,
@@ -58,7 +56,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
     )
 
 
-def write_config(config: DecoderConfig) -> dict[str, Any]:
+def write_config(config: DecoderConfig) -> dict[str, object]:
     """Convert peasy's config to a gpt2 config."""
     attention, feedforward = config.stack.attention, config.stack.feedforward
     return {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
@@ -30,12 +30,12 @@ from peasy.nn.config import (
 
 IGNORED_FIELDS = "max_sequence_length is_llama_config"
 
-UNLIMITED_CONTEXT = 2**17
+_UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
 
 
 @dataclass(frozen=True)
-class LlamaOptions:
+class _LlamaOptions:
     """Differences between the families: biases, query/key norms, sliding windows.
 
     `attention_bias` "config": read from config.json; "qkv": query, key and value projections have a bias.
@@ -51,7 +51,7 @@ class LlamaOptions:
     default_d_head: int | None = None
 
 
-def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOptions) -> DecoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames, *, options: _LlamaOptions) -> DecoderConfig:
     """Convert a config of this family to peasy's."""
     fields.ignore(IGNORED_FIELDS)
     fields.require_value(
@@ -90,7 +90,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOpt
     )
 
 
-def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, Any]:
+def write_config(config: DecoderConfig, *, options: _LlamaOptions) -> dict[str, object]:
     """Convert peasy's config to one of this family."""
     attention, feedforward = config.stack.attention, config.stack.feedforward
     return {
@@ -102,7 +102,7 @@ def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, A
         "num_key_value_heads": attention.num_kv_heads or attention.num_heads,
         "head_dim": attention.d_head or config.d_model // attention.num_heads,
         "hidden_act": TO_HF_ACTIVATION[feedforward.activation],
-        "max_position_embeddings": config.max_seq_len or UNLIMITED_CONTEXT,
+        "max_position_embeddings": config.max_seq_len or _UNLIMITED_CONTEXT,
         "rms_norm_eps": config.stack.norm.eps,
         "rope_parameters": _write_rope(config.position),
         "tie_word_embeddings": config.lm_head.tied,
@@ -144,7 +144,7 @@ def weight_map(config: DecoderConfig) -> WeightMap:
     )
 
 
-def _read_bias(fields: ConfigFields, options: LlamaOptions) -> tuple[bool, bool]:
+def _read_bias(fields: ConfigFields, options: _LlamaOptions) -> tuple[bool, bool]:
     if options.attention_bias == "config":
         bias = fields.boolean("attention_bias", False)
         return bias, bias
@@ -152,7 +152,7 @@ def _read_bias(fields: ConfigFields, options: LlamaOptions) -> tuple[bool, bool]
 
 
 def _read_sliding_window(
-    fields: ConfigFields, options: LlamaOptions, layers: int
+    fields: ConfigFields, options: _LlamaOptions, layers: int
 ) -> tuple[int | None, tuple[int, ...] | None]:
     if options.sliding_window == "none":
         fields.require_value("sliding_window", reason="This family has no sliding window.")
@@ -173,7 +173,7 @@ def _read_sliding_window(
     return window, tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
 
 
-def _write_sliding_window(attention: AttentionConfig, options: LlamaOptions, layers: int) -> dict[str, Any]:
+def _write_sliding_window(attention: AttentionConfig, options: _LlamaOptions, layers: int) -> dict[str, object]:
     if options.sliding_window == "none":
         return {}
     if options.sliding_window == "all":
@@ -217,8 +217,8 @@ def _read_rope(fields: ConfigFields) -> RotaryConfig:
     return RotaryConfig(base, scaling)
 
 
-def _write_rope(position: Any) -> dict[str, Any]:
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": getattr(position, "base", 10_000.0)}
+def _write_rope(position: object) -> dict[str, object]:
+    rope: dict[str, object] = {"rope_type": "default", "rope_theta": getattr(position, "base", 10_000.0)}
     scaling = getattr(position, "scaling", None)
     if isinstance(scaling, LinearRopeScaling):
         rope |= {"rope_type": "linear", "factor": scaling.factor}
@@ -233,7 +233,7 @@ def _write_rope(position: Any) -> dict[str, Any]:
     return rope
 
 
-def _make_family(name: str, architecture: str, options: LlamaOptions) -> ModelFamily:
+def _make_family(name: str, architecture: str, options: _LlamaOptions) -> ModelFamily:
     return ModelFamily(
         name,
         DecoderConfig,
@@ -246,13 +246,13 @@ def _make_family(name: str, architecture: str, options: LlamaOptions) -> ModelFa
 
 
 FAMILIES = (
-    _make_family("llama", "Llama", LlamaOptions(attention_bias="config", mlp_bias=True)),
-    _make_family("mistral", "Mistral", LlamaOptions(sliding_window="all", default_kv_heads=8)),
-    _make_family("qwen2", "Qwen2", LlamaOptions(attention_bias="qkv", sliding_window="layers")),
+    _make_family("llama", "Llama", _LlamaOptions(attention_bias="config", mlp_bias=True)),
+    _make_family("mistral", "Mistral", _LlamaOptions(sliding_window="all", default_kv_heads=8)),
+    _make_family("qwen2", "Qwen2", _LlamaOptions(attention_bias="qkv", sliding_window="layers")),
     _make_family(
         "qwen3",
         "Qwen3",
-        LlamaOptions(attention_bias="config", qk_norm=True, sliding_window="layers", default_d_head=128),
+        _LlamaOptions(attention_bias="config", qk_norm=True, sliding_window="layers", default_d_head=128),
     ),
-    _make_family("arcee", "Arcee", LlamaOptions(attention_bias="config", gated_mlp=False, mlp_bias=True)),
+    _make_family("arcee", "Arcee", _LlamaOptions(attention_bias="config", gated_mlp=False, mlp_bias=True)),
 )

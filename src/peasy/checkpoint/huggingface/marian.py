@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
@@ -29,24 +29,24 @@ IGNORED_FIELDS = """
     activation_dropout encoder_layerdrop decoder_layerdrop is_decoder is_encoder_decoder num_hidden_layers
     extra_pos_embeddings
 """
-REQUIRED_FALSE = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
+_REQUIRED_FALSE = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
 
 
 @dataclass(frozen=True)
-class MarianOptions:
+class _MarianOptions:
     """Differences between the families: pre- or post-norm, and whether source and target vocabularies may differ."""
 
     norm_position: Literal["pre", "post"]
     separate_vocabularies: bool
 
 
-def read_config(fields: ConfigFields, weights: WeightNames, *, options: MarianOptions) -> EncoderDecoderConfig:
+def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianOptions) -> EncoderDecoderConfig:
     """Convert a config of this family to peasy's.
 
     With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config contains.
     """
     fields.ignore(IGNORED_FIELDS)
-    for name in REQUIRED_FALSE:
+    for name in _REQUIRED_FALSE:
         fields.require_value(name, False, reason="Only transformers' default arrangement is supported.")
     fields.require_value("static_position_embeddings", True, reason="Only sinusoidal positions are supported.")
     shared, vocabulary = True, fields.integer("vocab_size")
@@ -72,7 +72,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: MarianOp
     )
 
 
-def write_config(config: EncoderDecoderConfig, *, options: MarianOptions) -> dict[str, Any]:
+def write_config(config: EncoderDecoderConfig, *, options: _MarianOptions) -> dict[str, object]:
     """Convert peasy's config to one of this family."""
     vocabularies = {
         "decoder_vocab_size": config.target_vocab_size or config.vocab_size,
@@ -95,7 +95,7 @@ def write_config(config: EncoderDecoderConfig, *, options: MarianOptions) -> dic
     }
 
 
-def _read_stack(fields: ConfigFields, side: str, options: MarianOptions) -> StackConfig:
+def _read_stack(fields: ConfigFields, side: str, options: _MarianOptions) -> StackConfig:
     activation = fields.choice("activation_function", FROM_HF_ACTIVATION, "gelu")
     return StackConfig(
         num_layers=fields.integer(f"{side}_layers", maximum=MAX_LAYERS),
@@ -105,7 +105,7 @@ def _read_stack(fields: ConfigFields, side: str, options: MarianOptions) -> Stac
     )
 
 
-def _write_stack(side: str, stack: StackConfig) -> dict[str, Any]:
+def _write_stack(side: str, stack: StackConfig) -> dict[str, object]:
     return {
         f"{side}_layers": stack.num_layers,
         f"{side}_attention_heads": stack.attention.num_heads,
@@ -150,7 +150,7 @@ def _block_rules(side: str) -> tuple[WeightRule, ...]:
     )
 
 
-def _make_family(name: str, architecture: str, options: MarianOptions) -> ModelFamily:
+def _make_family(name: str, architecture: str, options: _MarianOptions) -> ModelFamily:
     return ModelFamily(
         name,
         EncoderDecoderConfig,
@@ -163,8 +163,8 @@ def _make_family(name: str, architecture: str, options: MarianOptions) -> ModelF
 
 
 FAMILIES = (
-    _make_family("marian", "MarianMTModel", MarianOptions(norm_position="post", separate_vocabularies=True)),
+    _make_family("marian", "MarianMTModel", _MarianOptions(norm_position="post", separate_vocabularies=True)),
     _make_family(
-        "pegasus", "PegasusForConditionalGeneration", MarianOptions(norm_position="pre", separate_vocabularies=False)
+        "pegasus", "PegasusForConditionalGeneration", _MarianOptions(norm_position="pre", separate_vocabularies=False)
     ),
 )

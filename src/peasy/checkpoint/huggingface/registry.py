@@ -22,7 +22,7 @@ FAMILIES: dict[str, ModelFamily] = {
 }
 
 
-def detect_family(data: Mapping[str, Any], where: str = "config.json") -> ModelFamily:
+def detect_family(data: Mapping[str, object], where: str = "config.json") -> ModelFamily:
     """Return the family of a config.json; the error for an unsupported one lists the supported ones.
 
     >>> detect_family({"model_type": "gpt2"}).name
@@ -115,7 +115,7 @@ def _external_names(family: ModelFamily, config: ModelConfig) -> list[str]:
 
 def _normalized(config: Any) -> Any:
     """Return the config with defaults made explicit, and without what config.json does not store."""
-    changes: dict[str, Any] = {"dropout": 0.0, "special_tokens": type(config.special_tokens)()}
+    changes: dict[str, object] = {"dropout": 0.0, "special_tokens": type(config.special_tokens)()}
     if not isinstance(config.position, LearnedPositionConfig):
         changes["max_seq_len"] = None
     if config.kind == "encoder":
@@ -140,7 +140,7 @@ def _normalized_stack(stack: Any, d_model: int) -> Any:
     return dataclasses.replace(stack, attention=attention)
 
 
-def _flatten(config: Any) -> dict[str, Any]:
+def _flatten(config: Any) -> dict[str, object]:
     def walk(value: Any, path: str) -> None:
         if isinstance(value, dict):
             for key, inner in value.items():
@@ -148,6 +148,6 @@ def _flatten(config: Any) -> dict[str, Any]:
         else:
             flat[path] = value
 
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     walk(to_plain(config), "")
     return flat

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
@@ -12,7 +11,13 @@ from peasy.checkpoint.huggingface.registry import family_for, match_weights
 from peasy.checkpoint.huggingface.sentence_transformers import write_pooling
 from peasy.checkpoint.huggingface.weight_map import export_weights
 from peasy.checkpoint.safe_folder import SafeFolder, write_json
-from peasy.checkpoint.store import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, write_tokenizer
+from peasy.checkpoint.store import (
+    CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    TokenizerSource,
+    write_tokenizer,
+)
 from peasy.checkpoint.tensors import SHARD_BYTES, write_tensors
 from peasy.models.config import EncoderConfig, ModelConfig, SpecialTokensConfig
 
@@ -21,7 +26,7 @@ def write_folder(
     folder: str | Path,
     config: ModelConfig,
     tensors: Mapping[str, Tensor],
-    tokenizer: Any = None,
+    tokenizer: TokenizerSource = None,
     *,
     shard_bytes: int = SHARD_BYTES,
 ) -> Path:
@@ -61,7 +66,7 @@ def _hf_weights(family: ModelFamily, config: ModelConfig, tensors: Mapping[str, 
     return renamed
 
 
-def _write_tokenizer(folder: Path, tokenizer: Any, special: SpecialTokensConfig) -> None:
+def _write_tokenizer(folder: Path, tokenizer: TokenizerSource, special: SpecialTokensConfig) -> None:
     if tokenizer is None:
         return
     write_tokenizer(folder / TOKENIZER_FILE, tokenizer)

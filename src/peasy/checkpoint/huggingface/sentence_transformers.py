@@ -8,14 +8,14 @@ from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr, wri
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig, ModelConfig
 
-MODULES_FILE = "modules.json"
-MAX_LENGTH_FILE = "sentence_bert_config.json"
-POOLING_DIR = "1_Pooling"
+_MODULES_FILE = "modules.json"
+_MAX_LENGTH_FILE = "sentence_bert_config.json"
+_POOLING_DIR = "1_Pooling"
 """Fixed folder name; a path in modules.json is not followed."""
 
-PoolingMode = Literal["mean", "first", "max", "pooler"]
-POOLING_MODES: dict[str, PoolingMode] = {"mean": "mean", "cls": "first", "max": "max"}
-LEGACY_POOLING_FLAGS = {
+_PoolingMode = Literal["mean", "first", "max", "pooler"]
+_POOLING_MODES: dict[str, _PoolingMode] = {"mean": "mean", "cls": "first", "max": "max"}
+_LEGACY_POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_max_tokens": "max",
@@ -27,12 +27,12 @@ LEGACY_POOLING_FLAGS = {
 
 def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
     """Return the config with the folder's pooling settings; unchanged if the folder has none."""
-    if not isinstance(config, EncoderConfig) or not folder.has(MODULES_FILE):
+    if not isinstance(config, EncoderConfig) or not folder.has(_MODULES_FILE):
         return config
     kinds = _read_module_types(folder)
     unsupported = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
     if unsupported:
-        raise InvalidInput(f"{folder.path / MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
+        raise InvalidInput(f"{folder.path / _MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
     mode = _read_pooling_mode(folder) if "Pooling" in kinds else config.pooling
     max_length = _read_max_length(folder, config.max_seq_len)
     return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=max_length)
@@ -44,27 +44,27 @@ def write_pooling(folder: Path, config: EncoderConfig) -> None:
         return  # sentence-transformers has no such pooling; the folder is still a valid encoder
     steps = [
         ("", "Transformer"),
-        (POOLING_DIR, "Pooling"),
+        (_POOLING_DIR, "Pooling"),
         *([("2_Normalize", "Normalize")] if config.normalise else []),
     ]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(steps)
     ]
-    hf_modes = {mode: hf_mode for hf_mode, mode in POOLING_MODES.items()}
+    hf_modes = {mode: hf_mode for hf_mode, mode in _POOLING_MODES.items()}
     dimension = {"word_embedding_dimension": config.d_model}
-    flags = {flag: hf_mode == hf_modes[config.pooling] for flag, hf_mode in LEGACY_POOLING_FLAGS.items()}
-    (folder / POOLING_DIR).mkdir()
-    write_json(folder / MODULES_FILE, modules)
-    write_json(folder / POOLING_DIR / "config.json", dimension | flags)
+    flags = {flag: hf_mode == hf_modes[config.pooling] for flag, hf_mode in _LEGACY_POOLING_FLAGS.items()}
+    (folder / _POOLING_DIR).mkdir()
+    write_json(folder / _MODULES_FILE, modules)
+    write_json(folder / _POOLING_DIR / "config.json", dimension | flags)
     write_json(
-        folder / MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
+        folder / _MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
     )
 
 
 def _read_module_types(folder: SafeFolder) -> list[str]:
-    where = str(folder.path / MODULES_FILE)
-    modules = parse_json(folder.read(MODULES_FILE), where)
+    where = str(folder.path / _MODULES_FILE)
+    modules = parse_json(folder.read(_MODULES_FILE), where)
     types = [module.get("type") for module in modules if isinstance(module, dict)] if isinstance(modules, list) else []
     kinds = [name.rsplit(".", 1)[-1] for name in types if isinstance(name, str)]
     if not kinds or len(kinds) != len(modules):
@@ -73,24 +73,24 @@ def _read_module_types(folder: SafeFolder) -> list[str]:
 
 
 def _read_max_length(folder: SafeFolder, max_seq_len: int | None) -> int | None:
-    max_length = folder.read_json(MAX_LENGTH_FILE).get("max_seq_length") if folder.has(MAX_LENGTH_FILE) else None
+    max_length = folder.read_json(_MAX_LENGTH_FILE).get("max_seq_length") if folder.has(_MAX_LENGTH_FILE) else None
     if max_length is not None and (type(max_length) is not int or max_length < 1):
         raise InvalidInput(
-            f"{folder.path / MAX_LENGTH_FILE}: max_seq_length should be an integer, not {short_repr(max_length)}."
+            f"{folder.path / _MAX_LENGTH_FILE}: max_seq_length should be an integer, not {short_repr(max_length)}."
         )
     return None if max_length is None or (max_seq_len is not None and max_length >= max_seq_len) else max_length
 
 
-def _read_pooling_mode(folder: SafeFolder) -> PoolingMode:
-    if (folder.path / POOLING_DIR).is_symlink():
-        raise InvalidInput(f"{folder.path / POOLING_DIR} is a link; it must be a real folder.")
-    inner = SafeFolder(folder.path / POOLING_DIR)
+def _read_pooling_mode(folder: SafeFolder) -> _PoolingMode:
+    if (folder.path / _POOLING_DIR).is_symlink():
+        raise InvalidInput(f"{folder.path / _POOLING_DIR} is a link; it must be a real folder.")
+    inner = SafeFolder(folder.path / _POOLING_DIR)
     pooling = inner.read_json("config.json")
     modes = pooling.get(
-        "pooling_mode", [mode for flag, mode in LEGACY_POOLING_FLAGS.items() if pooling.get(flag) is True]
+        "pooling_mode", [mode for flag, mode in _LEGACY_POOLING_FLAGS.items() if pooling.get(flag) is True]
     )
     modes = [modes] if isinstance(modes, str) else modes
-    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in POOLING_MODES:
-        hint = f"Supported, one at a time: {', '.join(POOLING_MODES)}."
+    if not isinstance(modes, list) or len(modes) != 1 or modes[0] not in _POOLING_MODES:
+        hint = f"Supported, one at a time: {', '.join(_POOLING_MODES)}."
         raise InvalidInput(f"{inner.path}: the pooling {short_repr(modes)} is not supported.", hint=hint)
-    return POOLING_MODES[modes[0]]
+    return _POOLING_MODES[modes[0]]

@@ -1,7 +1,5 @@
 """T5 and T5 1.1: relative position bias, pre-norm RMSNorm, unscaled attention scores."""
 
-from typing import Any
-
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
     TO_HF_ACTIVATION,
@@ -68,7 +66,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderCon
     )
 
 
-def write_config(config: EncoderDecoderConfig) -> dict[str, Any]:
+def write_config(config: EncoderDecoderConfig) -> dict[str, object]:
     """Convert peasy's config to a t5 config."""
     attention, feedforward = config.encoder.attention, config.encoder.feedforward
     activation = TO_HF_ACTIVATION[feedforward.activation]

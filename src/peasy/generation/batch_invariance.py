@@ -18,13 +18,13 @@ from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED
 from peasy.nn.stack import Stack
 
-BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
+_BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
 """Batch sizes in which a row is checked."""
 
 MIN_ROWS_TRIED = (1, 2, 4, 16)
 """Small batches may use another code path; these paddings are tried, smallest first."""
 
-SCHEDULES = (
+_SCHEDULES = (
     ([0, 1, 2], [12, 12, 12]),
     ([2, 0], [12, 12]),
     ([1, 0, 2], [1, 1, 1]),
@@ -33,7 +33,7 @@ SCHEDULES = (
 """Schedules that are tried: which sequences share a batch, and the chunk size of each."""
 
 
-MAX_COST, PROMPT_TOKENS, REPEATS = 0.15, 512, 3
+_MAX_COST, _PROMPT_TOKENS, _REPEATS = 0.15, 512, 3
 """Largest accepted slowdown of a prefill of this many tokens, and the number of timed repeats."""
 
 
@@ -97,7 +97,7 @@ def ensure_batch_invariance(
     began = time.perf_counter()
     measured = measurement or measure_batch_invariance(model)
     _pad_small_batches(model, measured.min_rows)
-    given_up = deterministic is None and measured.cost > MAX_COST
+    given_up = deterministic is None and measured.cost > _MAX_COST
     if given_up:
         for attention in _attentions(model):
             attention.backend = FUSED
@@ -122,14 +122,14 @@ def measure_invariance_cost(model: Model) -> float:
     stack = getattr(model, "decoder", None)
     if not isinstance(stack, Stack):
         return 0.0
-    limit = getattr(model.config, "max_seq_len", None) or PROMPT_TOKENS
-    ids = [index % _vocab_size(model) for index in range(min(PROMPT_TOKENS, limit))]
+    limit = getattr(model.config, "max_seq_len", None) or _PROMPT_TOKENS
+    ids = [index % _vocab_size(model) for index in range(min(_PROMPT_TOKENS, limit))]
     blocks, stack.blocks = stack.blocks, stack.blocks[:1]
     attentions = _attentions(stack)
     invariant_backends = [attention.backend for attention in attentions]
     seconds: dict[bool, list[float]] = {True: [], False: []}
     try:
-        for invariant in [True, False] * (1 + REPEATS):
+        for invariant in [True, False] * (1 + _REPEATS):
             for attention, backend in zip(attentions, invariant_backends, strict=True):
                 attention.backend = backend if invariant else FUSED
             state = _new_state(model, 0)
@@ -149,11 +149,11 @@ def _attentions(module: nn.Module) -> list[Attention]:
 
 def find_min_rows(linear: PackedLinear) -> int | None:
     """Return the smallest padded batch at which a row's bits do not depend on the batch; None if there is none."""
-    rows = torch.randn(max(BATCH_SIZES) + 1, linear.shape[1], generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(max(_BATCH_SIZES) + 1, linear.shape[1], generator=torch.Generator().manual_seed(0))
     for least in MIN_ROWS_TRIED:
         linear.min_rows = least
         alone = torch.cat([linear(rows[index : index + 1]) for index in range(4)])
-        if all(torch.equal(linear(rows[:count])[:4], alone[:count]) for count in BATCH_SIZES):
+        if all(torch.equal(linear(rows[:count])[:4], alone[:count]) for count in _BATCH_SIZES):
             return least
     return None
 
@@ -169,7 +169,7 @@ def is_batch_invariant(model: Model) -> bool:
         return True  # an encoder does not decode: its linear layers were checked above
     return all(
         torch.equal(logits, alone[index])
-        for order, sizes in SCHEDULES
+        for order, sizes in _SCHEDULES
         for index, logits in _run_schedule(model, sequences, order, sizes).items()
     )
 

@@ -8,12 +8,11 @@ import ctypes
 import sys
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 import torch
 
 
-def run_on_openmp_team(address: int, task: Any, *, single_thread: bool = False) -> None:
+def run_on_openmp_team(address: int, task: "ctypes.Array[ctypes.c_int64]", *, single_thread: bool = False) -> None:
     """Call the function at `address` in each of torch's threads with the same task, or only in this thread."""
     threads, parallel = torch.get_num_threads(), gomp_parallel()
     if single_thread or parallel is None or threads == 1:

@@ -35,7 +35,7 @@ from peasy.nn.stack import Stack
 PackingKind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
 PACKING_KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
 
-MIN_KERNEL_PARAMETERS = 4_000_000
+_MIN_KERNEL_PARAMETERS = 4_000_000
 """Smaller float32 models are not bound by memory bandwidth, and loading the numba kernel does not pay."""
 
 
@@ -70,6 +70,7 @@ def pack(
     "auto" takes bfloat16 if the CPU supports it, else float32. `deterministic`: batch-invariant, the same prompt gives
     the same bits in any batch, order and chunking (checked once per machine); None = if it costs at most 15 % of
     prefill time. `kernel`: linear layers compiled by numba; None = if installed and useful.
+    What is measured is remembered for this machine; `PEASY_MEASURE_AGAIN=1` measures again.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -170,7 +171,7 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
     if kernel and not packed_numba.has_numba():
         raise MissingExtra("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
     return packed_numba.has_numba() and (
-        bool(kernel) or kind == "int8" or model.count_parameters() >= MIN_KERNEL_PARAMETERS
+        bool(kernel) or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
     )
 
 

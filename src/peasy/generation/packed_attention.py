@@ -4,10 +4,9 @@ One call handles all sequences of a pass; threads take blocks of queries of one 
 weights and the weighted sum are computed in an order that depends only on the query's own keys: batch-invariant.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import carray, cfunc, njit
+from numpy import ndarray
 
 from peasy.generation.packed_kernel import (
     ABS_MASK,
@@ -19,6 +18,7 @@ from peasy.generation.packed_kernel import (
 )
 from peasy.generation.packed_llvm import (
     TILE_COLUMNS,
+    TaskPointer,
     bits_to_float,
     float32_pointer,
     float_to_bits,
@@ -39,14 +39,14 @@ queries and keys; output address; address and strides of new keys and values (0 
 
 
 @njit(error_model="numpy")
-def visible_keys(seq: Any, row: Any, causal: Any, window: Any) -> Any:
+def visible_keys(seq: ndarray, row: int, causal: bool, window: int) -> tuple[int, int]:
     """Return the range of keys visible to a query, as (first, end)."""
     end = seq[10] - seq[9] + row + 1 if causal else seq[10]
     return (max(end - window, 0) if window else 0), end
 
 
 @njit(error_model="numpy")
-def append_kv(new: Any, cache: Any, start: Any, count: Any, head: Any, width: Any) -> None:
+def append_kv(new: ndarray, cache: ndarray, start: int, count: int, head: int, width: int) -> None:
     """Append a KV head's new keys or values to its cache; query heads that share it all write the same."""
     for row in range(count):
         vector = carray(float32_pointer(new[0] + row * new[1] + head * new[2]), (width,))
@@ -55,7 +55,15 @@ def append_kv(new: Any, cache: Any, start: Any, count: Any, head: Any, width: An
 
 @njit(error_model="numpy")
 def score_block(
-    seq: Any, head: Any, kv_head: Any, first: Any, width: Any, causal: Any, window: Any, scores: Any, sums: Any
+    seq: ndarray,
+    head: int,
+    kv_head: int,
+    first: int,
+    width: int,
+    causal: bool,
+    window: int,
+    scores: ndarray,
+    sums: ndarray,
 ) -> None:
     """Compute q·k of a block of queries with all keys visible to any of them."""
     last = min(first + QUERY_BLOCK, seq[9])
@@ -78,7 +86,7 @@ def score_block(
 
 
 @njit(error_model="numpy", fastmath={"nnan", "nsz"})
-def row_max(row: Any) -> Any:
+def row_max(row: ndarray) -> np.float32:
     """Return the maximum."""
     top = row[0]
     for index in range(row.size):
@@ -87,7 +95,7 @@ def row_max(row: Any) -> Any:
 
 
 @njit(error_model="numpy", fastmath={"reassoc"})
-def row_sum(row: Any) -> Any:
+def row_sum(row: ndarray) -> np.float32:
     """Return the sum, vectorised; its order depends only on the row's length."""
     total = np.float32(0)
     for index in range(row.size):
@@ -96,7 +104,7 @@ def row_sum(row: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def softmax_row(row: Any, scale: Any) -> None:
+def softmax_row(row: ndarray, scale: np.float32) -> None:
     """Softmax in place, after scaling; a non-finite score makes the whole row NaN."""
     largest_bits = np.int32(0)
     for index in range(row.size):
@@ -114,7 +122,7 @@ def softmax_row(row: Any, scale: Any) -> None:
 
 
 @njit(error_model="numpy")
-def weighted_sum_one(weights: Any, begin: Any, end: Any, values: Any, step: Any, output: Any, width: Any) -> None:
+def weighted_sum_one(weights: int, begin: int, end: int, values: int, step: int, output: int, width: int) -> None:
     """Weighted sum of the values from `begin` to `end`, for one query."""
     if begin >= end:
         return
@@ -129,15 +137,15 @@ def weighted_sum_one(weights: Any, begin: Any, end: Any, values: Any, step: Any,
 
 @njit(error_model="numpy")
 def weighted_sum_two(
-    weights: Any,
-    weights_stride: Any,
-    begin: Any,
-    end: Any,
-    values: Any,
-    step: Any,
-    output: Any,
-    output_stride: Any,
-    width: Any,
+    weights: int,
+    weights_stride: int,
+    begin: int,
+    end: int,
+    values: int,
+    step: int,
+    output: int,
+    output_stride: int,
+    width: int,
 ) -> None:
     """Weighted sum of the values from `begin` to `end`, for two queries."""
     if begin >= end:
@@ -153,7 +161,15 @@ def weighted_sum_two(
 
 @njit(error_model="numpy")
 def weighted_sum_block(
-    seq: Any, head: Any, kv_head: Any, first: Any, width: Any, heads: Any, causal: Any, window: Any, scores: Any
+    seq: ndarray,
+    head: int,
+    kv_head: int,
+    first: int,
+    width: int,
+    heads: int,
+    causal: bool,
+    window: int,
+    scores: ndarray,
 ) -> None:
     """Weighted sums of a block of queries: pairs of queries share the keys visible to both."""
     last, output_stride = min(first + QUERY_BLOCK, seq[9]), heads * width * 4
@@ -177,7 +193,7 @@ def weighted_sum_block(
 
 
 @cfunc(TASK_SIGNATURE, cache=True)
-def attend_varlen(task: Any) -> None:
+def attend_varlen(task: TaskPointer) -> None:
     """softmax(q Kᵀ · scale) V of each query: causal, causal with a sliding window, or over all keys."""
     words = carray(task, (9,))
     num_seqs, heads, kv_heads, width, causal, window = words[1], words[2], words[3], words[4], words[5], words[6]

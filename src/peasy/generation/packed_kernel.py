@@ -4,13 +4,13 @@ Threads take ranges of output channels from a shared counter: with few rows, tim
 each weight is read once. Integer sums are exact and float sums have a fixed order, so results are batch-invariant.
 """
 
-from typing import Any
-
 import numpy as np
 from numba import carray, cfunc, njit, types
+from numpy import ndarray
 
 from peasy.generation.packed_llvm import (
     TILE_COLUMNS,
+    TaskPointer,
     bits_to_float,
     float32_pointer,
     float_to_bits,
@@ -56,7 +56,7 @@ sum_vectors = make_accumulate(1, 1)
 
 
 @njit(error_model="numpy")
-def quantise(x: Any, codes: Any, max_code: Any) -> Any:
+def quantise(x: ndarray, codes: ndarray, max_code: np.float32) -> np.float32:
     """Quantise a row to integers up to `max_code`; return the scale, NaN if the row is not finite."""
     largest_bits = np.int32(0)
     for index in range(x.size):
@@ -70,7 +70,7 @@ def quantise(x: Any, codes: Any, max_code: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def exp_float32(x: Any) -> Any:
+def exp_float32(x: np.float32) -> np.float32:
     """Vectorisable eˣ, exact to one unit in the last place: 2ⁿ times a polynomial of the remainder."""
     x = min(max(x, EXP_MIN), EXP_MAX)
     exponent = np.int32(np.floor(np.float32(x * LOG2) + np.float32(0.5)))
@@ -88,7 +88,7 @@ def exp_float32(x: Any) -> Any:
 
 
 @njit(error_model="numpy")
-def activate(row: Any, code: Any) -> None:
+def activate(row: ndarray, code: int) -> None:
     """Apply an activation in place."""
     if code == 1:
         for index in range(row.size):
@@ -108,7 +108,15 @@ def activate(row: Any, code: Any) -> None:
 
 @njit(error_model="numpy")
 def normalise(
-    x: Any, weight: Any, bias: Any, epsilon: Any, subtract_mean: Any, output: Any, padded: Any, sums: Any, ones: Any
+    x: ndarray,
+    weight: ndarray,
+    bias: ndarray,
+    epsilon: np.float32,
+    subtract_mean: int,
+    output: ndarray,
+    padded: ndarray,
+    sums: ndarray,
+    ones: ndarray,
 ) -> None:
     """LayerNorm (`subtract_mean`) or RMSNorm of a row; `padded` is scratch space for the row, zero-padded."""
     width, padded_address = x.size, padded.ctypes.data
@@ -128,7 +136,7 @@ def normalise(
 
 
 @cfunc(TASK_SIGNATURE, cache=True)
-def linear_int8(task: Any) -> None:
+def linear_int8(task: TaskPointer) -> None:
     """x Wᵀ + b with int8 weights; each row of x is quantised to up to 16 bits with its own scale."""
     words = carray(task, (14,))
     rows, width, padded, channels, range_size, max_code = words[1], words[2], words[3], words[4], words[5], words[6]
@@ -166,7 +174,7 @@ def linear_int8(task: Any) -> None:
 
 
 @cfunc(TASK_SIGNATURE, cache=True)
-def linear_float32(task: Any) -> None:
+def linear_float32(task: TaskPointer) -> None:
     """x Wᵀ + b in float32; the width is a multiple of eight."""
     words = carray(task, (14,))
     rows, padded, channels, range_size = words[1], words[3], words[4], words[5]
@@ -196,7 +204,7 @@ def linear_float32(task: Any) -> None:
 
 
 @cfunc(TASK_SIGNATURE, cache=True)
-def normalise_rows(task: Any) -> None:
+def normalise_rows(task: TaskPointer) -> None:
     """Normalise every row, a few rows per task."""
     words = carray(task, (9,))
     rows, width, epsilon = words[1], words[2], bits_to_float(np.int32(words[8]))

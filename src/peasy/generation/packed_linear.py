@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-PACK_ROWS = 16
+_PACK_ROWS = 16
 """Batch size for which oneDNN packs weights: one row loses a few per cent, eight rows gain a third."""
 
-MAX_PAIR_SUM = 128
+_MAX_PAIR_SUM = 128
 """Bound on the sum of two neighbouring weights of one sign: u8 x s8 pairs then fit 16 bits (255 · 128 < 2¹⁵)."""
 
 TINY = torch.finfo(torch.float32).tiny
@@ -73,7 +73,7 @@ class OneDNNLinear(TorchLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), PACK_ROWS)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _PACK_ROWS)
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Multiply by oneDNN."""
@@ -91,7 +91,7 @@ class Int8PerRow(PackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        self.packed = prepack_int8(weight.detach().float())
+        self.packed = _prepack_int8(weight.detach().float())
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Quantise, multiply in int8, dequantise."""
@@ -109,7 +109,7 @@ class Int8PerRowAsymmetric(Int8PerRow):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        self.weight_sums = unpack_int8(self.packed).sum(dim=1)
+        self.weight_sums = _unpack_int8(self.packed).sum(dim=1)
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Multiply as x Wᵀ = min · (row sums of W) + range · u Wᵀ, with x = min + range · u."""
@@ -168,10 +168,10 @@ def channel_scales(weight: Tensor) -> Tensor:
     pairs = functional.pad(weight, (0, weight.shape[1] % 2)).unflatten(1, (-1, 2))
     same_sign = torch.maximum(pairs.clamp(min=0).sum(-1), -pairs.clamp(max=0).sum(-1)).amax(dim=1)
     # Rounding may add half a step to each of the two weights: leave one step free.
-    return torch.maximum(weight.abs().amax(dim=1) / 127, same_sign / (MAX_PAIR_SUM - 1)).clamp_(min=TINY)
+    return torch.maximum(weight.abs().amax(dim=1) / 127, same_sign / (_MAX_PAIR_SUM - 1)).clamp_(min=TINY)
 
 
-def prepack_int8(weight: Tensor) -> torch.ScriptObject:
+def _prepack_int8(weight: Tensor) -> torch.ScriptObject:
     """Quantise weights to int8 per channel and pack them for FBGEMM."""
     scale = channel_scales(weight).double()
     zero = torch.zeros(len(weight), dtype=torch.long)
@@ -186,6 +186,6 @@ def prepack_int8(weight: Tensor) -> torch.ScriptObject:
             torch.backends.quantized.engine = engine
 
 
-def unpack_int8(packed: torch.ScriptObject) -> Tensor:
+def _unpack_int8(packed: torch.ScriptObject) -> Tensor:
     """Return the dequantised weights."""
     return torch.ops.quantized.linear_unpack(packed)[0].dequantize()

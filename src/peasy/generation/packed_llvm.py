@@ -5,20 +5,27 @@ in every tile: eight partial sums, added at the end as ((0+1)+(2+3))+((4+5)+(6+7
 on the rest of the tile. An accumulate adds weighted vectors one after the other, for one or two rows of weights.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import binding, ir  # type: ignore[import-untyped,unused-ignore]
+from llvmlite.ir import IRBuilder as Builder  # type: ignore[import-untyped,unused-ignore]
+from llvmlite.ir import Value
 from numba import types
 from numba.extending import intrinsic
+
+_Add = Callable[[Value, Value], Value]
+TaskPointer = Any
+"""Pointer to the 64-bit words of a task; only numba has a type for it."""
 
 INT64, FLOAT32 = ir.IntType(64), ir.FloatType()
 TILE_COLUMNS = 4
 """Right rows per tile."""
 
-VECTOR_STEP = {True: 16, False: 8}
+_VECTOR_STEP = {True: 16, False: 8}
 """Elements per vector step: integers (int16 left, int8 right) or float32."""
 
-PREFETCH_BYTES = 1024
+_PREFETCH_BYTES = 1024
 """Prefetch distance of interleaved rows, in bytes."""
 
 
@@ -31,7 +38,7 @@ def make_tile(rows: int, integer: bool, interleaved: bool) -> Any:
 
     @intrinsic
     def tile(typing, left, left_row, right, right_row, length, sums):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
             _emit_tile(builder, rows, integer, interleaved, *args)
             return context.get_dummy_value()
 
@@ -48,7 +55,7 @@ def make_accumulate(rows: int, vectors: int) -> Any:
 
     @intrinsic
     def mix(typing, weights, weights_row, values, value_row, count, totals, totals_row):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
             _emit_accumulate(builder, rows, vectors, *args)
             return context.get_dummy_value()
 
@@ -62,7 +69,7 @@ def _make_next_ticket() -> Any:
 
     @intrinsic
     def take(typing, counter):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
             return builder.atomic_rmw("add", args[0], INT64(1), "monotonic")
 
         return types.int64(types.CPointer(types.int64)), codegen
@@ -73,12 +80,12 @@ def _make_next_ticket() -> Any:
 next_ticket = _make_next_ticket()
 
 
-def _pointer(kind: Any) -> Any:
+def _pointer(kind: types.Type) -> Any:
     """Return an intrinsic that casts an address to a typed pointer."""
 
     @intrinsic
     def point(typing, address):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
         return types.CPointer(kind)(types.int64), codegen
@@ -89,12 +96,12 @@ def _pointer(kind: Any) -> Any:
 int64_pointer, float32_pointer = _pointer(types.int64), _pointer(types.float32)
 
 
-def _reinterpret(source: Any, target: Any) -> Any:
+def _reinterpret(source: types.Type, target: types.Type) -> Any:
     """Return an intrinsic that reinterprets 32 bits as another type."""
 
     @intrinsic
     def reinterpret(typing, bits):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
             return builder.bitcast(args[0], context.get_value_type(target))
 
         return target(source), codegen
@@ -109,26 +116,26 @@ float_to_bits, bits_to_float = _reinterpret(types.float32, types.int32), _reinte
 
 
 def _emit_tile(
-    builder: Any,
+    builder: Builder,
     rows: int,
     integer: bool,
     interleaved: bool,
-    left: Any,
-    left_row: Any,
-    right: Any,
-    right_row: Any,
-    length: Any,
-    sums: Any,
+    left: Value,
+    left_row: Value,
+    right: Value,
+    right_row: Value,
+    length: Value,
+    sums: Value,
 ) -> None:
     kind = ir.VectorType(ir.IntType(32) if integer else FLOAT32, 8)
     lefts = _row_addresses(builder, left, left_row, rows)
     rights = _row_addresses(builder, right, INT64(16 if integer else 32) if interleaved else right_row, TILE_COLUMNS)
     zeros = [ir.Constant(kind, None)] * (rows * TILE_COLUMNS)
 
-    def step(at: Any, totals: list[Any]) -> list[Any]:
+    def step(at: Value, totals: list[Value]) -> list[Value]:
         return _emit_step(builder, integer, interleaved, lefts, rights, at, totals)
 
-    partial_sums = _emit_loop(builder, length, VECTOR_STEP[integer], zeros, step)
+    partial_sums = _emit_loop(builder, length, _VECTOR_STEP[integer], zeros, step)
     for row in range(rows):
         row_sums = _horizontal_sum(builder, integer, partial_sums[row * TILE_COLUMNS : (row + 1) * TILE_COLUMNS])
         address = builder.add(sums, INT64(row * TILE_COLUMNS * 4))
@@ -136,16 +143,16 @@ def _emit_tile(
 
 
 def _emit_accumulate(
-    builder: Any,
+    builder: Builder,
     rows: int,
     vectors: int,
-    weights: Any,
-    weights_row: Any,
-    values: Any,
-    value_row: Any,
-    count: Any,
-    totals: Any,
-    totals_row: Any,
+    weights: Value,
+    weights_row: Value,
+    values: Value,
+    value_row: Value,
+    count: Value,
+    totals: Value,
+    totals_row: Value,
 ) -> None:
     vector_type, weight_rows = ir.VectorType(FLOAT32, 8), _row_addresses(builder, weights, weights_row, rows)
     pointers = [
@@ -154,7 +161,7 @@ def _emit_accumulate(
         for vector in range(vectors)
     ]
 
-    def step(at: Any, totals: list[Any]) -> list[Any]:
+    def step(at: Value, totals: list[Value]) -> list[Value]:
         row = builder.add(values, builder.mul(at, value_row))
         value_vectors = [_load(builder, row, INT64(8 * vector), 32, integer=False) for vector in range(vectors)]
         broadcast = [_broadcast_load(builder, base, at) for base in weight_rows]
@@ -166,11 +173,13 @@ def _emit_accumulate(
         builder.store(total, pointer, align=4)
 
 
-def _row_addresses(builder: Any, base: Any, stride: Any, count: int) -> list[Any]:
+def _row_addresses(builder: Builder, base: Value, stride: Value, count: int) -> list[Value]:
     return [builder.add(base, builder.mul(stride, INT64(row))) for row in range(count)]
 
 
-def _emit_loop(builder: Any, length: Any, step: int, first: list[Any], body: Any) -> list[Any]:
+def _emit_loop(
+    builder: Builder, length: Value, step: int, first: list[Value], body: Callable[[Value, list[Value]], list[Value]]
+) -> list[Value]:
     """Emit a loop of `body(at, values)` for at = 0, step, 2 step, ... below `length` (at least once)."""
     start, loop, end = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("looped")
     builder.branch(loop)
@@ -186,7 +195,7 @@ def _emit_loop(builder: Any, length: Any, step: int, first: list[Any], body: Any
     return results
 
 
-def _broadcast_load(builder: Any, base: Any, at: Any) -> Any:
+def _broadcast_load(builder: Builder, base: Value, at: Value) -> Value:
     """Load one float and broadcast it to eight lanes."""
     pointer = builder.inttoptr(builder.add(base, builder.mul(at, INT64(4))), FLOAT32.as_pointer())
     undefined = ir.Constant(ir.VectorType(FLOAT32, 8), ir.Undefined)
@@ -195,8 +204,14 @@ def _broadcast_load(builder: Any, base: Any, at: Any) -> Any:
 
 
 def _emit_step(
-    builder: Any, integer: bool, interleaved: bool, lefts: list[Any], rights: list[Any], at: Any, totals: list[Any]
-) -> list[Any]:
+    builder: Builder,
+    integer: bool,
+    interleaved: bool,
+    lefts: list[Value],
+    rights: list[Value],
+    at: Value,
+    totals: list[Value],
+) -> list[Value]:
     """Emit one vector step: load from every row, multiply each pair, add to the totals."""
     right_bits, left_bits = (8, 16) if integer else (32, 32)
     right_at = builder.mul(at, INT64(TILE_COLUMNS)) if interleaved else at
@@ -218,21 +233,21 @@ def _emit_step(
     return new_totals
 
 
-def _load(builder: Any, base: Any, at: Any, bits: int, integer: bool) -> Any:
-    kind = ir.VectorType(ir.IntType(bits) if integer else FLOAT32, VECTOR_STEP[integer])
+def _load(builder: Builder, base: Value, at: Value, bits: int, integer: bool) -> Value:
+    kind = ir.VectorType(ir.IntType(bits) if integer else FLOAT32, _VECTOR_STEP[integer])
     address = builder.add(base, builder.mul(at, INT64(bits // 8)))
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=1)
 
 
-def _prefetch(builder: Any, address: Any, lines: int) -> None:
+def _prefetch(builder: Builder, address: Value, lines: int) -> None:
     """Prefetch cache lines ahead; past the end of an array this has no effect."""
     for line in range(lines):
-        pointer = builder.inttoptr(builder.add(address, INT64(PREFETCH_BYTES + 64 * line)), ir.IntType(8).as_pointer())
+        pointer = builder.inttoptr(builder.add(address, INT64(_PREFETCH_BYTES + 64 * line)), ir.IntType(8).as_pointer())
         int32 = ir.IntType(32)
         _call_intrinsic(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, int32(0), int32(3), int32(1))
 
 
-def _multiply_add_pairs(builder: Any, one: Any, other: Any, total: Any) -> Any:
+def _multiply_add_pairs(builder: Builder, one: Value, other: Value, total: Value) -> Value:
     """Add sixteen int16 products, pairwise summed in int32: one instruction (pmaddwd) with AVX2."""
     wide = ir.VectorType(ir.IntType(32), 16)
     if binding.get_host_cpu_features().get("avx2"):
@@ -241,17 +256,17 @@ def _multiply_add_pairs(builder: Any, one: Any, other: Any, total: Any) -> Any:
     return builder.add(total, _add_neighbours(builder, products, products, range(0, 16, 2), builder.add))
 
 
-def _fma(builder: Any, one: Any, other: Any, total: Any) -> Any:
+def _fma(builder: Builder, one: Value, other: Value, total: Value) -> Value:
     return _call_intrinsic(builder, "llvm.fma.v8f32", total.type, one, other, total)
 
 
-def _call_intrinsic(builder: Any, name: str, kind: Any, *args: Any) -> Any:
+def _call_intrinsic(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
     known = builder.module.globals.get(name)
     function = known or ir.Function(builder.module, ir.FunctionType(kind, [value.type for value in args]), name)
     return builder.call(function, args)
 
 
-def _horizontal_sum(builder: Any, integer: bool, vectors: list[Any]) -> Any:
+def _horizontal_sum(builder: Builder, integer: bool, vectors: list[Value]) -> Value:
     """Horizontal sum of four vectors of eight: neighbours, neighbours again, then the two halves."""
     add = builder.add if integer else builder.fadd
     evens = [0, 2, 8, 10, 4, 6, 12, 14]
@@ -260,12 +275,12 @@ def _horizontal_sum(builder: Any, integer: bool, vectors: list[Any]) -> Any:
     return add(_shuffle(builder, both, both, range(4)), _shuffle(builder, both, both, range(4, 8)))
 
 
-def _add_neighbours(builder: Any, one: Any, other: Any, evens: Any, add: Any) -> Any:
+def _add_neighbours(builder: Builder, one: Value, other: Value, evens: Iterable[int], add: _Add) -> Value:
     odds = [index + 1 for index in evens]
     return add(_shuffle(builder, one, other, evens), _shuffle(builder, one, other, odds))
 
 
-def _shuffle(builder: Any, one: Any, other: Any, indices: Any) -> Any:
+def _shuffle(builder: Builder, one: Value, other: Value, indices: Iterable[int]) -> Value:
     lanes = list(indices)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
     return builder.shuffle_vector(one, other, mask)

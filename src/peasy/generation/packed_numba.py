@@ -4,8 +4,8 @@ import ctypes
 import struct
 from abc import abstractmethod
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +19,13 @@ from peasy.nn.capture import AttentionInputs
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import KVBatch
 
-TILE_CHANNELS, CHANNEL_RANGES = 4, 16
+_TILE_CHANNELS, _CHANNEL_RANGES = 4, 16
 """Output channels per tile, and number of channel ranges that the threads share for load balance."""
 
-NineWords, FourteenWords = ctypes.c_int64 * 9, ctypes.c_int64 * 14
+_NineWords, _FourteenWords = ctypes.c_int64 * 9, ctypes.c_int64 * 14
 """Kernel arguments: arrays of 64-bit words."""
 
-CHECKED_CHANNELS = 64
+_CHECKED_CHANNELS = 64
 """Channels at either end that are compared when the kernel is checked."""
 
 
@@ -37,7 +37,7 @@ def has_numba() -> bool:
 class KernelLinear(PackedLinear):
     """x Wᵀ + b by the numba kernel; four output channels are interleaved, so that weights are read in one stream."""
 
-    backend, vector_step = "numba", 8
+    backend, vector_step, kernel_name = "numba", 8, ""
     packed: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -45,14 +45,11 @@ class KernelLinear(PackedLinear):
         self.activation_code = self.activated_channels = 0
         channels, width = self.shape
         self.padded_width = -(-width // self.vector_step) * self.vector_step
-        self.channels_per_task = max(TILE_CHANNELS, channels // CHANNEL_RANGES // TILE_CHANNELS * TILE_CHANNELS)
+        self.channels_per_task = max(_TILE_CHANNELS, channels // _CHANNEL_RANGES // _TILE_CHANNELS * _TILE_CHANNELS)
         self.bias_vector = torch.zeros(channels) if bias is None else bias.detach().float().contiguous()
         self.scale, self.max_code = torch.ones(channels), 0
-        self.address = self.find_kernel()
-
-    @abstractmethod
-    def find_kernel(self) -> Any:
-        """Return the address of the compiled function; it is compiled once per machine and cached."""
+        # compiled once per machine and cached by numba; imported here, as numba is optional
+        self.address = int(getattr(import_module("peasy.generation.packed_kernel"), self.kernel_name).address)
 
     @abstractmethod
     def is_exact(self) -> bool:
@@ -68,9 +65,9 @@ class KernelLinear(PackedLinear):
     def interleave(self, weight: Tensor) -> Tensor:
         """Interleave four channels, one vector step of each in turn; pad with zeros to whole steps and fours."""
         channels, width = self.shape
-        padded_weight = functional.pad(weight, (0, self.padded_width - width, 0, -channels % TILE_CHANNELS))
+        padded_weight = functional.pad(weight, (0, self.padded_width - width, 0, -channels % _TILE_CHANNELS))
         return (
-            padded_weight.view(-1, TILE_CHANNELS, self.padded_width // self.vector_step, self.vector_step)
+            padded_weight.view(-1, _TILE_CHANNELS, self.padded_width // self.vector_step, self.vector_step)
             .transpose(1, 2)
             .contiguous()
         )
@@ -89,7 +86,7 @@ class KernelLinear(PackedLinear):
             self.max_code, rows.data_ptr(), self.packed.data_ptr(), self.scale.data_ptr(), self.bias_vector.data_ptr(),
             output.data_ptr(), self.activation_code, self.activated_channels,
         )  # fmt: skip
-        run_on_openmp_team(self.address, FourteenWords(*words))
+        run_on_openmp_team(self.address, _FourteenWords(*words))
         return output
 
     def multiply(self, rows: Tensor) -> Tensor:
@@ -108,15 +105,11 @@ class KernelLinear(PackedLinear):
 class Float32Kernel(KernelLinear):
     """Linear layer in float32 by the numba kernel."""
 
+    kernel_name = "linear_float32"
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
         self.packed = self.interleave(weight.detach().float())
-
-    def find_kernel(self) -> Any:
-        """Return the address of the float32 kernel."""
-        from peasy.generation.packed_kernel import linear_float32
-
-        return linear_float32.address
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Pad the input to the width of the packed weights."""
@@ -138,7 +131,7 @@ class Int8Kernel(KernelLinear):
     Activations get as many bits as 32-bit accumulators allow without overflow.
     """
 
-    vector_step = 16
+    vector_step, kernel_name = 16, "linear_int8"
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
@@ -147,12 +140,6 @@ class Int8Kernel(KernelLinear):
         codes = (weight / self.scale[:, None]).round_()
         self.max_code = min(2**15 - 1, (2**31 - 1) // max(1, int(codes.abs().sum(dim=1, dtype=torch.float64).max())))
         self.packed = self.interleave(codes.to(torch.int8))
-
-    def find_kernel(self) -> Any:
-        """Return the address of the int8 kernel."""
-        from peasy.generation.packed_kernel import linear_int8
-
-        return linear_int8.address
 
     def is_exact(self) -> bool:
         """True if results agree; integer sums are exact."""
@@ -169,7 +156,7 @@ def _run_sample(linear: KernelLinear) -> tuple[Tensor, Tensor, Tensor]:
     channels, width = linear.shape
     rows = torch.randn(3, width, generator=torch.Generator().manual_seed(0))
     checked = torch.tensor(
-        sorted({*range(min(CHECKED_CHANNELS, channels)), *range(max(0, channels - CHECKED_CHANNELS), channels)})
+        sorted({*range(min(_CHECKED_CHANNELS, channels)), *range(max(0, channels - _CHECKED_CHANNELS), channels)})
     )
     activation, linear.activation_code = linear.activation_code, 0
     output, linear.activation_code = linear.forward(rows)[:, checked], activation
@@ -183,14 +170,15 @@ def _is_close(output: Tensor, exact: Tensor) -> bool:
 class KernelNorm(nn.Module):
     """LayerNorm or RMSNorm by the numba kernel; few rows run on one thread."""
 
-    def __init__(self, norm: Any) -> None:
+    def __init__(self, norm: nn.LayerNorm | nn.RMSNorm) -> None:
         super().__init__()
         from peasy.generation.packed_kernel import NORM_ROWS, normalise_rows
 
-        self.weight, self.bias, self.epsilon = norm.weight, getattr(norm, "bias", None), norm.eps
+        assert norm.eps is not None, "the kernel needs an epsilon"
+        self.weight, self.bias = norm.weight, getattr(norm, "bias", None)
         self.bias_vector = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
         self.subtract_mean, self.epsilon_bits = isinstance(norm, nn.LayerNorm), _float_bits(norm.eps)
-        self.address: Any = normalise_rows.address
+        self.address = int(normalise_rows.address)
         self.single_thread_rows = NORM_ROWS
 
     def forward(self, x: Tensor) -> Tensor:
@@ -200,7 +188,7 @@ class KernelNorm(nn.Module):
         pointers = x.data_ptr(), self.weight.data_ptr(), self.bias_vector.data_ptr(), output.data_ptr()
         run_on_openmp_team(
             self.address,
-            NineWords(0, rows, width, self.subtract_mean, *pointers, self.epsilon_bits),
+            _NineWords(0, rows, width, self.subtract_mean, *pointers, self.epsilon_bits),
             single_thread=rows <= self.single_thread_rows,
         )
         return output
@@ -282,7 +270,7 @@ class PackedVarlenBackend(SequenceBackend):
         table_words = (ctypes.c_int64 * len(table))(*table)
         kv_heads, address = kv[0][0].shape[1], ctypes.addressof(table_words)
         words = (0, len(kv), heads, kv_heads, width, causal, window or 0, address, _float_bits(scale))
-        run_on_openmp_team(self.address, NineWords(*words))
+        run_on_openmp_team(self.address, _NineWords(*words))
         return output
 
 

@@ -4,8 +4,8 @@ A family (GPT-2, Llama, BERT, ...) is only a set of values of these.
 """
 # ruff: noqa: RUF009 (frozen defaults may be shared)
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 from peasy import config as reader
 from peasy.errors import InvalidInput
@@ -35,14 +35,30 @@ class SpecialTokensConfig:
 
 
 @dataclass(frozen=True)
-class DecoderConfig:
+class _BaseConfig:
+    """Settings of every model."""
+
+    vocab_size: int
+    """Vocabulary size, in tokens; by default that of the tokenizer."""
+    special_tokens: SpecialTokensConfig = field(default=SpecialTokensConfig(), kw_only=True)
+    """Ids of the special tokens; by default those of the tokenizer."""
+
+
+@dataclass(frozen=True)
+class _NetworkConfig(_BaseConfig):
+    """Settings of every neural language model."""
+
+    d_model: int
+    """Width of the model (embedding dimension)."""
+    dropout: float = field(default=0.0, kw_only=True)
+    """Dropout probability, below 1."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig(_NetworkConfig):
     """Causal decoder that predicts the next token."""
 
     kind: ClassVar[str] = "decoder"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     stack: nn_config.StackConfig
     """Transformer blocks."""
     max_seq_len: int | None = None
@@ -53,17 +69,13 @@ class DecoderConfig:
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
 
 
 @dataclass(frozen=True)
-class EncoderConfig:
+class EncoderConfig(_NetworkConfig):
     """Bidirectional encoder: a vector for each token and each text.
 
     `pooler`: a learned layer on the first token's hidden state. `pooling` makes one vector of a text;
@@ -72,10 +84,6 @@ class EncoderConfig:
     """
 
     kind: ClassVar[str] = "encoder"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     stack: nn_config.StackConfig
     """Transformer blocks."""
     max_seq_len: int | None = None
@@ -94,10 +102,6 @@ class EncoderConfig:
     """Whether that vector is scaled to length 1."""
     max_length: int | None = None
     """Texts are truncated to this many tokens; null: to max_seq_len."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
@@ -107,17 +111,13 @@ class EncoderConfig:
 
 
 @dataclass(frozen=True)
-class EncoderDecoderConfig:
+class EncoderDecoderConfig(_NetworkConfig):
     """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token.
 
     `target_vocab_size` None = source and target share the token embedding.
     """
 
     kind: ClassVar[str] = "encoder-decoder"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     encoder: nn_config.StackConfig
     """Transformer blocks of the encoder."""
     decoder: nn_config.StackConfig
@@ -132,10 +132,6 @@ class EncoderDecoderConfig:
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.encoder, self.decoder)
@@ -143,38 +139,26 @@ class EncoderDecoderConfig:
 
 
 @dataclass(frozen=True)
-class RecurrentConfig:
+class RecurrentConfig(_NetworkConfig):
     """Recurrent language model: LSTM or GRU."""
 
     kind: ClassVar[str] = "recurrent"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     num_layers: int = 1
     """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "lstm"
     """Recurrent cell."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1)
 
 
 @dataclass(frozen=True)
-class ConvolutionConfig:
+class ConvolutionConfig(_NetworkConfig):
     """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
     kind: ClassVar[str] = "convolution"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     num_layers: int = 4
     """Number of convolution layers."""
     kernel_size: int = 3
@@ -183,28 +167,20 @@ class ConvolutionConfig:
     """Base of the dilation: layer i has dilation**i."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1, kernel_size=2, dilation=1)
 
 
 @dataclass(frozen=True)
-class NGramConfig:
+class NGramConfig(_BaseConfig):
     """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
     kind: ClassVar[str] = "ngram"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
     order: int = 3
     """Length of the longest n-gram, in tokens."""
     discount: float = 0.75
     """Absolute discount of the counts, between 0 and 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         check_minimums(self, vocab_size=1, order=1)
@@ -213,17 +189,13 @@ class NGramConfig:
 
 
 @dataclass(frozen=True)
-class RecurrentTranslatorConfig:
+class RecurrentTranslatorConfig(_NetworkConfig):
     """Bidirectional recurrent encoder and a recurrent decoder with additive attention.
 
     Without `use_attention` the decoder gets only the encoder's last state: one vector of fixed size.
     """
 
     kind: ClassVar[str] = "recurrent-translator"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
-    d_model: int
-    """Width of the model (embedding dimension)."""
     d_attention: int | None = None
     """Width of the additive attention; null: d_model."""
     target_vocab_size: int | None = None
@@ -236,10 +208,6 @@ class RecurrentTranslatorConfig:
     """Whether the decoder attends to the source; otherwise it gets only the encoder's last state."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-    dropout: float = 0.0
-    """Dropout probability, below 1."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         _check_sizes(self, num_layers=1, d_attention=1, target_vocab_size=1)
@@ -248,20 +216,16 @@ class RecurrentTranslatorConfig:
 
 
 @dataclass(frozen=True)
-class Word2VecConfig:
+class Word2VecConfig(_BaseConfig):
     """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 
     kind: ClassVar[str] = "words"
-    vocab_size: int
-    """Vocabulary size, in tokens; by default that of the tokenizer."""
     d_model: int
     """Width of the model (embedding dimension)."""
     task: Literal["next", "skip-gram"] = "next"
     """Predict the next word, or the neighbours of each word (skip-gram)."""
     window: int = 1
     """Number of words before the predicted one, or on either side of it."""
-    special_tokens: SpecialTokensConfig = SpecialTokensConfig()
-    """Ids of the special tokens; by default those of the tokenizer."""
 
     def __post_init__(self) -> None:
         check_minimums(self, vocab_size=1, d_model=1, window=1)
@@ -280,7 +244,7 @@ ModelConfig = (
 """The config of any model; `read_config` selects the class by the key `kind`."""
 
 
-def read_config(data: Any, where: str = "") -> ModelConfig:
+def read_config(data: object, where: str = "") -> ModelConfig:
     """Read a model config from plain data.
 
     >>> read_config({"kind": "ngram", "vocab_size": 50}).order
@@ -289,13 +253,15 @@ def read_config(data: Any, where: str = "") -> ModelConfig:
     return reader.read(ModelConfig, data, where)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
-def _check_sizes(config: Any, **minimums: float) -> None:
+def _check_sizes(config: _NetworkConfig, **minimums: float) -> None:
     check_minimums(config, vocab_size=1, d_model=1, dropout=0, **minimums)
     if config.dropout >= 1:
         raise InvalidInput(f"dropout is {config.dropout}.", hint="dropout must be at least 0 and below 1.")
 
 
-def _check_transformer(config: Any, *stacks: nn_config.StackConfig) -> None:
+def _check_transformer(
+    config: DecoderConfig | EncoderConfig | EncoderDecoderConfig, *stacks: nn_config.StackConfig
+) -> None:
     _check_sizes(config, max_seq_len=1)
     if isinstance(config.position, nn_config.LearnedPositionConfig) and config.max_seq_len is None:
         raise InvalidInput("max_seq_len is missing.", hint="Learned positions need a maximum sequence length.")

@@ -1,4 +1,4 @@
-"""Norms, batch-invariant elementwise functions, and custom autograd functions: relu², RMSNorm, rotary, token shift.
+"""Layer norm and RMSNorm, batch-invariant elementwise functions, custom autograd functions (relu², RoPE, ...).
 
 The autograd functions are for training on CPU: each gives the same result as the plain code next to its call, up to
 rounding, with less memory traffic. Inference, compilation and export use the plain code. There is none for attention:
@@ -52,7 +52,7 @@ class RMSNorm(nn.RMSNorm):
 
 
 def make_norm(settings: nn_config.NormConfig, width: int) -> nn.LayerNorm | nn.RMSNorm:
-    """Build the norm described by `settings` for vectors of `width`."""
+    """Build the layer norm or RMSNorm described by `settings` for vectors of `width`."""
     if isinstance(settings, nn_config.LayerNormConfig):
         return nn.LayerNorm(width, eps=settings.eps, bias=settings.bias)
     return RMSNorm(width, eps=settings.eps)

@@ -143,7 +143,7 @@ def look(
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Input text; - reads stdin. For a translator, the source.
     """
-    name = chosen_view(view, options, interventions)
+    name = _chosen_view(view, options, interventions)
     if name == "history":
         from peasy.commands.attention_history import attention_history
 
@@ -154,7 +154,7 @@ def look(
         return CommandOutput(attention_history(model))
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
-    edits = _parse_interventions(interventions, options)
+    edits = _parse_interventions(interventions, options) if _given(interventions) else []
     if name == "step_by_step" and not _one_head(options):
         raise UsageError(
             "--step-by-step needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --step-by-step"
@@ -169,7 +169,8 @@ def look(
         )  # fmt: skip
         return CommandOutput(traced)
     if view.save_weights is not None:
-        from peasy.commands.look import MAX_MEMORY, save_activations
+        from peasy.commands.look import save_activations
+        from peasy.inspection.capture import MAX_MEMORY
 
         texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
         memory = options.max_memory or MAX_MEMORY
@@ -196,7 +197,8 @@ def _look_view(
     flags: Flags,
 ) -> Result:
     """Return the view of the flags, as `look_view` names it."""
-    from peasy.commands.look import MAX_MEMORY, look_view
+    from peasy.commands.look import look_view
+    from peasy.inspection.capture import MAX_MEMORY
 
     layer, head, query, chosen = options.layer, options.head, options.query, _VIEWS.get(name, "look")
     steps: tuple[str, ...] = ("weights",)
@@ -233,7 +235,7 @@ def _one_head(options: ViewOptions) -> bool:
     return bool(options.layer and options.head) and len(options.layer or ()) == len(options.head or ()) == 1
 
 
-def chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
+def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
     """Return the name of the view; raise if two views are given, or an option that the view does not use."""
     views = _given(view)
     if len(views) > 1:

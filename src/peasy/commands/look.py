@@ -21,7 +21,7 @@ from peasy.inspection.apply_interventions import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, parse_bytes
 from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
 from peasy.inspection.interventions import InterventionSpec
-from peasy.inspection.results import TokenProbability
+from peasy.inspection.results import TokenProbability, attention_axes
 from peasy.inspection.tiles import Tiler, choose_tile
 from peasy.inspection.words import find_word
 from peasy.views.document import Document, Paragraph
@@ -29,7 +29,7 @@ from peasy.views.document import Document, Paragraph
 if TYPE_CHECKING:
     from torch import Tensor
 
-WordOrPosition = str | int
+_WordOrPosition = str | int
 LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect"]
 
 
@@ -40,7 +40,7 @@ def look(
     *,
     layers: Iterable[int] | int | None = None,
     heads: Iterable[int] | int | None = None,
-    queries: Iterable[WordOrPosition] | WordOrPosition | None = None,
+    queries: Iterable[_WordOrPosition] | _WordOrPosition | None = None,
     steps: Iterable[str] | str = ("weights",),
     parts: Sequence[str] | None = None,
     edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
@@ -72,12 +72,15 @@ def look(
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
     inputs, network = make_input(loaded, text, target), loaded.model
     rows = None
-    if queries is not None and queries is not ...:
+    if queries is not None:
         words = (queries,) if isinstance(queries, str | int) else queries
         rows = tuple(sorted({at for word in words for at in find_word(inputs.target or inputs.tokens, word)}))
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
     intervention = make_intervention(
-        edits, network, inputs.attention_axes, lambda other: make_input(loaded, other).model_input
+        edits,
+        network,
+        lambda path: attention_axes(path, inputs.tokens, inputs.target),
+        lambda other: make_input(loaded, other).model_input,
     )
     kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
     spec = CaptureSpec(kept_steps, _as_tuple(layers), _as_tuple(heads), rows, None if parts is None else tuple(parts))
@@ -100,9 +103,7 @@ def look(
 
 
 def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
-    if indices is None or indices is ...:
-        return None
-    return (indices,) if isinstance(indices, int) else tuple(indices)
+    return None if indices is None else (indices,) if isinstance(indices, int) else tuple(indices)
 
 
 def _tile_recorder(
@@ -151,13 +152,13 @@ def look_view(
     view: LookView = "look",
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
-    queries: Sequence[WordOrPosition] | None = None,
+    queries: Sequence[_WordOrPosition] | None = None,
     steps: Sequence[str] = ("weights",),
     edit: Sequence[InterventionSpec] = (),
     overview: Literal["mean", "max"] | None = None,
     tile_size: Annotated[int, Ge(1), Le(100_000)] | None = None,
     value_weighted: bool = False,
-    query: WordOrPosition | None = None,
+    query: _WordOrPosition | None = None,
     top: Annotated[int, Ge(1), Le(100)] = 5,
     by: str = "sharpness",
     merge_words: bool = False,

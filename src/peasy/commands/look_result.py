@@ -28,11 +28,12 @@ from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
 from peasy.views.document import Document
+from peasy.views.inspection import alignment_document, effect_document, lens_document, rollout_document
 
 if TYPE_CHECKING:
     from peasy.commands.evaluate import DataSource
 
-MAX_JSON_VALUES = 250_000
+_MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
 
 
@@ -134,8 +135,6 @@ class LensResult(RecordResult, LensTable):
 
     def document(self) -> Document:
         """One row for each layer."""
-        from peasy.views.inspection import lens_document
-
         return lens_document(self)
 
 
@@ -147,8 +146,6 @@ class RolloutResult(RecordResult, LabelledMatrix):
 
     def document(self) -> Document:
         """One heat map, with its caveat."""
-        from peasy.views.inspection import rollout_document
-
         return rollout_document(self.record, self)
 
 
@@ -157,8 +154,6 @@ class AlignmentResult(RecordResult, Alignment):
 
     def document(self) -> Document:
         """Alignment links, attention map, and heads ranked by how well they align."""
-        from peasy.views.inspection import alignment_document
-
         return alignment_document(self)
 
 
@@ -169,8 +164,6 @@ class EffectResult(RecordResult, Effect):
 
     def document(self) -> Document:
         """Next tokens before and after, and metrics on data."""
-        from peasy.views.inspection import effect_document
-
         return effect_document(self)
 
 
@@ -355,11 +348,12 @@ class LookResult(RecordResult, AttentionRecord):
         if self.overviews:
             names = ("model", "overviews", "exact_rows", "attentions", "interventions", "storage", "caveat")
             fields = {name: getattr(self, name) for name in names}
-            return plain_data(fields | {"tokens": self.target or self.tokens}, self.json_decimals)
+            tiled: JsonDict = plain_data(fields | {"tokens": self.target or self.tokens}, self.json_decimals)
+            return tiled
         size = sum(capture.array.size for capture in self.captures)
-        if size <= MAX_JSON_VALUES:
+        if size <= _MAX_JSON_VALUES:
             return super().data()
-        without_arrays = plain_data(replace(self, captures=()), self.json_decimals)
+        without_arrays: JsonDict = plain_data(replace(self, captures=()), self.json_decimals)
         return without_arrays | {"captures": None, "omitted": f"{size:,} numbers: save them as .npz"}
 
     def __repr__(self) -> str:

@@ -7,9 +7,7 @@ from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import Tokens
-from peasy.inspection.words import label_ids, label_tokens
-from peasy.nn.module_path import ModulePath
-from peasy.tokenization import Tokenizer
+from peasy.inspection.words import label_ids, label_text, label_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,23 +19,18 @@ class LabelledInput:
     target: Tokens | None = None
     outputs: Tokens | None = None
 
-    def attention_axes(self, path: ModulePath) -> tuple[Tokens, Tokens]:
-        """Return the query tokens and the key tokens of an attention module."""
-        queries = self.target if self.target is not None and path.stack == "decoder" else self.tokens
-        return queries, self.tokens if path.part == "cross_attention" else queries
 
-
-TargetText = str | Sequence[int] | None
+_TargetText = str | Sequence[int] | None
 """A translation as text, or as the token ids that the model generated."""
 
 
-def make_input(loaded: LoadedModel, text: str | Sequence[int], target: TargetText = None) -> LabelledInput:
+def make_input(loaded: LoadedModel, text: str | Sequence[int], target: _TargetText = None) -> LabelledInput:
     """Tokenize a text for a model. A translator without a target decodes one greedily."""
     if isinstance(text, str):
         if not text.strip():
             raise InvalidInput("The text is empty.", hint="Give at least one word.")
-        ids = loaded.encode_prompt(text)
-        tokens = _label_tokens(ids, loaded.require_tokenizer(), text)
+        ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
+        tokens = label_text(tokenizer, text, ids)
     else:
         ids = [int(id) for id in text]
         pieces = None if loaded.tokenizer is None else [loaded.tokenizer.piece(id) for id in ids]
@@ -50,7 +43,7 @@ def make_input(loaded: LoadedModel, text: str | Sequence[int], target: TargetTex
     return labelled
 
 
-def _with_target(loaded: LoadedModel, tokens: Tokens, target: TargetText) -> LabelledInput:
+def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> LabelledInput:
     special, tokenizer = loaded.model.config.special_tokens, loaded.output_tokenizer()
     start = special.decoder_start
     if start is None:
@@ -79,10 +72,3 @@ def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
-
-
-def _label_tokens(ids: Sequence[int], tokenizer: Tokenizer, text: str) -> Tokens:
-    encoding = tokenizer.encode(text)
-    if list(encoding.ids) == list(ids):
-        return label_tokens(encoding, tokenizer)
-    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)

@@ -14,7 +14,7 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Array, Similarity, Tokens
-from peasy.inspection.words import label_ids, label_tokens
+from peasy.inspection.words import label_text
 from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import Document
 from peasy.views.embedding import MapPoint, similarity_document, text_map_document, word_map_document
@@ -242,9 +242,6 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
 def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
     """Return the tokens that `embed` reads; a text that is too long is truncated."""
     tokenizer = loaded.require_tokenizer()
-    encoding = tokenizer.encode(text)
-    ids = loaded.truncate_ids(list(encoding.ids))
+    ids = loaded.truncate_ids(list(tokenizer.encode(text).ids))
     check_ids([ids], loaded.model.config.vocab_size)
-    if ids == list(encoding.ids):
-        return label_tokens(encoding, tokenizer)
-    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)
+    return label_text(tokenizer, text, ids)

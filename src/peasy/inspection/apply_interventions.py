@@ -17,15 +17,15 @@ from peasy.nn.intervention import Intervention, InterventionLike
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
 
-TokenizeFn = Callable[[str], ModelInput]
+_TokenizeFn = Callable[[str], ModelInput]
 """From a text to the model's input; a patch needs it for its source text."""
 
-AxesFn = Callable[[ModulePath], tuple[Tokens, Tokens]]
+_AxesFn = Callable[[ModulePath], tuple[Tokens, Tokens]]
 """From an attention to the tokens of its queries and keys, to find words by name."""
 
 
 def make_intervention(
-    specs: Sequence[InterventionSpec], model: Model, axes: AxesFn | None = None, tokenize: TokenizeFn | None = None
+    specs: Sequence[InterventionSpec], model: Model, axes: _AxesFn | None = None, tokenize: _TokenizeFn | None = None
 ) -> Intervention | None:
     """Return one intervention for all specs, or None without any."""
     if not specs:
@@ -39,7 +39,7 @@ class _CombinedIntervention(Intervention):
     """Combined intervention; an ablated head's output is zeroed before the output projection."""
 
     def __init__(
-        self, specs: Sequence[InterventionSpec], model: Model, axes: AxesFn | None, tokenize: TokenizeFn | None
+        self, specs: Sequence[InterventionSpec], model: Model, axes: _AxesFn | None, tokenize: _TokenizeFn | None
     ) -> None:
         self.stack, self.heads = default_stack(model), {info.path: info.num_heads for info in attentions_of(model)}
         self.ablations = [spec for spec in specs if isinstance(spec, AblateHead)]
@@ -96,7 +96,7 @@ class _CombinedIntervention(Intervention):
         return (spec.stack or self.stack, spec.layer) == (path.stack, path.layer) and part_matches
 
     def _resolve_edges(
-        self, spec: Cut, axes: AxesFn | None
+        self, spec: Cut, axes: _AxesFn | None
     ) -> list[tuple[ModulePath, tuple[int, ...], Tensor, Tensor]]:
         edges = []
         for path, heads in self.heads.items():
@@ -110,7 +110,9 @@ class _CombinedIntervention(Intervention):
 class _ActivationPatch:
     """Activation patching: replaces activations by those captured from another text."""
 
-    def __init__(self, spec: Patch, model: Model, stack: str, axes: AxesFn | None, tokenize: TokenizeFn | None) -> None:
+    def __init__(
+        self, spec: Patch, model: Model, stack: str, axes: _AxesFn | None, tokenize: _TokenizeFn | None
+    ) -> None:
         part = "stream" if spec.step == "residual" else spec.part
         self.spec, self.path = spec, ModulePath(spec.stack or stack, spec.layer, part)
         if tokenize is None:
@@ -162,7 +164,7 @@ def _capture_activation(model: Model, model_input: ModelInput, path: ModulePath,
     return activations[0].array.clone()
 
 
-def _positions(word: str | int, axes: AxesFn | None, path: ModulePath, side: int) -> Tensor:
+def _positions(word: str | int, axes: _AxesFn | None, path: ModulePath, side: int) -> Tensor:
     if axes is None:
         if isinstance(word, str):
             raise InvalidInput(f'"{word}": words cannot be used here, only positions.', hint="Give a number.")

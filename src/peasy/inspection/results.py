@@ -49,6 +49,12 @@ class Tokens:
         return len(self.ids)
 
 
+def attention_axes(path: ModulePath, tokens: Tokens, target: Tokens | None) -> tuple[Tokens, Tokens]:
+    """Return the tokens of the queries and of the keys of an attention; `target` is the decoder input."""
+    queries = target if target is not None and path.stack == "decoder" else tokens
+    return queries, tokens if path.part == "cross_attention" else queries
+
+
 @dataclass(frozen=True, eq=False)
 class LabelledMatrix:
     """Matrix with a label for each row and column; `np.asarray(matrix)` is the bare array.
@@ -187,8 +193,7 @@ class AttentionRecord:
 
     def axes(self, path: ModulePath) -> tuple[Tokens, Tokens]:
         """Return the tokens of the queries and of the keys of an attention."""
-        queries = self.target if self.target is not None and path.stack == "decoder" else self.tokens
-        return queries, self.tokens if path.part == "cross_attention" else queries
+        return attention_axes(path, self.tokens, self.target)
 
     def by_path(self, step: str) -> dict[ModulePath, Capture]:
         """Return the captures of a step by module path."""

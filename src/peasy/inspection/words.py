@@ -39,6 +39,14 @@ def label_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str
     return Tokens(text, tuple(ids), labels, labels, positions, (None,) * len(ids))
 
 
+def label_text(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
+    """Label the tokens of a text; if these are not its ids (a truncated text, or only <bos>), by token alone."""
+    encoding = tokenizer.encode(text)
+    if list(encoding.ids) == list(ids):
+        return label_tokens(encoding, tokenizer)
+    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)
+
+
 def merge_words(array: Array, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> Array:
     """Merge weights `[..., row, key]` by words: sum over the tokens of a key, mean over those of a query.
 

@@ -9,8 +9,8 @@ from peasy.checkpoint.manifest import is_intact
 from peasy.training import loop
 from peasy.training.attention_snapshots import read_snapshots
 from peasy.training.event import Finished, Saved, Started, TrainStep, Validated
-from peasy.training.run_folder import RunLocked
 from peasy.training.loop import train
+from peasy.training.run_folder import RunLocked
 
 
 def kinds(events) -> list[str]:

@@ -10,7 +10,7 @@ from peasy.errors import InvalidInput
 from peasy.models import config as kinds
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.training.learner import CountingLearner, GradientLearner
+from peasy.training.learner import CountingLearner, GradientLearner, seeded_generator
 from peasy.training.objective import (
     IGNORE_INDEX,
     Contrastive,
@@ -21,7 +21,6 @@ from peasy.training.objective import (
     SkipGram,
 )  # fmt: skip
 from peasy.training.optimizer import AdamWConfig, MuonConfig, Optimizer
-from peasy.training.learner import seeded_generator
 
 SPECIAL = kinds.SpecialTokensConfig(pad=0, bos=3, eos=(3,), decoder_start=2, mask=4, unk=1)
 VOCABULARY = 30

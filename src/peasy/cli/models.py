@@ -2,6 +2,7 @@
 
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.confirm import confirm_callback
+from peasy.commands import models as commands
 
 
 def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutput:
@@ -29,8 +30,6 @@ def models_list(*, flags: Flags = Flags()) -> CommandOutput:
         peasy models list
         peasy models list --json
     """
-    from peasy.commands import models as commands
-
     result = commands.models()
     first = next((entry.name for entry in result.models if not entry.error), None)
     return CommandOutput(result, suggestions=[f"peasy models show {first}"] if first else ["peasy import FOLDER"])
@@ -47,8 +46,6 @@ def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         name: Run name, folder, built-in model or Hugging Face hub id.
     """
-    from peasy.commands import models as commands
-
     return CommandOutput(commands.model(name, offline=flags.offline, confirm=confirm_callback(flags)))
 
 
@@ -63,8 +60,6 @@ def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         name: Run name or folder.
     """
-    from peasy.commands import models as commands
-
     return CommandOutput(commands.remove_model(name, yes=flags.yes, confirm=confirm_callback(flags)))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, Unpack, overload, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint import ram
@@ -17,6 +17,7 @@ from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
 from peasy.checkpoint.tensors import open_tensors
 from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, with_checked_keywords
 from peasy.extras import require_extra
@@ -45,6 +46,16 @@ if TYPE_CHECKING:
         use_cache: bool
         truncate: Truncation
         speculative: bool
+
+    class TranslateOptions(TypedDict, total=False):
+        """Keyword arguments of `LoadedModel.translate`."""
+
+        num_beams: int
+        n: int
+        align: bool
+        max_tokens: int | None
+        length_penalty: float
+        early_stopping: Literal["always", "heuristic", "never"]
 
 
 STORED_NOTE = "stored"
@@ -119,11 +130,11 @@ class LoadedModel(ModelBundle, DisplayMixin):
 
         return GenerationJob(self, [prompt], **options).text_deltas()
 
-    def translate(self, text: str, **options: Any) -> "Translation":
+    def translate(self, text: str, **options: "Unpack[TranslateOptions]") -> "Translation":
         """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `options`: num_beams, n, max_tokens, ..."""
         from peasy.commands.translate import translate
 
-        translation = translate(self, text, **options).translations[0]
+        translation = with_checked_keywords(translate)(self, text, **options).translations[0]
         if translation.error is not None:
             raise translation.error
         return translation
@@ -132,7 +143,7 @@ class LoadedModel(ModelBundle, DisplayMixin):
         """The architecture diagram."""
         return model_document(self.describe(), self.name)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Name, kind, config and size as plain data."""
         return {
             "name": self.name,

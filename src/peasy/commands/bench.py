@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from peasy.generation.packed import PackingKind
     from peasy.models.protocol import Model
 
-PACKED_FORMATS: "tuple[PackingKind, ...]" = ("float32", "int8")
+_PACKED_FORMATS: "tuple[PackingKind, ...]" = ("float32", "int8")
 OnStatus = Callable[[str], None]
 
 
@@ -133,7 +133,7 @@ def _weight_variants(model: "Model") -> tuple[dict[str, "Model"], tuple[str, ...
     """Return the model and its packed variants by name, with a description of each packing."""
     from peasy.generation.packed import pack, packing_of
 
-    variants = {"original": model} | {form: pack(model, form) for form in PACKED_FORMATS}
+    variants = {"original": model} | {form: pack(model, form) for form in _PACKED_FORMATS}
     descriptions = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
     return variants, descriptions
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
 
 from annotated_types import Ge
 
@@ -34,7 +34,6 @@ BATCH_SIZE = 32
 """Most sequences decoded at the same time; the next prompt starts when one has ended."""
 
 WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
-WEIGHT_FORMATS = ("auto", "float32", "bfloat16", "int8")
 
 
 @dataclass(frozen=True)
@@ -311,10 +310,8 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
 
     Only Transformers on CPU are packed; other models run unchanged.
     """
-    if weights not in WEIGHT_FORMATS:
-        hint = (
-            did_you_mean(weights, WEIGHT_FORMATS) or f"Choose {', '.join(WEIGHT_FORMATS[:-1])} or {WEIGHT_FORMATS[-1]}."
-        )
+    if weights not in (formats := get_args(WeightFormat)):
+        hint = did_you_mean(weights, formats) or f"Choose {', '.join(formats[:-1])} or {formats[-1]}."
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
     if loaded.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):

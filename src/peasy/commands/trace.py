@@ -59,7 +59,7 @@ def trace(
         top: Keys kept for each head; None = all.
         edit: Intervention, or several, under which the model generates.
     """
-    from peasy.generation.request import AttentionQuery, Request
+    from peasy.generation.request import AttentionQuery, Ended, Request, Token
     from peasy.inspection.apply_interventions import make_intervention
     from peasy.inspection.forward import attentions_of
 
@@ -68,7 +68,9 @@ def trace(
     source, prompt = prompt_tokens(model, text)
     request = Request(
         prompt.ids, SamplingParams(**sampling), None if source is None else source.ids,
-        attention_query=AttentionQuery(_indices(layers), _indices(heads), top),
+        attention_query=AttentionQuery(
+            None if layers is None else tuple(layers), None if heads is None else tuple(heads), top
+        ),
         intervention=make_intervention(edits, model.model),
     )  # fmt: skip
     if num_beams is not None:
@@ -80,9 +82,9 @@ def trace(
         params = BeamSearchParams(num_beams, request.max_tokens, length_penalty, num_beams, early_stopping)
         request = replace(request, beam_search=params)
     steps: RecordedSteps = {}
-    events = list(record_steps(model, request, steps))
-    last = events[-1]
-    sequences = [one.ids for one in getattr(last, "hypotheses", ())] or [_sampled_ids(events)]
+    *tokens, last = record_steps(model, request, steps)
+    sampled = tuple(event.sampled.id for event in tokens if isinstance(event, Token))
+    sequences = [one.ids for one in last.hypotheses] if isinstance(last, Ended) and last.hypotheses else [sampled]
     attentions = tuple(part for part in attentions_of(model.model) if part.path.stack == "decoder")
     traces = tuple(
         GenerationTrace(
@@ -93,16 +95,6 @@ def trace(
         for ids in sequences
     )  # fmt: skip
     return TraceResult.of(replace(traces[0], beams=traces) if len(traces) > 1 else traces[0])
-
-
-def _indices(indices: Sequence[int] | None) -> tuple[int, ...] | None:
-    return None if indices is None else tuple(indices)
-
-
-def _sampled_ids(events: "Sequence[Token | Ended]") -> tuple[int, ...]:
-    from peasy.generation.request import Token
-
-    return tuple(event.sampled.id for event in events if isinstance(event, Token))
 
 
 def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:

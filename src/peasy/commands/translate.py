@@ -173,7 +173,7 @@ def translate(
     start, by_index = time.perf_counter(), dict[int, Translation]()
     num_beams = max(num_beams, n) if num_beams > 0 else num_beams
     search = BeamSearchParams(num_beams, max_tokens or 64, length_penalty, n, early_stopping)
-    for index, translation in translate_each(loaded, texts, search, fixed_length=max_tokens is not None):
+    for index, translation in _translate_each(loaded, texts, search, fixed_length=max_tokens is not None):
         by_index[index] = translation
         if on_progress is not None:
             on_progress(len(by_index), len(texts))
@@ -184,7 +184,7 @@ def translate(
     return TranslateResult(loaded.name, translations, seconds, search, aligned)
 
 
-def translate_each(
+def _translate_each(
     loaded: LoadedModel, texts: Sequence[str], search: BeamSearchParams, fixed_length: bool = False
 ) -> Iterator[tuple[int, Translation]]:
     """Yield (source index, translation) as translations are finished.

@@ -37,7 +37,7 @@ def admit(
     source = request.source or ()
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
     check_ids(source, model.config.vocab_size)
-    check_ids(prompt, output_vocab_size(model))
+    check_ids(prompt, _output_vocab_size(model))
     context = _max_positions(model)
     max_new_tokens = (
         request.max_tokens if context is None else min(request.max_tokens, max(context - len(prompt) + 1, 1))
@@ -124,6 +124,6 @@ def _max_positions(model: Model) -> int | None:
     return getattr(model.config, "max_seq_len", None) if learned else None
 
 
-def output_vocab_size(model: Model) -> int:
+def _output_vocab_size(model: Model) -> int:
     """Return the size of the output vocabulary; an encoder-decoder may have another one for its source."""
     return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size

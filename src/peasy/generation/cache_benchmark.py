@@ -49,22 +49,22 @@ def benchmark_cache(
         yield CacheBenchmarkStep(
             num_cached,
             len(new),
-            count_multiplications(unpacked, len(new), num_cached),
-            count_multiplications(unpacked, len(ids)),
+            _count_multiplications(unpacked, len(new), num_cached),
+            _count_multiplications(unpacked, len(ids)),
             between - began,
             ended - between,
             float(difference),
         )
 
 
-def count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> int:
+def _count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> int:
     """Return the multiplications to compute `num_new` tokens after `num_cached`: each weight once per token, the LM
     head once, and in attention query times key and weight times value.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> model = build(preset("gpt-tiny"), seed=1)
-    >>> count_multiplications(model, 1, 99) < count_multiplications(model, 100) / 20
+    >>> _count_multiplications(model, 1, 99) < _count_multiplications(model, 100) / 20
     True
     """
     head = getattr(model, "lm_head", None)

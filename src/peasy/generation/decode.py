@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypedDict, Unpack
 
 from peasy.errors import InvalidInput
 from peasy.generation.admission import empty_prompt_error
 from peasy.generation.beam_search import BeamResult
-from peasy.generation.engine import Engine, Scheduled
+from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
 from peasy.generation.request import Ended, Request, Token, Truncation
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
+from peasy.generation.sequence import Row
 from peasy.generation.speculative_decoding import MAX_DRAFT_TOKENS, SpeculationStats
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
@@ -144,14 +146,13 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
 
     `choice` of an event is the index of its request. Invalid requests end with an error.
     """
-    pending, ready, passes = iter(enumerate(requests)), list[ResponseStream](), list[Pass]()
+    pending, ready, passes = iter(enumerate(requests)), list[Token | Ended](), list[Pass]()
     indices: dict[ResponseStream, int] = {}
     is_speculative, num_generated, num_passes = False, 0, 0
 
-    def record_pass(scheduled: list[Scheduled], seconds: float) -> None:
-        rows = [row for entry in scheduled for row in entry.rows]
-        described = tuple((indices[row.sequence.response], len(row.ids), row.num_cached) for row in rows)
-        passes.append(Pass(num_passes, described, seconds))
+    def record_pass(rows: list[Row], seconds: float) -> None:
+        described = [(indices[row.sequence.response], len(row.ids), row.num_cached) for row in rows]
+        passes.append(Pass(num_passes, tuple(described), seconds))
 
     engine.on_pass = record_pass
     while True:
@@ -163,21 +164,24 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
                 yield Ended(index, "error", 0, "", error)
                 continue
             indices[response], is_speculative = index, is_speculative or request.max_draft_tokens > 0
-            response.on_event = lambda response=response: ready.append(response)
+            response.sink = partial(_collect, ready, index)
         if engine.idle:
             break
         engine.step()
         yield from passes
         num_passes += len(passes)
         passes.clear()
-        for response in ready:
-            for event in response.pop_all():
-                num_generated += isinstance(event, Token)
-                yield replace(event, choice=indices[response]) if indices[response] else event
+        num_generated += sum(isinstance(event, Token) for event in ready)
+        yield from ready
         ready.clear()
     if is_speculative:
         drafted, accepted = (sum(getattr(r, name) for r in indices) for name in ("num_drafted", "num_accepted"))
         yield SpeculationStats(drafted, accepted, num_generated, num_passes)
+
+
+def _collect(events: list[Token | Ended], index: int, event: Token | Ended) -> None:
+    """Append an event under the index of its request."""
+    events.append(replace(event, choice=index) if index else event)
 
 
 def _count_sequences(prompts: TokenIds | None, source: TokenIds | None) -> int:

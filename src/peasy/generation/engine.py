@@ -9,7 +9,7 @@ prefilled once and forked, equal beginnings come from the prefix cache, and no o
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -72,7 +72,7 @@ class Engine:
 
     `submit` and a response's `close` may be called from any thread, `step` only from one. An error of one sequence (NaN
     logits, an exception in its forward pass) ends only its own request; with `isolate_errors` False, exceptions of a
-    pass reach the caller of `step`. `on_pass` is called after each forward pass with the schedule and its seconds.
+    pass reach the caller of `step`. `on_pass` is called after each forward pass with its rows and seconds.
 
     >>> from peasy.generation.sampling_params import SamplingParams
     >>> from peasy.models.build import build
@@ -103,7 +103,7 @@ class Engine:
         self.reserved_bytes: dict[ResponseStream, int] = {}
         self.heartbeat = clock()
         self.wake: Callable[[], None] = lambda: None
-        self.on_pass: Callable[[list[Scheduled], float], None] | None = None
+        self.on_pass: Callable[[list[Row], float], None] | None = None
         self._leaders: dict[Hashable, RunningSequence] = {}
 
     @cached_property
@@ -172,8 +172,9 @@ class Engine:
 
     def _reap(self, now: float) -> None:
         """End requests that were cancelled or have timed out."""
-        for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
-            self._notify(queued, reason)
+        if len(self.queue):
+            for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
+                self._notify(queued, reason)
         for response in list(self.reserved_bytes):
             if (stop_reason := self._stop_reason(response, now)) is not None:
                 self._finish_request(response, stop_reason)
@@ -261,10 +262,12 @@ class Engine:
             )
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
-        capacity = len(sequence.ids) + sequence.max_new_tokens
-        if sequence.source is None:
-            return self.model.new_state(capacity=capacity)
-        return self.model.new_state(capacity=capacity, source=sequence.source)
+        capacity, new_state = len(sequence.ids) + sequence.max_new_tokens, self.model.new_state
+        source = sequence.source
+        state: DecodeState = (
+            new_state(capacity=capacity) if source is None else new_state(capacity=capacity, source=source)
+        )
+        return state
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
         """End all choices of a request and release its reserved memory."""
@@ -358,8 +361,18 @@ class Engine:
 
     def _forward_pass(self, scheduled: list[Scheduled]) -> list[list[Tensor]]:
         """Run all rows in one forward pass; return the logits of each row of each sequence."""
-        began = time.perf_counter()
-        rows = [row for entry in scheduled for row in entry.rows]
+        began, rows = time.perf_counter(), [row for entry in scheduled for row in entry.rows]
+        if any(row.needs_options for row in rows):
+            logits = self._forward_with_options(rows)
+        else:
+            logits = iter(self.model.forward_varlen([row.ids for row in rows], [row.state for row in rows]))
+        results = [[next(logits) for _ in entry.rows] for entry in scheduled]
+        if self.on_pass is not None:
+            self.on_pass(rows, time.perf_counter() - began)
+        return results
+
+    def _forward_with_options(self, rows: list[Row]) -> Iterator[Tensor]:
+        """Yield the logits of rows of which some have a draft, attention to report, an intervention, or no cache."""
         cached = [row for row in rows if row.state is not None]
         all_positions = any(row.num_draft for row in cached)
         taps = [None if row.attention is None else row.attention.tap for row in cached]
@@ -375,19 +388,11 @@ class Engine:
             if cached
             else ()
         )
-        results = [
-            [
-                self._forward_uncached(row) if row.state is None
-                else next(logits) if not all_positions
-                else next(logits)[-1 - row.num_draft :] if row.num_draft
-                else next(logits)[-1]
-                for row in entry.rows
-            ]
-            for entry in scheduled
-        ]  # fmt: skip
-        if self.on_pass is not None:
-            self.on_pass(scheduled, time.perf_counter() - began)
-        return results
+        for row in rows:
+            row_logits = self._forward_uncached(row) if row.state is None else next(logits)
+            if all_positions and row.state is not None:
+                row_logits = row_logits[-1 - row.num_draft :] if row.num_draft else row_logits[-1]
+            yield row_logits
 
     def _forward_uncached(self, row: Row) -> Tensor:
         """Return the next-token logits by recomputing the whole sequence, without a cache."""

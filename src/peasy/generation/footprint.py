@@ -30,7 +30,7 @@ def tensor_bytes(value: object) -> int:
     return 0
 
 
-class CacheBuffer(NamedTuple):
+class _CacheBuffer(NamedTuple):
     """Bytes per token of one cache buffer; its capacity is allocated at once, or grows by half when full."""
 
     bytes_per_token: int
@@ -47,7 +47,7 @@ class StateFootprint:
 
     fixed_bytes: int
     bytes_per_source_token: int
-    buffers: tuple[CacheBuffer, ...]
+    buffers: tuple[_CacheBuffer, ...]
     prefill_chunk: int
 
     def max_bytes(self, tokens: int, source: int = 0) -> int:
@@ -58,7 +58,7 @@ class StateFootprint:
             + sum(part.bytes_per_token * self._capacity(tokens, part) for part in self.buffers)
         )
 
-    def _capacity(self, tokens: int, buffer: CacheBuffer) -> int:
+    def _capacity(self, tokens: int, buffer: _CacheBuffer) -> int:
         if buffer.window is not None:  # eviction is one block at a time
             tokens = min(tokens, buffer.window + BLOCK_TOKENS + self.prefill_chunk)
         tokens = tokens * 3 // 2 if buffer.grows else tokens
@@ -88,9 +88,9 @@ def measure_footprint(model: Model, prefill_chunk: int = 1) -> StateFootprint:
     )
 
 
-def _buffers(layer: LayerKVCache) -> list[CacheBuffer]:
+def _buffers(layer: LayerKVCache) -> list[_CacheBuffer]:
     assert layer.keys is not None
     width = tensor_bytes((layer.keys, layer.values)) // layer.keys.shape[2]
     shift_inputs = [trail.buffer for trail in layer.token_shift_states.values() if trail.buffer is not None]
-    growing = [CacheBuffer(tensor_bytes(tensor) // tensor.shape[1], grows=True) for tensor in shift_inputs]
-    return [CacheBuffer(width, layer.window, grows=layer.window is not None), *growing]
+    growing = [_CacheBuffer(tensor_bytes(tensor) // tensor.shape[1], grows=True) for tensor in shift_inputs]
+    return [_CacheBuffer(width, layer.window, grows=layer.window is not None), *growing]

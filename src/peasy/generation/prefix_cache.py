@@ -16,8 +16,8 @@ from peasy.generation.footprint import tensor_bytes
 from peasy.models.protocol import DecodeState
 from peasy.nn.kv_cache import KVCache, LayerKVCache
 
-PageIds = tuple[int, ...]
-PageKey = tuple[int, PageIds]
+_PageIds = tuple[int, ...]
+_PageKey = tuple[int, _PageIds]
 """Id of the previous page (0 = start of the sequence), and the token ids of this page."""
 
 PageContent = list[dict[str, Tensor]] | DecodeState
@@ -29,7 +29,7 @@ class PrefixPage:
     """Cached page of a sequence."""
 
     page_id: int
-    key: PageKey
+    key: _PageKey
     content: PageContent
     nbytes: int
 
@@ -53,14 +53,14 @@ class PrefixCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.nbytes = max_bytes, 0
-        self.pages: OrderedDict[PageKey, PrefixPage] = OrderedDict()
+        self.pages: OrderedDict[_PageKey, PrefixPage] = OrderedDict()
         self._page_ids = count(1)
 
-    def find(self, chain: PageChain, ids: PageIds) -> PrefixPage | None:
+    def find(self, chain: PageChain, ids: _PageIds) -> PrefixPage | None:
         """Return the page of exactly these ids after that chain; an encoded source is the page before the first."""
         return self.pages.get(_key(chain, ids))
 
-    def insert(self, chain: PageChain, ids: PageIds, content: PageContent) -> PageChain | None:
+    def insert(self, chain: PageChain, ids: _PageIds, content: PageContent) -> PageChain | None:
         """Store a page; return the extended chain, or None if a page of it was evicted or the page is too large."""
         size = tensor_bytes(content)
         if size > self.max_bytes or not all(self.pages.get(page.key) is page for page in chain):
@@ -86,7 +86,7 @@ class PrefixCache:
         self.nbytes = 0
 
 
-def _key(chain: PageChain, ids: PageIds) -> PageKey:
+def _key(chain: PageChain, ids: _PageIds) -> _PageKey:
     return (chain[-1].page_id if chain else 0, ids)
 
 

@@ -32,6 +32,7 @@ class ResponseStream(Iterator[Event]):
         self.num_cached_tokens = self.num_drafted = self.num_accepted = 0
         self.cancelled = False
         self.on_event: Callable[[], None] | None = None
+        self.sink: Callable[[Event], None] | None = None
         self.open_choices = set(range(request.n))
         self._events: deque[Event] = deque()
         self._ready = threading.Condition()
@@ -47,7 +48,15 @@ class ResponseStream(Iterator[Event]):
         return len(self._events) >= self.max_pending_events
 
     def put(self, event: Event) -> None:
-        """Append an event (engine side). The `on_event` callback, if set, runs in the engine's thread."""
+        """Append an event (engine side). The `on_event` callback, if set, runs in the engine's thread.
+
+        A `sink`, if set, takes the event at once: for a reader that drives the engine itself.
+        """
+        if self.sink is not None:
+            if isinstance(event, Ended):
+                self.open_choices.discard(event.choice)
+            self.sink(event)
+            return
         with self._ready:
             self._events.append(event)
             if isinstance(event, Ended):

@@ -75,9 +75,9 @@ class Sampler:
             return torch.zeros_like(processed).index_fill_(0, torch.tensor([_argmax_finite(processed)]), 1.0)
         top = processed[_argmax_finite(processed)]
         processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow
-        processed = keep_top_k(processed, params.top_k)
-        processed = keep_top_p(processed, params.top_p)
-        return torch.softmax(keep_min_p(processed, params.min_p), dim=-1)
+        processed = _keep_top_k(processed, params.top_k)
+        processed = _keep_top_p(processed, params.top_p)
+        return torch.softmax(_keep_min_p(processed, params.min_p), dim=-1)
 
     def _process_logits(self, logits: Tensor) -> Tensor:
         params = self.params
@@ -124,14 +124,14 @@ def draw_index(probabilities: Tensor, u: float) -> int:
     return index if index < len(probabilities) else int(probabilities.nonzero()[-1])
 
 
-def keep_top_k(logits: Tensor, k: int | None) -> Tensor:
+def _keep_top_k(logits: Tensor, k: int | None) -> Tensor:
     """Keep the k largest logits, and ties of the smallest of them."""
     if k is None or k >= len(logits):
         return logits
     return logits.masked_fill(logits < logits.topk(k).values[-1], -torch.inf)
 
 
-def keep_top_p(logits: Tensor, p: float) -> Tensor:
+def _keep_top_p(logits: Tensor, p: float) -> Tensor:
     """Keep the most likely tokens whose probabilities sum to at least p; always at least one."""
     if p >= 1:
         return logits
@@ -141,7 +141,7 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(logits < ranked[max(needed, 1) - 1], -torch.inf)
 
 
-def keep_min_p(logits: Tensor, p: float) -> Tensor:
+def _keep_min_p(logits: Tensor, p: float) -> Tensor:
     """Keep tokens with at least p times the probability of the best one."""
     if p <= 0:
         return logits

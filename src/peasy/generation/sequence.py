@@ -36,6 +36,12 @@ class Row(NamedTuple):
     attention: AttentionTopK | None = None
     num_draft: int = 0
 
+    @property
+    def needs_options(self) -> bool:
+        """True if the forward pass of this row is more than ids and a state."""
+        intervention = self.sequence.request.intervention
+        return bool(self.attention or self.num_draft or self.state is None or intervention is not None)
+
 
 class RowOutput(NamedTuple):
     """What the model gave for a row: logits after its last token (and after each token of a draft), top attention."""

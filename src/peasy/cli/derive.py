@@ -68,7 +68,9 @@ def derive(
             return function(Call(command, options, given), *args, **kwargs)
 
         parameters = [*own, *(_flag(parameter, name in grouped) for name, parameter in derived.items())]
-        run.__signature__ = inspect.Signature(sorted(parameters, key=lambda p: p.kind))  # type: ignore[attr-defined]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            sorted(parameters, key=lambda p: p.kind), return_annotation=CommandOutput
+        )
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
 

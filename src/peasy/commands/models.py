@@ -52,7 +52,8 @@ _CAPABILITIES = {
     "words": ("words",),
 }
 _KIND_OF_FAMILY = {
-    "bert": "encoder", "roberta": "encoder", "distilbert": "encoder", "marian": "encoder-decoder", "t5": "encoder-decoder",
+    "bert": "encoder", "roberta": "encoder", "distilbert": "encoder",
+    "marian": "encoder-decoder", "t5": "encoder-decoder",
 }  # fmt: skip
 """Kinds of Hugging Face model types that are no decoders."""
 

@@ -3,17 +3,18 @@
 import sys
 
 from peasy.cli.command import CommandOutput, Flags, StrList, TextSource, read_texts
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.derive import Call, derive
 from peasy.cli.progress import ProgressLine
+from peasy.commands import prove as commands
+from peasy.errors import UsageError
 
 
+@derive(commands.prove, hide=("target", "prompts", "announce", "progress"))
 def prove(
+    call: Call[commands.ProveResult | commands.DoctorResult],
     model: str,
     *texts: TextSource,
     prompt: StrList = None,
-    call: str | None = None,
-    max_tokens: int = 128,
-    timeout: float = 60.0,
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Verify that all execution paths of a model agree, or check your own attention code.
@@ -34,23 +35,14 @@ def prove(
         model: Run name, folder, built-in model or hub id; or file.py:name for your own code, which is executed.
         texts: Texts to verify with; in a file or stdin (-), one per line.
         prompt: Same as texts, as a flag; can be repeated.
-        call: How to call your function, with the names q, k, v, x, mask, heads, cache, ...
-        max_tokens: Maximum number of tokens of each text.
-        timeout: Time limit in seconds for your own code.
     """
-    from peasy.commands.prove import prove as command
-    from peasy.errors import UsageError
-
-    if max_tokens < 1 or timeout <= 0:
+    limits = (call.arguments.get("max_tokens"), call.arguments.get("timeout"))
+    if any(isinstance(limit, int | float) and limit <= 0 for limit in limits):
         raise UsageError("--max-tokens and --timeout must be above 0.")
     rows = [line for source in (*texts, *(prompt or ())) for line in read_texts(source, "prove") if line.strip()]
     if (texts or prompt) and not rows:
         raise UsageError("The texts are empty.", hint=f'For example: peasy prove {model} "The pizza came out"')
     on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
-    result = command(
-        model, rows or None, call=call, max_tokens=max_tokens, timeout=timeout, seed=flags.seed or 0,
-        device=flags.device, offline=flags.offline, confirm=confirm_callback(flags), announce=on_notice,
-        progress=ProgressLine("verifying", flags),
-    )  # fmt: skip
+    result = call(model, rows or None, announce=on_notice, progress=ProgressLine("verifying", flags))
     suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
     return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)

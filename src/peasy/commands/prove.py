@@ -5,11 +5,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from annotated_types import Ge, Gt
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.extras import require_extra
 from peasy.verification.implementation.diagnosis import Diagnosis
@@ -21,16 +23,14 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
     from peasy.verification.paths import TokenSequence
 
-PROMPTS = (
+_PROMPTS = (
     "The pizza came out of the oven and it tasted good.",
     "Your journey starts with one step.",
     "I love AI.",
 )
 """Default prompts."""
-RANDOM_LENGTHS = (17, 9, 1)
+_RANDOM_LENGTHS = (17, 9, 1)
 """Lengths of the random sequences for a model without a tokenizer."""
-MAX_TOKENS = 128
-"""Tokens read per prompt: enough for execution paths to diverge, few enough for a large model."""
 
 _FILE_AND_NAME = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[\w.]*))?", re.DOTALL)
 
@@ -55,7 +55,7 @@ class ProveResult(Result):
         """Return every equality with its largest difference, and where execution paths diverge."""
         return proof_document(self.proof)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the proof as plain data."""
         return {"passed": self.passed, "verdict": self.verdict, **asdict(self.proof)}
 
@@ -88,7 +88,7 @@ class DoctorResult(Result):
         """Return the mistakes with corrections, and the conventions in use."""
         return diagnosis_document(self.diagnosis)
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the diagnosis as plain data."""
         summary = {"passed": self.passed, "verdict": self.verdict, "mistakes": list(self.mistakes)}
         return summary | {"cautions": list(self.diagnosis.cautions)} | asdict(self.diagnosis)
@@ -98,12 +98,12 @@ class DoctorResult(Result):
 
 
 def prove(
-    target: Any,
+    target: object,
     prompts: str | Sequence[str] | None = None,
     *,
     call: str | None = None,
-    max_tokens: int = MAX_TOKENS,
-    timeout: float = 60.0,
+    max_tokens: Annotated[int, Ge(1)] = 128,
+    timeout: Annotated[float, Gt(0)] = 60.0,
     seed: int = 0,
     device: str = "auto",
     offline: bool = False,
@@ -115,12 +115,10 @@ def prove(
 
     A model (its name, or the result of `load`): cached = uncached, single = batched, padded = unpadded,
     whole = chunked, fused = formula, packed ≈ full, exported = original; each with its measured distance.
-    At most `max_tokens` tokens of each prompt are read.
 
     A function or module ("file.py:name", or the object itself): compared with the formula on seeded inputs; mistakes
     are named, conventions are only mentioned. How to call it is found from its signature, or given:
-    `call="attention(q, k, v, mask)"`. A file runs in a subprocess for at most `timeout` seconds;
-    `announce` is called with a sentence that says so.
+    `call="attention(q, k, v, mask)"`. A file runs in a subprocess.
 
     >>> import numpy as np
     >>> def attention(q, k, v):
@@ -129,11 +127,25 @@ def prove(
     ...     return weights @ v
     >>> prove(attention).mistakes
     ('scale by d_k',)
+
+    Args:
+        target: Run name, folder, built-in model, Hugging Face hub id or loaded model; or your own code.
+        prompts: Texts to verify with; default: three built-in sentences.
+        call: How to call your function, with the names q, k, v, x, mask, heads, cache, ...
+        max_tokens: Maximum number of tokens of each text.
+        timeout: Time limit in seconds for your own code.
+        seed: Seed of the inputs of your own code, and of random token ids.
+        announce: Called with a sentence before your own code is run.
+        progress: Called with the number of finished checks and their total.
     """
     if isinstance(target, str | Path) and (match := _FILE_AND_NAME.fullmatch(str(target))):
         return _diagnose_file(Path(match["file"]), match["name"] or "", call, timeout, seed, announce)
     if _is_user_code(target):
-        return _diagnose(target, call, seed)
+        from peasy.verification.implementation.call_binding import parse_call
+        from peasy.verification.implementation.examine import examine
+        from peasy.verification.implementation.target import LocalTarget
+
+        return DoctorResult(examine(LocalTarget(target), binding=parse_call(call) if call else None, seed=seed))
     if call is not None:
         raise UsageError("--call describes how to call your own function; a model does not need it.")
     loaded = _load_model(target, device, offline, confirm)
@@ -143,7 +155,7 @@ def prove(
     return ProveResult(prove_model(loaded.model, sequences, name=loaded.name, notes=notes, progress=progress))
 
 
-def _is_user_code(target: Any) -> bool:
+def _is_user_code(target: object) -> bool:
     """Return whether this is the user's own function or module, not a model of peasy or transformers."""
     if isinstance(target, str | Path | LoadedModel) or hasattr(target, "save_pretrained") or not callable(target):
         return False
@@ -152,19 +164,9 @@ def _is_user_code(target: Any) -> bool:
 
 def _load_model(target: Any, device: str, offline: bool, confirm: Confirm | None) -> LoadedModel:
     require_extra("torch")
-    if isinstance(target, LoadedModel):
-        return target
     if hasattr(target, "trained_by"):
         return LoadedModel(type(target).__name__, target, None)
     return load(target, device=device, offline=offline, confirm=confirm)
-
-
-def _diagnose(target: Any, call: str | None, seed: int) -> DoctorResult:
-    from peasy.verification.implementation.call_binding import parse_call
-    from peasy.verification.implementation.examine import examine
-    from peasy.verification.implementation.target import LocalTarget
-
-    return DoctorResult(examine(LocalTarget(target), binding=parse_call(call) if call else None, seed=seed))
 
 
 def _diagnose_file(
@@ -201,20 +203,21 @@ def _make_sequences(
     loaded: LoadedModel, prompts: Sequence[str] | None, max_tokens: int, seed: int
 ) -> tuple[list["TokenSequence"], list[str]]:
     """Return the sequences to check: prompts, defaults, or random ids without a tokenizer; cut to the context."""
+    from peasy.checkpoint.loaded_model import check_ids
     from peasy.verification.paths import NUM_PADDING_TOKENS, TokenSequence
 
     notes, model = [], loaded.model
     if loaded.tokenizer is None:
         if prompts:
             loaded.require_tokenizer()
-        rows = [_random_ids(model.config.vocab_size, length, seed + length) for length in RANDOM_LENGTHS]
+        rows = [_random_ids(model.config.vocab_size, length, seed + length) for length in _RANDOM_LENGTHS]
         notes.append("The model has no tokenizer: token ids are random.")
     else:
-        rows = [list(loaded.tokenizer.encode(text).ids) for text in prompts or PROMPTS]
+        rows = [list(loaded.tokenizer.encode(text).ids) for text in prompts or _PROMPTS]
         notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
-    _check_ids(model, rows)
+    check_ids(rows, model.config.vocab_size)
     max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
     max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):
@@ -236,9 +239,3 @@ def _random_ids(vocab_size: int, length: int, seed: int) -> list[int]:
     import numpy as np
 
     return [int(id) for id in np.random.default_rng(seed).integers(0, vocab_size, length)]
-
-
-def _check_ids(model: "Model", rows: list[list[int]]) -> None:
-    from peasy.checkpoint.loaded_model import check_ids
-
-    check_ids(rows, model.config.vocab_size)

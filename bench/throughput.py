@@ -82,10 +82,9 @@ def our_step(precision: str, same: bool = False) -> Callable[[], float]:
     """Return one step as in the training loop of `peasy train`."""
     from peasy.models.build import build
     from peasy.models.preset import preset
-    from peasy.training.learner import GradientLearner
+    from peasy.training.learner import GradientLearner, choose_precision
     from peasy.training.objective import NextToken
     from peasy.training.optimizer import AdamWConfig, Optimizer
-    from peasy.training.learner import choose_precision
     from peasy.training.recipe import make_recipe
 
     recipe: Any = make_recipe("gpt", "base")

@@ -12,8 +12,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.look import look
 from peasy.datasets import open_corpus
 from peasy.errors import InvalidInput
-from peasy.inspection.results import Tokens
-from peasy.inspection.results import Alignment, AlignmentScore
+from peasy.inspection.results import Alignment, AlignmentScore, Tokens
 from peasy.models.build import build
 from peasy.models.config import RecurrentTranslatorConfig, SpecialTokensConfig
 from peasy.models.preset import preset

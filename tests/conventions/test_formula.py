@@ -8,7 +8,7 @@ FUSED = "scaled_dot_product_attention"
 PRODUCTS = {"matmul", "einsum", "bmm", "dot", "tensordot", "vecdot"}
 SOFTMAXES = {"softmax", "log_softmax", "softmin"}
 FORMULA_PACKAGE = "formula/"
-FUSED_MODULE = "nn/attention.py"
+FUSED_MODULE = "nn/attention_backends.py"
 
 
 def called_names(tree: ast.AST) -> set[str]:

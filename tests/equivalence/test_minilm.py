@@ -81,8 +81,8 @@ def test_sentence_transformers_loads_what_we_write(imported, vectors, tmp_path):
 
 
 def test_long_texts_are_truncated_alike(theirs, imported):
-    from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.checkpoint.loaded_model import ModelBundle
+    from peasy.checkpoint.tokenizer import read_tokenizer
 
     texts = ["word " * 300 + "pizza", SENTENCES[0]]
     found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts)
@@ -91,8 +91,8 @@ def test_long_texts_are_truncated_alike(theirs, imported):
 
 
 def test_bfloat16_products_keep_the_direction(theirs, imported):
-    from peasy.checkpoint.tokenizer import read_tokenizer
     from peasy.checkpoint.loaded_model import ModelBundle
+    from peasy.checkpoint.tokenizer import read_tokenizer
 
     texts = [text for text in SENTENCES if text]
     found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts, bfloat16=True)

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from peasy.experiments.result import load_result, save_result
 from peasy.experiments.experiment import experiment
-from peasy.experiments.result import ExperimentResult
+from peasy.experiments.result import ExperimentResult, load_result, save_result
 from peasy.render import html
 from peasy.render import terminal as text
 from peasy.views.document import CacheFigure, Curves, Diagram, Links, Maps, Matrix, Node, Paragraph, Plane, Table

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Self
 from peasy import render
 from peasy.atomic import write_atomic
 from peasy.display import DisplayMixin
-from peasy.formula.step import FormulaStep
 from peasy.render import json
 from peasy.views.document import Document
 
@@ -97,8 +96,6 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
     {'a.1': [0.123457, None]}
     """
     match value:
-        case FormulaStep():
-            return value.name
         case Path():
             return str(value)
         case float():
@@ -107,6 +104,10 @@ def plain_data(value: object, decimals: int | None = None) -> Any:
             keys = (".".join(map(str, key)) if isinstance(key, tuple) else str(key) for key in value)
             return {key: plain_data(item, decimals) for key, item in zip(keys, value.values(), strict=True)}
     if is_dataclass(value) and not isinstance(value, type):
+        from peasy.formula.step import FormulaStep  # with NumPy, which `peasy --help` does without
+
+        if isinstance(value, FormulaStep):
+            return value.name
         return {field.name: plain_data(getattr(value, field.name), decimals) for field in fields(value) if field.repr}
     if hasattr(value, "_asdict"):
         return plain_data(value._asdict(), decimals)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from peasy.generation.openmp import run_on_openmp_team
 from peasy.generation.packed_linear import TINY, PackedLinear
 from peasy.nn.attention import Attention
-from peasy.nn.attention_backends import AttentionBackend, SequenceBackend
+from peasy.nn.attention_backends import AttentionBackend, FormulaBackend
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import KVBatch
@@ -198,7 +198,7 @@ def _float_bits(number: float) -> int:
     return struct.unpack("i", struct.pack("f", number))[0]
 
 
-class PackedVarlenBackend(SequenceBackend):
+class PackedVarlenBackend(FormulaBackend):
     """Varlen attention backend: all sequences of a pass in one kernel call, each query computed row-wise.
 
     With a tap or an intervention the same kernel runs sequence by sequence, so the bits are the same; padding, a bias

@@ -33,8 +33,11 @@ class AttentionBackend(Protocol):
         """Return the context of one sequence or padded batch, `[batch, head, query, d_value]`."""
 
 
-class SequenceBackend:
-    """Backend that attends for one sequence (or padded batch) after the other, with its taps and interventions."""
+class FormulaBackend:
+    """Attention by the formula, which supports everything; other backends replace the kernel where they can.
+
+    It attends for one sequence (or padded batch) after the other, with its taps and interventions.
+    """
 
     fallback: AttentionBackend | None = None
 
@@ -43,8 +46,8 @@ class SequenceBackend:
         return True
 
     def kernel(self, inputs: AttentionInputs) -> Tensor:
-        """Compute the context, `[batch, head, query, d_value]`."""
-        raise NotImplementedError
+        """Compute the context, `[batch, head, query, d_value]`, by all steps of the formula."""
+        return inputs.compute_steps().context.to(inputs.query.dtype)
 
     def run(self, inputs: AttentionInputs) -> Tensor:
         """Return the context by the kernel, or by the fallback where the kernel does not support the inputs."""
@@ -69,21 +72,13 @@ class SequenceBackend:
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1)
 
 
-class FormulaBackend(SequenceBackend):
-    """Attention by the formula, step by step: supports everything."""
-
-    def kernel(self, inputs: AttentionInputs) -> Tensor:
-        """Compute all steps and return the context."""
-        return inputs.compute_steps().context.to(inputs.query.dtype)
-
-
-class FusedBackend(SequenceBackend):
+class FusedBackend(FormulaBackend):
     """Torch's fused kernel (SDPA), which has no soft cap and would let a NaN through the mask."""
 
     fallback = FormulaBackend()
 
     def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True without a soft cap, and if no NaN or infinity can stand behind the mask."""
+        """Return True without a soft cap, and if no masked key or value is NaN or infinite."""
         return not inputs.softcap and (not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value))
 
     def kernel(self, inputs: AttentionInputs) -> Tensor:
@@ -95,7 +90,7 @@ class FusedBackend(SequenceBackend):
         )
 
 
-class RowWiseBackend(SequenceBackend):
+class RowWiseBackend(FormulaBackend):
     """Batch-invariant: one kernel call per query over exactly its keys, so its bits do not depend on other queries."""
 
     fallback = FusedBackend()

@@ -19,7 +19,7 @@ MAX_CHOICES = 128
 """Choices of one request: prompts times n."""
 
 
-class AttentionOptions(Strict):
+class AttentionTopKBody(Strict):
     """Attention to return with every token: layers, heads (default all), and top keys per head."""
 
     layers: Annotated[list[_TokenId], Field(min_length=1, max_length=1000)] | None = None
@@ -56,7 +56,7 @@ class SamplingBody(Strict):
     top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
     repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
-    attention: AttentionOptions | None = Field(None, description="Return the top attention weights of each token.")
+    attention: AttentionTopKBody | None = Field(None, description="Return the top attention weights of each token.")
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the sampling parameters; a field that is null has its default."""

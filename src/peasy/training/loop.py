@@ -11,7 +11,7 @@ from peasy.training.attention_snapshots import TrackedSentence, trim_snapshots, 
 from peasy.training.data_loader import DataLoader
 from peasy.training.event import Event, Finished, Sampled, Saved, Started, TrainStep
 from peasy.training.learner import Learner, choose_precision, make_learner, seeded_generator, split_batch
-from peasy.training.metrics_log import Recorder
+from peasy.training.metrics_log import MetricsRecorder
 from peasy.training.nan_check import check_weights_finite
 from peasy.training.objective import Objective
 from peasy.training.recipe import Recipe
@@ -61,7 +61,7 @@ def train(spec: TrainSpec) -> Iterator[Event]:
         progress = Progress() if folder is None else load_state(folder, spec.model, learner.optimizer)
         trim_snapshots(spec.run, progress.step)
         spec = replace(spec, warning=" ".join(filter(None, (damaged, spec.warning))) or None)
-        with Recorder(spec.run, progress.step, (*spec.recipe.sinks, *spec.sinks)) as recorder:
+        with MetricsRecorder(spec.run, progress.step, (*spec.recipe.sinks, *spec.sinks)) as recorder:
             checkpointer = make_checkpointer(spec, folder)
             yield from TrainLoop(spec, learner, recorder, checkpointer, progress).events()
 
@@ -76,7 +76,12 @@ class TrainLoop:
     """Training loop: batch, loss, backward pass, optimizer step, then the validation, samples and checkpoint due."""
 
     def __init__(
-        self, spec: TrainSpec, learner: Learner, recorder: Recorder, checkpointer: Checkpointer, progress: Progress
+        self,
+        spec: TrainSpec,
+        learner: Learner,
+        recorder: MetricsRecorder,
+        checkpointer: Checkpointer,
+        progress: Progress,
     ) -> None:
         self.spec, self.learner, self.recorder, self.device = spec, learner, recorder, str(spec.model.device)
         self.checkpointer, self.progress = checkpointer, progress

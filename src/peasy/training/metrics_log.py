@@ -49,7 +49,7 @@ class MetricsLog:
         self._file.close()
 
 
-class Recorder:
+class MetricsRecorder:
     """Records every event of a run in its logs, opened at the restored step, and then passes it to the sinks."""
 
     def __init__(self, run: Path, step: int, sinks: Sequence[Sink | str] = ()) -> None:

@@ -33,7 +33,7 @@ from peasy.training.learner import (
     seeded_step,
 )
 from peasy.training.loop import TrainLoop, TrainSpec, make_checkpointer
-from peasy.training.metrics_log import Recorder
+from peasy.training.metrics_log import MetricsRecorder
 from peasy.training.nan_check import Diverged, diverged_error, is_nonfinite
 from peasy.training.objective import Batch, Contrastive, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
@@ -67,11 +67,11 @@ def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
         if group.is_main:
             trim_snapshots(spec.run, progress.step)
         sinks = (*spec.recipe.sinks, *spec.sinks)
-        with Recorder(spec.run, progress.step, sinks) if group.is_main else _SilentRecorder() as recorder:
+        with MetricsRecorder(spec.run, progress.step, sinks) if group.is_main else _SilentRecorder() as recorder:
             yield from TrainLoop(spec, learner, recorder, checkpointer, progress).events()
 
 
-class _SilentRecorder(Recorder):
+class _SilentRecorder(MetricsRecorder):
     """Recorder of the ranks that write nothing."""
 
     def __init__(self) -> None:

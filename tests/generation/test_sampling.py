@@ -71,7 +71,7 @@ def test_the_order_of_the_filters_matters():
 def test_presence_and_frequency():
     sampler = Sampler(SamplingParams(temperature=1.0, presence_penalty=0.5, frequency_penalty=0.25), prompt=[7])
     for id in (3, 3, 4):
-        sampler.observe(id)
+        sampler.generated_counts[id] += 1
     expected = some_logits().double()
     expected[3] -= 0.5 + 0.25 * 2
     expected[4] -= 0.5 + 0.25
@@ -80,7 +80,7 @@ def test_presence_and_frequency():
 
 def test_repetition_penalty_counts_generated_tokens():
     sampler = Sampler(SamplingParams(temperature=1.0, repetition_penalty=2.0), prompt=[7])
-    sampler.observe(5)
+    sampler.generated_counts[5] += 1
     processor = theirs.RepetitionPenaltyLogitsProcessor(2.0)
     torch.testing.assert_close(
         sampler.probabilities(some_logits()), their_probabilities(some_logits(), [processor], (7, 5))

@@ -6,16 +6,16 @@ source and shared.
 
 import heapq
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 
 from peasy.errors import PeasyError
-from peasy.generation.request import Ended, Hypothesis, Token
+from peasy.generation.request import Ended, Hypothesis
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken
-from peasy.generation.sequence import Row, RowOutput, RunningSequence, attention_topk
+from peasy.generation.sequence import Row, RunningSequence, new_attention_topk
 from peasy.models.protocol import DecodeState
 from peasy.tokenization import Tokenizer
 
@@ -52,23 +52,23 @@ class BeamSearchSequence(RunningSequence):
         if not self.beams:
             return super().next_rows(end, may_draft)
         query, num_cached = self.request.attention_query, self.prompt_length + self.num_generated - 1
-        return [Row(self, beam.ids[-1:], beam.state, num_cached, attention_topk(query)) for beam in self.beams]
+        return [Row(self, beam.ids[-1:], beam.state, num_cached, new_attention_topk(query)) for beam in self.beams]
 
-    def accept(self, outputs: list[RowOutput], eos: tuple[int, ...]) -> Iterator[Token | Ended]:
+    def accept(self, rows: list[Row], eos: tuple[int, ...]) -> None:
         """Extend every beam by its top tokens; keep the best unfinished children and the finished ones."""
         if not self.beams:
             assert self.state is not None
             self.beams, self.state, self.pages = [_Beam((), 0.0, self.state)], None, None
-        for beam, output in zip(self.beams, outputs, strict=True):
-            self.observe(output, (*self.ids, *beam.ids))
+        for beam, row in zip(self.beams, rows, strict=True):
+            row.observe((*self.ids, *beam.ids))
         # Even if every beam takes all its eos ids, `num_beams` other candidates remain.
         num_candidates = max(2, 1 + len(eos)) * self.params.num_beams
-        logits = torch.stack([output.logits for output in outputs])
+        logits = torch.stack([row.logits for row in rows if row.logits is not None])
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         top = logits.topk(min(num_candidates, logits.shape[1]))
         logprobs = (top.values.double() - logits.logsumexp(dim=1, keepdim=True)).tolist()  # NaN if any logit is NaN
         if any(math.isnan(row[0]) for row in logprobs):
-            yield self.finish("error", NoValidToken("The model's logits are not finite: no token can be chosen."))
+            self.finish("error", NoValidToken("The model's logits are not finite: no token can be chosen."))
             return
         self.num_generated += 1
         candidates = [
@@ -78,7 +78,7 @@ class BeamSearchSequence(RunningSequence):
         ]
         self._expand(heapq.nlargest(num_candidates, candidates), eos)
         if not self.beams or self._is_decided():
-            yield self._result()
+            self._end_search()
 
     def _expand(self, candidates: list[tuple[float, int, int]], eos: tuple[int, ...]) -> None:
         """Replace the beams by the best of these children (log-probability, minus parent, minus id), best first."""
@@ -110,13 +110,13 @@ class BeamSearchSequence(RunningSequence):
             length = self.max_new_tokens
         return bool(best.logprob / length**self.params.length_penalty <= self.hypotheses[-1].score)
 
-    def _result(self) -> Ended:
-        self.finished, self.beams = True, []
+    def _end_search(self) -> None:
+        self.beams = []
         if not self.hypotheses:
-            return Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0."))
-        best = self.hypotheses[0]
-        hypotheses = tuple(self.hypotheses[: self.params.n])
-        return Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses)
+            self.end(Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0.")))
+            return
+        best, hypotheses = self.hypotheses[0], tuple(self.hypotheses[: self.params.n])
+        self.end(Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses))
 
     def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
         if not self.beams:
@@ -124,6 +124,6 @@ class BeamSearchSequence(RunningSequence):
         for beam in self.beams:
             beam.state = new_state()
         return [
-            row._replace(ids=[*self.ids, *beam.ids], state=beam.state, num_cached=0)
+            replace(row, ids=[*self.ids, *beam.ids], state=beam.state, num_cached=0)
             for row, beam in zip(rows, self.beams, strict=True)
         ]

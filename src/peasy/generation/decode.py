@@ -1,9 +1,9 @@
 """Decoding of a list of prompts: submits them to an engine and steps it until all have ended."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from peasy.errors import InvalidInput
 from peasy.generation.admission import empty_prompt_error
@@ -21,8 +21,7 @@ from peasy.tokenization import Tokenizer
 TokenIds = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True)
-class Pass:
+class Pass(NamedTuple):
     """One forward pass. For each row in it: index of its sequence, tokens computed now, tokens already cached."""
 
     step: int
@@ -107,7 +106,7 @@ def decode(
     limits = EngineLimits.unlimited(
         max_num_seqs=max_num_seqs, prefill_chunk=prefill_chunk, prefix_cache_bytes=2**28 if waits else 0
     )
-    yield from run_requests(Engine(model, tokenizer, limits, isolate_errors=False), requests)
+    return run_requests(Engine(model, tokenizer, limits, isolate_errors=False), requests)
 
 
 def beam_search(
@@ -146,17 +145,23 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
 
     `choice` of an event is the index of its request. Invalid requests end with an error.
     """
-    pending, ready, passes = iter(enumerate(requests)), list[Token | Ended](), list[Pass]()
+    pending, events = iter(enumerate(requests)), list[DecodeEvent]()
     indices: dict[ResponseStream, int] = {}
-    is_speculative, num_generated, num_passes = False, 0, 0
+    is_speculative, num_passes = False, 0
 
-    def record_pass(rows: list[Row], seconds: float) -> None:
+    def _record_pass(rows: list[Row], seconds: float) -> None:
+        nonlocal num_passes
         described = [(indices[row.sequence.response], len(row.ids), row.num_cached) for row in rows]
-        passes.append(Pass(num_passes, tuple(described), seconds))
+        events.append(Pass(num_passes, tuple(described), seconds))
+        num_passes += 1
 
-    engine.on_pass = record_pass
+    engine.on_pass = _record_pass
+    waits = True
     while True:
-        while len(engine.queue) < engine.limits.max_num_seqs and (numbered := next(pending, None)) is not None:
+        while waits and len(engine.queue) < engine.limits.max_num_seqs:
+            if (numbered := next(pending, None)) is None:
+                waits = False
+                break
             index, request = numbered
             try:
                 response = engine.submit(request)
@@ -164,24 +169,20 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
                 yield Ended(index, "error", 0, "", error)
                 continue
             indices[response], is_speculative = index, is_speculative or request.max_draft_tokens > 0
-            response.sink = partial(_collect, ready, index)
+            response.sink = partial(_collect, events, index) if index else events.append
         if engine.idle:
             break
         engine.step()
-        yield from passes
-        num_passes += len(passes)
-        passes.clear()
-        num_generated += sum(isinstance(event, Token) for event in ready)
-        yield from ready
-        ready.clear()
+        yield from events
+        events.clear()
     if is_speculative:
         drafted, accepted = (sum(getattr(r, name) for r in indices) for name in ("num_drafted", "num_accepted"))
-        yield SpeculationStats(drafted, accepted, num_generated, num_passes)
+        yield SpeculationStats(drafted, accepted, engine.stats.generated_tokens, num_passes)
 
 
-def _collect(events: list[Token | Ended], index: int, event: Token | Ended) -> None:
+def _collect(events: list[DecodeEvent], index: int, event: Token | Ended) -> None:
     """Append an event under the index of its request."""
-    events.append(replace(event, choice=index) if index else event)
+    events.append(replace(event, choice=index))
 
 
 def _count_sequences(prompts: TokenIds | None, source: TokenIds | None) -> int:

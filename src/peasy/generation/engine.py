@@ -9,13 +9,11 @@ prefilled once and forked, equal beginnings come from the prefix cache, and no o
 
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.admission import admit
@@ -23,9 +21,9 @@ from peasy.generation.beam_search import BeamSearchSequence
 from peasy.generation.footprint import StateFootprint, measure_footprint
 from peasy.generation.limits import EngineLimits
 from peasy.generation.prefix_cache import PrefixCache
-from peasy.generation.request import Ended, FinishReason, Request, Token, as_user_error
+from peasy.generation.request import Ended, FinishReason, Request, as_user_error
 from peasy.generation.request_queue import RequestQueue, ResponseStream
-from peasy.generation.sequence import Row, RowOutput, RunningSequence, UncachedSequence
+from peasy.generation.sequence import Row, RunningSequence, UncachedSequence
 from peasy.generation.speculative_decoding import SpeculativeSequence
 from peasy.models.protocol import DecodeState, Model
 from peasy.nn.kv_cache import KVCache
@@ -33,13 +31,6 @@ from peasy.tokenization import Tokenizer
 
 _EMA_DECAY = 0.9
 """Decay of the exponential moving average of the speed, per step."""
-
-
-class Scheduled(NamedTuple):
-    """Schedule entry: a sequence and its rows of the forward pass."""
-
-    sequence: RunningSequence
-    rows: list[Row]
 
 
 @dataclass
@@ -57,14 +48,6 @@ class EngineStats:
     step_seconds: float = 0.0
     longest_step: float = 0.0
     tokens_per_second: float = 0.0
-
-    def record_step(self, tokens: int, seconds: float) -> None:
-        """Record one step that processed this many tokens."""
-        self.steps += 1
-        self.step_seconds += seconds
-        self.longest_step = max(self.longest_step, seconds)
-        speed, before = tokens / max(seconds, 1e-6), self.tokens_per_second
-        self.tokens_per_second = _EMA_DECAY * before + (1 - _EMA_DECAY) * speed if before else speed
 
 
 class Engine:
@@ -132,11 +115,19 @@ class Engine:
             self._admit()
             scheduled = self._schedule()
             if scheduled:
-                tokens = sum(len(row.ids) for entry in scheduled for row in entry.rows)
                 self._execute(scheduled)
-                self.stats.record_step(tokens, self.clock() - began)
         self.heartbeat = self.clock()
+        if scheduled:
+            self._record_step(sum([len(row.ids) for rows in scheduled for row in rows]), self.heartbeat - began)
         return bool(scheduled)
+
+    def _record_step(self, tokens: int, seconds: float) -> None:
+        stats = self.stats
+        stats.steps += 1
+        stats.step_seconds += seconds
+        stats.longest_step = max(stats.longest_step, seconds)
+        speed, before = tokens / max(seconds, 1e-6), stats.tokens_per_second
+        stats.tokens_per_second = _EMA_DECAY * before + (1 - _EMA_DECAY) * speed if before else speed
 
     @property
     def idle(self) -> bool:
@@ -273,7 +264,8 @@ class Engine:
         """End all choices of a request and release its reserved memory."""
         user_error = as_user_error(error)
         for sequence in [sequence for sequence in self.running if sequence.response is response]:
-            self._emit(sequence, sequence.finish(reason, user_error))
+            sequence.finish(reason, user_error)
+            self._remove(sequence)
         self._notify(response, reason, user_error)
         self.reserved_bytes.pop(response, None)
 
@@ -283,167 +275,150 @@ class Engine:
             response.put(Ended(choice, reason, 0, "", error))
             self.stats.finished[reason] += 1
 
-    def _emit(self, sequence: RunningSequence, event: Token | Ended) -> None:
-        """Put an event into the response stream; a sequence that ends leaves the batch."""
-        sequence.response.put(event)
-        if isinstance(event, Token):
-            self.stats.generated_tokens += 1
-            return
+    def _remove(self, sequence: RunningSequence) -> None:
+        """Remove a sequence that has ended; another request that waits for the same prompt continues its prefill."""
         self.running.remove(sequence)
-        self.stats.finished[event.reason] += 1
-        self._hand_over(sequence, event.reason)
+        self.stats.finished[str(sequence.finish_reason)] += 1
         if sequence.response.is_finished:
             self.reserved_bytes.pop(sequence.response, None)
-
-    def _hand_over(self, sequence: RunningSequence, reason: FinishReason) -> None:
-        """Let another request that waits for the same prompt continue the prefill of a sequence that has ended."""
         if sequence.leader is not None:
             sequence.leader.followers.remove(sequence)
-        if self._leaders.get(sequence.share_key) is not sequence:
+        if sequence.share_key is None:
             return
         del self._leaders[sequence.share_key]
         waiting = [follower for follower in sequence.followers if follower.response is not sequence.response]
         for heir in waiting[:1]:
-            heir.leader, heir.followers, heir.share_key, heir.source = (
-                None,
-                waiting[1:],
-                sequence.share_key,
-                sequence.source,
-            )
-            self._leaders[heir.share_key] = heir
+            heir.leader, heir.followers, heir.source = None, waiting[1:], sequence.source
+            heir.share_key, self._leaders[sequence.share_key] = sequence.share_key, heir
             heir.state, heir.num_computed, heir.pages = sequence.state, sequence.num_computed, sequence.pages
-            if reason == "error":  # its state may be broken
+            if sequence.finish_reason == "error":  # its state may be broken
                 heir.state, heir.num_computed, heir.pages = self._new_state(heir), 0, None
         for follower in waiting[1:]:
             follower.leader = waiting[0]
 
     # One step.
 
-    def _schedule(self) -> list[Scheduled]:
+    def _schedule(self) -> list[list[Row]]:
         """Schedule the next token of every decoding sequence, and prompts up to the prefill budget, oldest first.
 
         A page that is computed in this step is not scheduled twice: other sequences find it in the cache next step.
         """
         ready = [sequence for sequence in self.running if sequence.leader is None and not sequence.response.is_full]
-        # Drafts need logits at every position, which would be too many beside a prompt.
-        may_draft = not any(sequence.is_prefilling for sequence in ready)
+        prefilling = {sequence for sequence in ready if sequence.is_prefilling}
         budget, scheduled, pages_in_progress = self.limits.prefill_chunk, [], set()
         for sequence in ready:
-            if sequence.is_prefilling:
-                self._reuse_prefix(sequence)
-            if not sequence.is_prefilling:
-                scheduled.append(Scheduled(sequence, sequence.next_rows(len(sequence.ids), may_draft)))
+            if sequence not in prefilling or not self._prefill_remains(sequence):
+                # Drafts need logits at every position, which would be too many beside a prompt.
+                scheduled.append(sequence.next_rows(len(sequence.ids), may_draft=not prefilling))
                 continue
             page = (sequence.pages[-1].page_id if sequence.pages else 0, sequence.next_page_ids())
             if page not in pages_in_progress and (end := sequence.prefill_end(budget)) > sequence.num_computed:
-                scheduled.append(Scheduled(sequence, sequence.next_rows(end, may_draft=False)))
+                scheduled.append(sequence.next_rows(end, may_draft=False))
                 budget -= end - sequence.num_computed
                 if page[1] is not None:
                     pages_in_progress.add(page)
         return scheduled
 
-    def _reuse_prefix(self, sequence: RunningSequence) -> None:
+    def _prefill_remains(self, sequence: RunningSequence) -> bool:
+        """Restore what the prefix cache has of a prompt; return False if only the last token is left."""
         if num_reused := sequence.reuse_prefix(self.prefix_cache):
-            self.stats.prefix_hits += not sequence.response.num_cached_tokens
-            self.stats.prefix_cache_hit_tokens += num_reused
-            sequence.response.num_cached_tokens += num_reused
+            self._count_reused(sequence, num_reused)
+        return sequence.is_prefilling
 
-    def _execute(self, scheduled: list[Scheduled]) -> None:
+    def _count_reused(self, sequence: RunningSequence, num_tokens: int) -> None:
+        self.stats.prefix_hits += not sequence.response.num_cached_tokens
+        self.stats.prefix_cache_hit_tokens += num_tokens
+        sequence.response.num_cached_tokens += num_tokens
+
+    def _execute(self, scheduled: list[list[Row]]) -> None:
+        """Run all rows in one forward pass; retry a failed pass one sequence at a time: only the faulty one ends."""
         try:
-            logits = self._forward_pass(scheduled)
+            self._forward_pass([row for rows in scheduled for row in rows])
         except Exception:
             if not self.isolate_errors:
                 raise
-            self._execute_one_by_one(scheduled)
         else:
-            for entry, entry_logits in zip(scheduled, logits, strict=True):
-                self._advance(entry, entry_logits)
-
-    def _forward_pass(self, scheduled: list[Scheduled]) -> list[list[Tensor]]:
-        """Run all rows in one forward pass; return the logits of each row of each sequence."""
-        began, rows = time.perf_counter(), [row for entry in scheduled for row in entry.rows]
-        if any(row.needs_options for row in rows):
-            logits = self._forward_with_options(rows)
-        else:
-            logits = iter(self.model.forward_varlen([row.ids for row in rows], [row.state for row in rows]))
-        results = [[next(logits) for _ in entry.rows] for entry in scheduled]
-        if self.on_pass is not None:
-            self.on_pass(rows, time.perf_counter() - began)
-        return results
-
-    def _forward_with_options(self, rows: list[Row]) -> Iterator[Tensor]:
-        """Yield the logits of rows of which some have a draft, attention to report, an intervention, or no cache."""
-        cached = [row for row in rows if row.state is not None]
-        all_positions = any(row.num_draft for row in cached)
-        taps = [None if row.attention is None else row.attention.tap for row in cached]
-        interventions = [row.sequence.request.intervention for row in cached]
-        logits = iter(
-            self.model.forward_varlen(
-                [row.ids for row in cached],
-                [row.state for row in cached],
-                all_positions=all_positions,
-                tap=taps if any(taps) else None,
-                intervention=interventions if any(interventions) else None,
-            )
-            if cached
-            else ()
-        )
-        for row in rows:
-            row_logits = self._forward_uncached(row) if row.state is None else next(logits)
-            if all_positions and row.state is not None:
-                row_logits = row_logits[-1 - row.num_draft :] if row.num_draft else row_logits[-1]
-            yield row_logits
-
-    def _forward_uncached(self, row: Row) -> Tensor:
-        """Return the next-token logits by recomputing the whole sequence, without a cache."""
-        ids, tap = torch.tensor([row.ids], device=self.model.device), row.attention and row.attention.tap
-        source = {} if row.sequence.source is None else {"source": row.sequence.source}
-        intervention = row.sequence.request.intervention
-        logits: Tensor = self.model(ids, last_only=True, tap=tap, intervention=intervention, **source)
-        return logits[0, -1]
-
-    def _execute_one_by_one(self, scheduled: list[Scheduled]) -> None:
-        """Retry a failed pass one sequence at a time, so that only the faulty one ends."""
-        for sequence, rows in scheduled:
+            for rows in scheduled:
+                self._advance(rows)
+            return
+        for rows in scheduled:
+            sequence = rows[0].sequence
             try:
-                entry = Scheduled(sequence, sequence.retry_rows(rows, partial(self._new_state, sequence)))
-                (logits,) = self._forward_pass([entry])
+                again = sequence.retry_rows(rows, partial(self._new_state, sequence))
+                self._forward_pass(again)
             except Exception as error:
                 self._finish_request(sequence.response, "error", error)
             else:
-                self._advance(entry, logits)
+                self._advance(again)
 
-    def _advance(self, entry: Scheduled, logits: list[Tensor]) -> None:
+    def _forward_pass(self, rows: list[Row]) -> None:
+        """Compute the logits of all rows."""
+        began = time.perf_counter()
+        if all(row.sequence.is_plain and not row.num_draft for row in rows):
+            all_logits = self.model.forward_varlen([row.ids for row in rows], [row.state for row in rows])
+            for row, logits in zip(rows, all_logits, strict=True):
+                row.logits = logits
+        else:
+            self._forward_with_options(rows)
+        if self.on_pass is not None:
+            self.on_pass(rows, time.perf_counter() - began)
+
+    def _forward_with_options(self, rows: list[Row]) -> None:
+        """Compute rows of which some have a draft, attention to report, an intervention, or no cache."""
+        cached = [row for row in rows if row.state is not None]
+        has_draft = any(row.num_draft for row in cached)
+        if cached:
+            taps = [None if row.attention is None else row.attention.tap for row in cached]
+            interventions = [row.sequence.request.intervention for row in cached]
+            all_logits = self.model.forward_varlen(
+                [row.ids for row in cached],
+                [row.state for row in cached],
+                all_positions=has_draft,
+                tap=taps if any(taps) else None,
+                intervention=interventions if any(interventions) else None,
+            )
+            for row, logits in zip(cached, all_logits, strict=True):
+                row.logits = logits if not has_draft else logits[-1 - row.num_draft :] if row.num_draft else logits[-1]
+        for row in rows:
+            if row.state is None:  # without a cache, the whole sequence is computed again
+                ids, tap = torch.tensor([row.ids], device=self.model.device), row.attention and row.attention.tap
+                source = {} if row.sequence.source is None else {"source": row.sequence.source}
+                intervention = row.sequence.request.intervention
+                row.logits = self.model(ids, last_only=True, tap=tap, intervention=intervention, **source)[0, -1]
+            if row.attention is not None:
+                row.top_attention = row.attention.pop(row.num_cached + len(row.ids))
+
+    def _advance(self, rows: list[Row]) -> None:
         """Mark the tokens of a pass as computed; sample where the input is complete, also for those that waited."""
-        sequence, rows = entry
-        if sequence.finished:  # an error of another choice ended the request
+        sequence, start = rows[0].sequence, rows[0].num_cached
+        if sequence.finish_reason is not None:  # an error of another choice ended the request
             return
-        start = rows[0].num_cached
-        self.stats.prompt_tokens += max(0, min(start + len(rows[0].ids), sequence.prompt_length) - start)
+        if start < sequence.prompt_length:
+            self.stats.prompt_tokens += min(start + len(rows[0].ids), sequence.prompt_length) - start
         sequence.advance(rows, self.prefix_cache)
-        if sequence.num_pending:
+        if sequence.num_computed < len(sequence.ids):
             return
-        outputs = [
-            RowOutput(row, row_logits, row.attention.pop(row.num_cached + len(row.ids)) if row.attention else ())
-            for row, row_logits in zip(rows, logits, strict=True)
-        ]
         followers = self._release_followers(sequence) if sequence.share_key is not None else ()
         for each in (sequence, *followers):
+            num_generated = each.num_generated
             try:
-                for event in each.accept(outputs, self.model.config.special_tokens.eos):
-                    self._emit(each, event)
+                each.accept(rows, self.model.config.special_tokens.eos)
             except Exception as error:
                 self._raise_unless_isolated(error)
                 self._finish_request(each.response, "error", error)
+            else:
+                self.stats.generated_tokens += each.num_generated - num_generated
+                if each.finish_reason is not None:
+                    self._remove(each)
 
     def _release_followers(self, leader: RunningSequence) -> list[RunningSequence]:
         """Let the sequences that waited for this prompt continue with forks of its state."""
         del self._leaders[leader.share_key]
-        leader.share_key = None
-        followers = leader.release_followers()
+        followers, leader.followers, leader.share_key = leader.followers, [], None
         for follower in followers:
+            assert leader.state is not None
+            follower.leader, follower.state, follower.source = None, leader.state.fork(), leader.source
+            follower.num_computed, follower.pages = leader.num_computed, leader.pages
             if follower.response is not leader.response and follower.choice == 0:
-                self.stats.prefix_hits += 1
-                self.stats.prefix_cache_hit_tokens += leader.num_computed
-                follower.response.num_cached_tokens += leader.num_computed
+                self._count_reused(follower, leader.num_computed)
         return followers

@@ -46,7 +46,7 @@ class Sampler:
     """
 
     def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
-        self.params = params
+        self.params, self.changes_logits = params, params.changes_logits
         self.prompt_ids = set(prompt)
         self.generated_counts: Counter[int] = Counter()
         self.rng = random.Random(params.seed)
@@ -54,16 +54,14 @@ class Sampler:
     def sample(self, logits: Tensor) -> SampledToken:
         """Sample the next token from `logits` `[vocab_size]` and count it as generated."""
         logits = logits.detach().cpu()
-        if self.params.is_random:
+        if self.params.temperature > 0:
             id = draw_index(self.probabilities(logits), self.rng.random())
         else:
             id = _argmax_finite(self._process_logits(logits))
-        self.observe(id)
-        return self._with_logprobs(id, logits)
-
-    def observe(self, id: int) -> None:
-        """Count a token as generated, for the penalties."""
-        self.generated_counts[id] += 1
+        self.generated_counts[id] = self.generated_counts.get(id, 0) + 1  # for the penalties
+        return (
+            SampledToken(id) if self.params.logprobs is None else self._with_logprobs(id, logits, self.params.logprobs)
+        )
 
     def probabilities(self, logits: Tensor) -> Tensor:
         """Return the sampling distribution `[vocab_size]`, exactly 0 for filtered tokens; changes no state.
@@ -81,7 +79,7 @@ class Sampler:
 
     def _process_logits(self, logits: Tensor) -> Tensor:
         params = self.params
-        if not params.changes_logits:
+        if not self.changes_logits:
             return logits
         logits = logits.clone()
         for id, bias in params.logit_bias.items():
@@ -101,9 +99,7 @@ class Sampler:
             logits[[*self.generated_counts]] -= params.presence_penalty + params.frequency_penalty * counts
         return logits
 
-    def _with_logprobs(self, id: int, logits: Tensor) -> SampledToken:
-        if (count := self.params.logprobs) is None:
-            return SampledToken(id)
+    def _with_logprobs(self, id: int, logits: Tensor, count: int) -> SampledToken:
         logprobs = torch.log_softmax(logits.double(), dim=-1)
         top = logprobs.topk(min(count, len(logprobs)))
         pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
@@ -149,10 +145,11 @@ def _keep_min_p(logits: Tensor, p: float) -> Tensor:
 
 
 def _argmax_finite(logits: Tensor) -> int:
-    """Return the argmax; raise if it is not finite (torch's argmax prefers NaN, so this detects any NaN)."""
-    best = int(logits.argmax())
-    if not math.isfinite(logits[best]):
-        problem = "all minus infinity" if logits[best] == -math.inf else "not finite"
+    """Return the argmax; raise if it is not finite (NumPy's argmax prefers NaN, so this detects any NaN)."""
+    array = (logits.float() if logits.dtype == torch.bfloat16 else logits).numpy()  # NumPy has no bfloat16
+    best = int(array.argmax())
+    if not math.isfinite(array[best]):
+        problem = "all minus infinity" if array[best] == -math.inf else "not finite"
         raise NoValidToken(f"The model's logits are {problem}: no token can be chosen.")
     return best
 

@@ -4,9 +4,8 @@ The base class samples one token per pass from its KV cache; other strategies (w
 are subclasses with another `next_rows` and `accept`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -23,10 +22,12 @@ from peasy.nn.module_path import LayerTopK
 from peasy.tokenization import Tokenizer
 
 
-class Row(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Row:
     """One row of a forward pass: `ids` to compute after the `num_cached` tokens of `state` (None = no cache).
 
-    The last `num_draft` of the ids are a draft: they need logits at every one of them.
+    The last `num_draft` of the ids are a draft. The pass sets `logits`, after the last
+    token and after each of a draft, and the `top_attention` that the request asks for.
     """
 
     sequence: "RunningSequence"
@@ -35,28 +36,22 @@ class Row(NamedTuple):
     num_cached: int
     attention: AttentionTopK | None = None
     num_draft: int = 0
+    logits: Tensor | None = None
+    top_attention: tuple[LayerTopK, ...] = ()
 
-    @property
-    def needs_options(self) -> bool:
-        """True if the forward pass of this row is more than ids and a state."""
-        intervention = self.sequence.request.intervention
-        return bool(self.attention or self.num_draft or self.state is None or intervention is not None)
-
-
-class RowOutput(NamedTuple):
-    """What the model gave for a row: logits after its last token (and after each token of a draft), top attention."""
-
-    row: Row
-    logits: Tensor
-    attention: tuple[LayerTopK, ...]
+    def observe(self, ids: Sequence[int]) -> None:
+        """Report the step after `ids` to the observer of the request, if it has one."""
+        if (observer := self.sequence.request.observer) is not None:
+            assert self.logits is not None
+            observer(DecodingStep(tuple(ids), self.logits, self.top_attention, len(self.ids), self.num_cached))
 
 
 class RunningSequence:
     """One choice of a request, sampled token by token: the first `num_computed` of its `ids` are in `state`.
 
     With a `leader` it waits until that sequence has prefilled the prompt that both share; `share_key` is set while it
-    is the leader of a prompt itself. `pages` are the prefix-cache
-    pages of its computed tokens; None = a page could not be stored, so that no later page can be shared.
+    is the leader of a prompt itself. `pages` are the prefix-cache pages of its computed tokens; None = a page could not
+    be stored, so that no later page can be shared.
     """
 
     def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
@@ -65,12 +60,16 @@ class RunningSequence:
         self.ids, self.prompt_length = list(response.prompt), len(response.prompt)
         sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
         self.sampler, self.detokenizer = Sampler(sampling, self.ids), Detokenizer(tokenizer, sampling.stop)
-        self.attention = attention_topk(request.attention_query)
+        self.attention = new_attention_topk(request.attention_query)
+        has_intervention = request.intervention is not None
+        self.is_plain = (
+            self.attention is None and request.observer is None and request.use_cache and not has_intervention
+        )
         self.source: Tensor | None = None
         self.state: DecodeState | None = None
         self.pages: PageChain | None = None
         self.num_computed = self.num_generated = 0
-        self.finished = False
+        self.finish_reason: FinishReason | None = None
         self.share_key: Hashable = None
         self.leader: RunningSequence | None = None
         self.followers: list[RunningSequence] = []
@@ -82,70 +81,55 @@ class RunningSequence:
         attention = self.attention if end == len(self.ids) else None
         return [Row(self, self.ids[self.num_computed : end], self.state, self.num_computed, attention)]
 
-    def accept(self, outputs: list[RowOutput], eos: tuple[int, ...]) -> Iterator[Token | Ended]:
-        """Continue with the outputs of a pass that computed all tokens; yield events."""
-        output = outputs[0]
-        self.observe(output, self.ids)
-        yield from self.sample_next(output.logits, eos, output.attention)
+    def accept(self, rows: list[Row], eos: tuple[int, ...]) -> None:
+        """Continue with the logits of a pass that computed all tokens; emit events."""
+        (row,) = rows
+        if not self.is_plain:
+            row.observe(self.ids)
+        assert row.logits is not None
+        self.sample_next(row.logits, eos, row.top_attention)
 
-    def observe(self, output: RowOutput, ids: Sequence[int]) -> None:
-        """Report a step to the observer of the request, if it has one."""
-        if self.request.observer is not None:
-            row = output.row
-            self.request.observer(
-                DecodingStep(tuple(ids), output.logits, output.attention, len(row.ids), row.num_cached)
-            )
-
-    def sample_next(
-        self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()
-    ) -> Iterator[Token | Ended]:
-        """Sample the next token and yield its event, and the final event if it was the last."""
+    def sample_next(self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()) -> None:
+        """Sample the next token and emit its event, and the final event if it was the last."""
         try:
             chosen = self.sampler.sample(logits)
         except InvalidInput as error:
-            yield self.finish("error", as_user_error(error))
+            self.finish("error", as_user_error(error))
             return
-        self.ids.append(chosen.id)
-        self.num_generated += 1
-        text, stopped = self.detokenizer.push(chosen.id)
-        reason: FinishReason | None = "eos" if chosen.id in eos else "stop" if stopped else None
-        if reason is None and self.num_generated == self.max_new_tokens:
-            reason = "length"
-        yield Token(self.choice, self.num_generated - 1, chosen, text, attention)
-        if reason is not None:
-            yield self.finish(reason)
+        id, index = chosen.id, self.num_generated
+        self.ids.append(id)
+        self.num_generated = index + 1
+        text, stopped = self.detokenizer.push(id)
+        self.response.put(Token(self.choice, index, chosen, text, attention))
+        if id in eos:
+            self.finish("eos")
+        elif stopped:
+            self.finish("stop")
+        elif index + 1 == self.max_new_tokens:
+            self.finish("length")
 
-    def finish(self, reason: FinishReason, error: PeasyError | None = None) -> Ended:
-        """Mark the sequence finished and return its final event."""
-        self.finished = True
+    def finish(self, reason: FinishReason, error: PeasyError | None = None) -> None:
+        """Mark the sequence finished and emit its final event."""
         rest = "" if reason == "stop" else self.detokenizer.finish()
-        return Ended(self.choice, reason, self.num_generated, rest, error)
+        self.end(Ended(self.choice, reason, self.num_generated, rest, error))
+
+    def end(self, event: Ended) -> None:
+        """Emit the final event."""
+        self.finish_reason = event.reason
+        self.response.put(event)
 
     # Prefill, shared with sequences of the same prompt and through the prefix cache.
 
     @property
-    def num_pending(self) -> int:
-        """Number of tokens to compute before the next can be sampled."""
-        return len(self.ids) - self.num_computed
-
-    @property
     def is_prefilling(self) -> bool:
         """True while more than one token is to be computed."""
-        return self.num_pending > 1
-
-    def release_followers(self) -> "list[RunningSequence]":
-        """Fork the state for the sequences that have waited for this prompt, and return them."""
-        followers, self.followers = self.followers, []
-        for follower in followers:
-            assert self.state is not None
-            follower.leader, follower.state, follower.source = None, self.state.fork(), self.source
-            follower.num_computed, follower.pages = self.num_computed, self.pages
-        return followers
+        return len(self.ids) - self.num_computed > 1
 
     def next_page_ids(self) -> tuple[int, ...] | None:
         """Return the ids of the next page to compute, if it is whole and at least one token follows it."""
-        is_whole = self.pages is not None and self.num_computed % PAGE_SIZE == 0 and self.num_pending > PAGE_SIZE
-        return tuple(self.ids[self.num_computed : self.num_computed + PAGE_SIZE]) if is_whole else None
+        start, end = self.num_computed, self.num_computed + PAGE_SIZE
+        is_whole = self.pages is not None and start % PAGE_SIZE == 0 and len(self.ids) > end
+        return tuple(self.ids[start:end]) if is_whole else None
 
     def reuse_prefix(self, prefix_cache: PrefixCache) -> int:
         """Restore cached pages into the state; return the number of tokens saved."""
@@ -201,7 +185,7 @@ class RunningSequence:
 
     def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
         row, self.state, self.num_computed, self.pages = rows[0], new_state(), 0, None
-        return [row._replace(ids=[*self.ids[: row.num_cached], *row.ids], state=self.state, num_cached=0)]
+        return [replace(row, ids=[*self.ids[: row.num_cached], *row.ids], state=self.state, num_cached=0)]
 
 
 class UncachedSequence(RunningSequence):
@@ -217,7 +201,7 @@ class UncachedSequence(RunningSequence):
         return [Row(self, list(self.ids), None, 0, self.attention)]
 
 
-def attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
+def new_attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
     """Return a collector for what the request asks about attention, if it does."""
     return None if query is None else AttentionTopK(query.top_k, query.layers, query.heads)
 
@@ -231,7 +215,10 @@ class Detokenizer:
 
     def push(self, id: int) -> tuple[str, bool]:
         """Return the text completed by this id, and True if a stop string was found (it is left out)."""
-        return ("", False) if self._decoder is None else self._release(self._decoder.push(id))
+        if self._decoder is None:
+            return "", False
+        text = self._decoder.push(id)
+        return self._release(text) if self._stop_strings else (text, False)
 
     def finish(self) -> str:
         """Return the remaining text."""

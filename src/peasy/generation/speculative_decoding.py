@@ -5,12 +5,11 @@ equals it. Every token is sampled from the same logits with the same random numb
 is identical for a given seed, and only the number of passes differs.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from peasy.generation.request import Ended, Token
 from peasy.generation.request_queue import ResponseStream
-from peasy.generation.sequence import Row, RowOutput, RunningSequence
+from peasy.generation.sequence import Row, RunningSequence
 from peasy.tokenization import Tokenizer
 
 MAX_DRAFT_TOKENS = 15
@@ -55,15 +54,17 @@ class SpeculativeSequence(RunningSequence):
         (row,) = super().next_rows(end, may_draft)
         limit = min(self.draft_length, self.request.max_draft_tokens, self.max_new_tokens - self.num_generated - 1)
         self.draft = self.proposer.propose(limit) if self.num_generated and may_draft else []
-        return [row._replace(ids=[*row.ids, *self.draft], num_draft=len(self.draft))]
+        return [replace(row, ids=[*row.ids, *self.draft], num_draft=len(self.draft))]
 
-    def accept(self, outputs: list[RowOutput], eos: tuple[int, ...]) -> Iterator[Token | Ended]:
+    def accept(self, rows: list[Row], eos: tuple[int, ...]) -> None:
         """Sample after each draft token until one is rejected."""
         num_accepted, self.pages = 0, None  # generated tokens are not stored in the prefix cache
-        logits = outputs[0].logits if self.draft else outputs[0].logits[None]
+        logits = rows[0].logits
+        assert logits is not None
+        logits = logits if self.draft else logits[None]
         for next_logits, draft_token in zip(logits, [*self.draft, None], strict=True):
-            yield from self.sample_next(next_logits, eos)
-            if self.finished or self.ids[-1] != draft_token:
+            self.sample_next(next_logits, eos)
+            if self.finish_reason or self.ids[-1] != draft_token:
                 break
             num_accepted += 1
             self.num_computed += 1

@@ -45,6 +45,14 @@ def _no_network():
         yield
 
 
+@pytest.fixture
+def isolated_home(tmp_path, monkeypatch):
+    """Keep the user's runs and downloads out of a test, and its files in its own folder."""
+    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.fixture(scope="session")
 def chromium():
     """Path of Chromium; without it the test is skipped, and `make test` reports that in its last lines."""

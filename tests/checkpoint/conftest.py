@@ -34,11 +34,8 @@ def folder(saved, tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    """Isolate the tests from the user's runs and hub cache."""
-    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.chdir(tmp_path)
+def _home(isolated_home):
+    """Every test of checkpoints runs isolated."""
 
 
 @pytest.fixture

@@ -12,11 +12,8 @@ TEXTS = ["The pizza came out of the oven and it tasted good."] * 9
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    """Keep the user's runs and downloads out of the tests."""
-    monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.chdir(tmp_path)
+def _home(isolated_home):
+    """Every test of a command runs isolated."""
 
 
 @pytest.fixture(scope="session")

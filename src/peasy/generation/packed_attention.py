@@ -4,6 +4,8 @@ One call handles all sequences of a pass; threads take blocks of queries of one 
 weights and the weighted sum are computed in an order that depends only on the query's own keys: batch-invariant.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from numba import carray, cfunc, njit
 from numpy import ndarray
@@ -29,9 +31,6 @@ from peasy.generation.packed_llvm import (
 
 QUERY_BLOCK = 16
 """Queries of one sequence and head per task: their keys and values are loaded into the CPU cache once."""
-
-accumulate_1x4, accumulate_2x4 = make_accumulate(1, 4), make_accumulate(2, 4)
-accumulate_1x1, accumulate_2x1 = make_accumulate(1, 1), make_accumulate(2, 1)
 
 WORDS_PER_SEQUENCE = 18
 """64-bit words per sequence: address, token stride and head stride (bytes) of queries, keys and values; number of
@@ -121,42 +120,29 @@ def softmax_row(row: ndarray, scale: np.float32) -> None:
         row[index] = np.float32(row[index] * inverse)
 
 
-@njit(error_model="numpy")
-def weighted_sum_one(weights: int, begin: int, end: int, values: int, step: int, output: int, width: int) -> None:
-    """Weighted sum of the values from `begin` to `end`, for one query."""
-    if begin >= end:
-        return
-    weights, values, count, offset = weights + 4 * begin, values + step * begin, end - begin, 0
-    while offset + 32 <= width:
-        accumulate_1x4(weights, 0, values + 4 * offset, step, count, output + 4 * offset, 0)
-        offset += 32
-    while offset < width:
-        accumulate_1x1(weights, 0, values + 4 * offset, step, count, output + 4 * offset, 0)
-        offset += 8
+def _make_weighted_sum(rows: int) -> Callable[..., None]:
+    """Return the weighted sum of the values from `begin` to `end`, for one or two queries."""
+    accumulate_4, accumulate_1 = make_accumulate(rows, 4), make_accumulate(rows, 1)
+
+    @njit(error_model="numpy")
+    def weighted_sum(
+        weights: int, weights_stride: int, begin: int, end: int, values: int, step: int,
+        output: int, output_stride: int, width: int,
+    ) -> None:  # fmt: skip
+        if begin >= end:
+            return
+        weights, values, count, offset = weights + 4 * begin, values + step * begin, end - begin, 0
+        while offset + 32 <= width:
+            accumulate_4(weights, weights_stride, values + 4 * offset, step, count, output + 4 * offset, output_stride)
+            offset += 32
+        while offset < width:
+            accumulate_1(weights, weights_stride, values + 4 * offset, step, count, output + 4 * offset, output_stride)
+            offset += 8
+
+    return weighted_sum  # type: ignore[no-any-return]
 
 
-@njit(error_model="numpy")
-def weighted_sum_two(
-    weights: int,
-    weights_stride: int,
-    begin: int,
-    end: int,
-    values: int,
-    step: int,
-    output: int,
-    output_stride: int,
-    width: int,
-) -> None:
-    """Weighted sum of the values from `begin` to `end`, for two queries."""
-    if begin >= end:
-        return
-    weights, values, count, offset = weights + 4 * begin, values + step * begin, end - begin, 0
-    while offset + 32 <= width:
-        accumulate_2x4(weights, weights_stride, values + 4 * offset, step, count, output + 4 * offset, output_stride)
-        offset += 32
-    while offset < width:
-        accumulate_2x1(weights, weights_stride, values + 4 * offset, step, count, output + 4 * offset, output_stride)
-        offset += 8
+_weighted_sum_one, _weighted_sum_two = _make_weighted_sum(1), _make_weighted_sum(2)
 
 
 @njit(error_model="numpy")
@@ -180,16 +166,15 @@ def weighted_sum_block(
         carray(float32_pointer(output), (width,))[:] = 0
         begin, end = visible_keys(seq, row, causal, window)
         if row + 1 == last:
-            weighted_sum_one(weights, begin, end, values, step, output, width)
+            _weighted_sum_one(weights, 0, begin, end, values, step, output, 0, width)
             continue
         carray(float32_pointer(output + output_stride), (width,))[:] = 0
         next_begin, next_end = visible_keys(seq, row + 1, causal, window)
         shared_begin = min(next_begin, end)
-        weighted_sum_one(weights, begin, shared_begin, values, step, output, width)
-        weighted_sum_two(weights, weights_stride, shared_begin, end, values, step, output, output_stride, width)
-        weighted_sum_one(
-            weights + weights_stride, max(end, next_begin), next_end, values, step, output + output_stride, width
-        )
+        _weighted_sum_one(weights, 0, begin, shared_begin, values, step, output, 0, width)
+        _weighted_sum_two(weights, weights_stride, shared_begin, end, values, step, output, output_stride, width)
+        weights, output = weights + weights_stride, output + output_stride
+        _weighted_sum_one(weights, 0, max(end, next_begin), next_end, values, step, output, 0, width)
 
 
 @cfunc(TASK_SIGNATURE, cache=True)

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import FAMILIES, detect_family, family_for, load_model, read_folder, write_folder
-from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface.family import ConfigFields
 from peasy.checkpoint.tensors import TensorFile
 from peasy.errors import InvalidInput
 from peasy.models.build import build
@@ -303,12 +303,12 @@ def test_error_for_no_family_lists_the_differences():
 
 
 def test_failed_export_leaves_no_folder(tmp_path, monkeypatch):
-    from peasy.checkpoint.huggingface import save
+    from peasy.checkpoint.huggingface import folder
 
     def fail(*_):
         raise RuntimeError("power cut")
 
-    monkeypatch.setattr(save, "write_json", fail)
+    monkeypatch.setattr(folder, "write_json", fail)
     with pytest.raises(RuntimeError):
         write(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

@@ -4,8 +4,7 @@ import dataclasses
 
 import pytest
 
-from peasy.checkpoint.huggingface.family import PlannedWeights
-from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface.family import ConfigFields, PlannedWeights
 from peasy.checkpoint.huggingface.registry import _normalized, detect_family, family_for, read_hf_config
 from peasy.errors import InvalidInput
 from peasy.models.preset import preset

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from peasy.checkpoint.manifest import MANIFEST_FILE, is_intact, read_manifest, verify, write_manifest
 from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import MANIFEST_FILE, is_intact, read_manifest, verify, write_manifest
 from peasy.errors import InvalidInput, PeasyError
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from peasy.checkpoint import ram
-from peasy.checkpoint.manifest import write_manifest
 from peasy.checkpoint.model import load_model, save_model
-from peasy.checkpoint.store import read_checkpoint, write_checkpoint
+from peasy.checkpoint.store import read_checkpoint, write_checkpoint, write_manifest
 from peasy.config import to_plain
 from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.models.build import MODEL_CLASSES, build

@@ -5,8 +5,8 @@ import warnings
 
 import pytest
 
-from peasy.checkpoint import resolve as resolve_module
-from peasy.checkpoint.resolve import resolve_model
+from peasy.checkpoint import paths as resolve_module
+from peasy.checkpoint.paths import resolve_model
 from peasy.errors import NeedsNetwork, NotFound, UsageError
 
 

@@ -19,14 +19,17 @@ def test_write_read_round_trip(tmp_path, tokenizer):
     assert {name: checkpoint.tensors[name].tolist() for name in checkpoint.tensors} == {
         name: tensor.tolist() for name, tensor in weights.items()
     }
-    assert checkpoint.tokenizer_path == (folder / "tokenizer.json").resolve()
+    assert "tokenizer.json" in checkpoint.manifest.files
     assert checkpoint.manifest.notes == {"source": "me"}
     assert (folder / "note.txt").read_bytes() == b"hi"
     assert is_checkpoint(folder)
 
 
 def test_without_a_tokenizer(tmp_path):
-    assert read_checkpoint(write_checkpoint(tmp_path / "c", {"a": torch.ones(1)}, {})).tokenizer_path is None
+    assert (
+        "tokenizer.json"
+        not in read_checkpoint(write_checkpoint(tmp_path / "c", {"a": torch.ones(1)}, {})).manifest.files
+    )
 
 
 def test_with_two_tokenizers(tmp_path, tokenizer):

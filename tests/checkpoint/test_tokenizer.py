@@ -6,7 +6,7 @@ import json
 import pytest
 
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.errors import InvalidInput
 
 
@@ -14,7 +14,7 @@ def test_tokenizer_json(folder, tokenizer):
     loaded = read_tokenizer(SafeFolder(folder))
     assert loaded.encode("The pizza").ids == tokenizer.encode("The pizza").ids
     assert loaded.special_tokens == tokenizer.special_tokens
-    assert read_target_tokenizer(SafeFolder(folder)) is None
+    assert read_tokenizer(SafeFolder(folder), target=True) is None
 
 
 def test_folder_without_tokenizer(tmp_path):
@@ -51,7 +51,10 @@ def test_source_and_target_sentencepiece(tmp_path):
     )
     vocabulary = {piece: id for id, piece in enumerate([*pieces, "<pad>"])}
     (tmp_path / "vocab.json").write_text(json.dumps(vocabulary))
-    tokenizers = {"source": read_tokenizer(SafeFolder(tmp_path)), "target": read_target_tokenizer(SafeFolder(tmp_path))}
+    tokenizers = {
+        "source": read_tokenizer(SafeFolder(tmp_path)),
+        "target": read_tokenizer(SafeFolder(tmp_path), target=True),
+    }
     for name, tokenizer in tokenizers.items():
         assert len(tokenizer) == len(vocabulary)
         for text in ("the pizza, trois", "il y a three ovens", "xyz", "La Pizza"):

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from peasy.checkpoint.manifest import read_manifest
-from peasy.checkpoint.resolve import built_in_models
+from peasy.checkpoint.paths import built_in_models
 from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import read_manifest
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import load
 from peasy.commands.models import model, read_card

@@ -9,9 +9,8 @@ import torch
 import transformers
 
 import peasy
-from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.paths import data_dir
-from peasy.checkpoint.store import read_checkpoint
+from peasy.checkpoint.store import is_intact, read_checkpoint
 from peasy.errors import InvalidInput, UsageError
 
 

@@ -137,12 +137,12 @@ def test_a_transformers_model_object(foreign, tmp_path):
 def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
     import shutil
 
-    from peasy.checkpoint import manifest
+    from peasy.checkpoint import store
 
     shutil.copytree(decoder, tmp_path / "runs" / "fox" / "checkpoints" / "step-3")
     hashed = []
-    record = manifest._hash_file
-    monkeypatch.setattr(manifest, "_hash_file", lambda folder, name: hashed.append(name) or record(folder, name))
+    record = store._hash_file
+    monkeypatch.setattr(store, "_hash_file", lambda folder, name: hashed.append(name) or record(folder, name))
     peasy.load("fox")
     assert sorted(hashed) == sorted(set(hashed))
     assert "model.safetensors" in hashed

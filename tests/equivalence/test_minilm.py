@@ -37,7 +37,7 @@ def imported():
 
 @pytest.fixture(scope="module")
 def vectors(imported):
-    return embed(load_model(imported), imported.folder.resolve_file("tokenizer.json"))
+    return embed(load_model(imported), imported.folder.path / "tokenizer.json")
 
 
 def embed(model, tokenizer_file):
@@ -69,12 +69,12 @@ def test_similarities(theirs, vectors):
 def test_other_pooling_is_detected(imported, theirs):
     first = load_model(dataclasses.replace(imported, config=dataclasses.replace(imported.config, pooling="first")))
     expected = theirs.encode(SENTENCES, convert_to_tensor=True).cpu()
-    assert (embed(first, imported.folder.resolve_file("tokenizer.json")) - expected).abs().max() > 1e-2
+    assert (embed(first, imported.folder.path / "tokenizer.json") - expected).abs().max() > 1e-2
 
 
 def test_sentence_transformers_loads_what_we_write(imported, vectors, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    write_folder(tmp_path / "out", imported.config, imported.tensors, imported.folder.resolve_file("tokenizer.json"))
+    write_folder(tmp_path / "out", imported.config, imported.tensors, imported.folder.path / "tokenizer.json")
     again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert again.max_seq_length == MAX_LENGTH
     torch.testing.assert_close(again.encode(SENTENCES, convert_to_tensor=True).cpu(), vectors, atol=1e-5, rtol=0)

@@ -16,11 +16,10 @@ import torch
 
 from peasy.checkpoint.huggingface import load_model as load_foreign
 from peasy.checkpoint.huggingface import read_folder, write_folder
-from peasy.checkpoint.manifest import write_manifest
 from peasy.checkpoint.model import load_model, save_model
-from peasy.checkpoint.resolve import ResolvedModel
+from peasy.checkpoint.paths import ResolvedModel
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import read_checkpoint
+from peasy.checkpoint.store import read_checkpoint, write_manifest
 from peasy.checkpoint.tensors import WEIGHTS_FILE, open_tensors
 from peasy.commands.load import open_resolved
 from peasy.errors import PeasyError

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import torch
 
-from peasy.checkpoint.manifest import is_intact
+from peasy.checkpoint.store import is_intact
 from peasy.training import loop
 from peasy.training.attention_snapshots import read_snapshots
 from peasy.training.event import Finished, Saved, Started, TrainStep, Validated

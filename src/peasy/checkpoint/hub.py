@@ -5,7 +5,7 @@ Only JSON, safetensors and tokenizer files are downloaded: nothing that could ru
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,20 +13,12 @@ from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
 
 _ALLOW_PATTERNS = (
-    "*.json",
-    "*.safetensors",
-    "*.spm",
-    "spiece.model",
-    "vocab.txt",
-    "merges.txt",
-    "1_Pooling/config.json",
-)
-LEGACY_IDS = frozenset(
-    [
-        "bert-base-cased", "bert-base-uncased", "bert-large-uncased", "distilgpt2", "distilroberta-base", "gpt2",
-        "gpt2-large", "gpt2-medium", "gpt2-xl", "roberta-base", "roberta-large", "t5-base", "t5-large", "t5-small",
-    ]
+    "*.json", "*.safetensors", "*.spm", "spiece.model", "vocab.txt", "merges.txt", "1_Pooling/config.json",
 )  # fmt: skip
+LEGACY_IDS = {
+    "bert-base-cased", "bert-base-uncased", "bert-large-uncased", "distilgpt2", "distilroberta-base", "gpt2",
+    "gpt2-large", "gpt2-medium", "gpt2-xl", "roberta-base", "roberta-large", "t5-base", "t5-large", "t5-small",
+}  # fmt: skip
 """Legacy hub ids without an owner. Any other name without a slash is a local name."""
 
 _ID_PATTERN = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
@@ -68,27 +60,24 @@ def find_cached(model_id: str) -> Path | None:
 
 def list_cached() -> dict[str, Path]:
     """Return all cached models with weights, by id."""
-    return dict(_iter_cached())
+    names = (folder.name.removeprefix("models--") for folder in sorted(cache_dir().glob("models--*")))
+    snapshots = {name.replace("--", "/"): find_cached(name.replace("--", "/")) for name in names}
+    return {model_id: snapshot for model_id, snapshot in snapshots.items() if snapshot is not None}
 
 
-def fetch_model(model_id: str, confirm: Confirm, *, offline: bool = False) -> Path:
-    """Return the folder of a hub model: from the cache, else downloaded after confirmation."""
+def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False) -> Path:
+    """Return the folder of a hub model: from the cache, else downloaded if `confirm` returns True."""
     if (folder := find_cached(model_id)) is not None:
         return folder
     if offline or os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
         hint = "List the available models: peasy models"
         raise NeedsNetwork(f"{model_id} is not in the cache, and peasy is offline.", hint=hint)
-    size = _download_size(model_id)
-    if not confirm(f"Download {model_id} from the Hugging Face hub ({format_bytes(size)})?"):
+    question = f"Download {model_id} from the Hugging Face hub ({format_bytes(_download_size(model_id))})?"
+    if confirm is None:
+        raise UsageError(f"{question} This needs confirmation.", hint="Confirm in advance with yes=True, or --yes.")
+    if not confirm(question):
         raise UsageError(f"{model_id} was not downloaded.", hint="Confirm in advance with --yes.")
     return _download(model_id)
-
-
-def _iter_cached() -> Iterator[tuple[str, Path]]:
-    for folder in sorted(cache_dir().glob("models--*")):
-        id = folder.name.removeprefix("models--").replace("--", "/")
-        if (snapshot := find_cached(id)) is not None:
-            yield id, snapshot
 
 
 def _download_size(model_id: str) -> int:
@@ -99,10 +88,8 @@ def _download_size(model_id: str) -> int:
     files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []
     needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in _ALLOW_PATTERNS)]
     if not any(file.rfilename.endswith(".safetensors") for file in needed):
-        raise NotFound(
-            f"{model_id} has no safetensors weights.",
-            hint="Choose a model that has them: peasy does not read pickle files.",
-        )
+        hint = "Choose a model that has them: peasy does not read pickle files."
+        raise NotFound(f"{model_id} has no safetensors weights.", hint=hint)
     return sum(file.size or 0 for file in needed)
 
 

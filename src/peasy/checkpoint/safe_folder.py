@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ _MAX_JSON_BYTES = 64 * MIB
 """Largest JSON file that is read; the largest known tokenizer.json has about half of this."""
 
 _MAX_NAMES_SHOWN = 6
-_HUB_MODEL_DIR = re.compile(r"models--[^/]+")
 
 
 class SafeFolder:
@@ -33,24 +31,29 @@ class SafeFolder:
             raise NotFound(f"Folder {self.path} does not exist.", hint=suggest_sibling(self.path, folders_only=True))
         if not self.path.is_dir():
             raise InvalidInput(f"{self.path} is not a folder.", hint="Give the folder that contains config.json.")
-        self._allowed_roots = list(_allowed_roots(self.path.resolve()))
+        real = self.path.resolve()
+        self._allowed_roots, blobs = [real], real.parent.parent / "blobs"
+        is_snapshot = real.parent.name == "snapshots" and real.parent.parent.name.startswith("models--")
+        if is_snapshot and blobs.is_dir() and not blobs.is_symlink():
+            self._allowed_roots.append(blobs)
 
     def __repr__(self) -> str:
         return f"SafeFolder({str(self.path)!r})"
-
-    def list_names(self) -> list[str]:
-        """Return the sorted names of all entries."""
-        return sorted(os.listdir(self.path))
 
     def has(self, name: str) -> bool:
         """Return whether an entry of this name exists."""
         return os.path.lexists(self.path / name)
 
-    def resolve_file(self, name: str) -> Path:
-        """Return the resolved path of a regular file in this folder; refuse anything else."""
-        where = self.path / _require_bare_name(name, self.path)
+    def open(self, name: str) -> BufferedReader:
+        """Open a regular file of this folder for reading; refuse anything else.
+
+        O_NOFOLLOW closes the race between check and open.
+        """
+        if not name or name in (".", "..") or "\0" in name or re.search(r"[/\\:]", name):
+            raise InvalidInput(f"{self.path} refers to the file {short_repr(name)}: only bare file names are allowed.")
+        where = self.path / name
         if not self.has(name):
-            raise NotFound(f"{self.path} has no {name}.", hint=did_you_mean(name, self.list_names()))
+            raise NotFound(f"{self.path} has no {name}.", hint=did_you_mean(name, sorted(os.listdir(self.path))))
         real = where.resolve()
         if not any(real.is_relative_to(root) for root in self._allowed_roots):
             raise InvalidInput(
@@ -58,19 +61,14 @@ class SafeFolder:
             )
         if not real.is_file():
             raise InvalidInput(f"{where} is not a regular file.")
-        return real
-
-    def open(self, name: str) -> BufferedReader:
-        """Open a file for reading. O_NOFOLLOW closes the race between check and open."""
-        real = self.resolve_file(name)
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         try:
             descriptor = os.open(real, flags)
         except OSError as error:
-            raise InvalidInput(f"{self.path / name} cannot be opened: {error.strerror}.") from None
+            raise InvalidInput(f"{where} cannot be opened: {error.strerror}.") from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise InvalidInput(f"{self.path / name} is not a regular file.")
+            raise InvalidInput(f"{where} is not a regular file.")
         return os.fdopen(descriptor, "rb")
 
     def read(self, name: str, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
@@ -123,22 +121,7 @@ def join_names(names: list[str]) -> str:
 def suggest_sibling(path: Path, *, folders_only: bool = False) -> str | None:
     """Return a "Did you mean" sentence with the nearest name beside a path that does not exist."""
     try:
-        return did_you_mean(
-            path.name, (other.name for other in path.parent.iterdir() if not folders_only or other.is_dir())
-        )
+        siblings = [other.name for other in path.parent.iterdir() if not folders_only or other.is_dir()]
+        return did_you_mean(path.name, siblings)
     except OSError:
         return None
-
-
-def _require_bare_name(name: str, folder: Path) -> str:
-    if not name or name in (".", "..") or "\0" in name or re.search(r"[/\\:]", name):
-        raise InvalidInput(f"{folder} refers to the file {short_repr(name)}: only bare file names are allowed.")
-    return name
-
-
-def _allowed_roots(folder: Path) -> Iterator[Path]:
-    yield folder
-    if folder.parent.name == "snapshots" and _HUB_MODEL_DIR.fullmatch(folder.parent.parent.name):
-        blobs = folder.parent.parent / "blobs"
-        if blobs.is_dir() and not blobs.is_symlink():
-            yield blobs

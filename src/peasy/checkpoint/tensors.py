@@ -69,37 +69,67 @@ class TensorFile:
             raise NotFound(f"{self.path} has no tensor {short_repr(name)}.")
         info = self.info[name]
         dtype = getattr(torch, info.dtype)
-        if not info.numel:
+        if not info.nbytes:
             return torch.empty(info.shape, dtype=dtype)
         if info.offset % dtype.itemsize or sys.byteorder != "little":
             flat = _copy_unaligned(self._map[info.offset : info.offset + info.nbytes], dtype)
         else:
-            flat = torch.frombuffer(self._map, dtype=dtype, count=info.numel, offset=info.offset)
+            flat = torch.frombuffer(self._map, dtype=dtype, count=info.nbytes // dtype.itemsize, offset=info.offset)
         check_finite(flat, f"{self.path}: tensor {short_repr(name)}")
         return flat.view(info.shape)
 
 
-class TensorStore(Mapping[str, "torch.Tensor"]):
-    """Lazy mapping from name to tensor over all safetensors files of a folder."""
+class InMemoryTensors:
+    """Tensors in memory, read like a file; nothing is copied."""
 
-    def __init__(self, files: Mapping[str, TensorFile]) -> None:
-        self._file_of = dict(files)
+    def __init__(self, tensors: Mapping[str, "torch.Tensor"]) -> None:
+        self._tensors = dict(tensors)
+        self.info = {
+            name: TensorInfo(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), 0, tensor.nbytes)
+            for name, tensor in tensors.items()
+        }
+
+    def tensor(self, name: str) -> "torch.Tensor":
+        """Return a tensor; NaN or infinity is an error."""
+        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
+        return self._tensors[name]
+
+
+class TensorStore(Mapping[str, "torch.Tensor"]):
+    """Lazy mapping from name to tensor: for each name, the file that holds it and its name there."""
+
+    def __init__(self, stored: Mapping[str, tuple[TensorFile | InMemoryTensors, str]]) -> None:
+        self._stored = dict(stored)
+
+    def renamed(self, old_names: Mapping[str, str]) -> "TensorStore":
+        """Return the tensors under new names; `old_names` maps each new name to the present one."""
+        return TensorStore({name: self._stored[old] for name, old in old_names.items()})
 
     def __getitem__(self, name: str) -> "torch.Tensor":
-        return self._file_of[name].tensor(name)
+        file, stored_name = self._stored[name]
+        return file.tensor(stored_name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._file_of)
+        return iter(self._stored)
 
     def __len__(self) -> int:
-        return len(self._file_of)
+        return len(self._stored)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._file_of
+        return name in self._stored  # the default of Mapping would read the tensor
 
     def info(self, name: str) -> TensorInfo:
         """Return dtype, shape and size of a tensor without reading its data."""
-        return self._file_of[name].info[name]
+        file, stored_name = self._stored[name]
+        return file.info[stored_name]
+
+    def differ(self, first: str, second: str) -> bool:
+        """Return whether both are stored with different values."""
+        import torch
+
+        if first not in self or second not in self:
+            return False
+        return self.info(first).shape != self.info(second).shape or not torch.equal(self[first], self[second])
 
     @property
     def nbytes(self) -> int:
@@ -107,40 +137,16 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
         return sum(self.info(name).nbytes for name in self)
 
 
-class InMemoryTensorStore(TensorStore):
-    """The same mapping over tensors in memory; nothing is copied."""
-
-    def __init__(self, tensors: Mapping[str, "torch.Tensor"]) -> None:
-        super().__init__({})
-        self._tensors = dict(tensors)
-
-    def __getitem__(self, name: str) -> "torch.Tensor":
-        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
-        return self._tensors[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._tensors
-
-    def info(self, name: str) -> TensorInfo:
-        """Return dtype, shape and size of a tensor."""
-        tensor = self._tensors[name]
-        return TensorInfo(name, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape), 0, tensor.nbytes)
-
-
 def open_tensors(folder: SafeFolder) -> TensorStore:
     """Open `model.safetensors`, or the shards that the index file lists."""
     if folder.has(INDEX_FILE):
-        return TensorStore(_open_shards(folder))
+        return _open_shards(folder)
     if folder.has(WEIGHTS_FILE):
         file = TensorFile(folder, WEIGHTS_FILE)
-        return TensorStore(dict.fromkeys(file.info, file))
-    pickled = [name for name in folder.list_names() if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))]
+        return TensorStore({name: (file, name) for name in file.info})
+    pickled = [
+        name for name in sorted(os.listdir(folder.path)) if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))
+    ]
     if pickled:
         raise InvalidInput(
             f"{folder.path} stores its weights in {pickled[0]}: a pickle file, which can run code when it is loaded.",
@@ -150,11 +156,7 @@ def open_tensors(folder: SafeFolder) -> TensorStore:
 
 
 def write_tensors(
-    folder: str | Path,
-    tensors: Mapping[str, "torch.Tensor"],
-    *,
-    metadata: Mapping[str, str] | None = None,
-    shard_bytes: int = SHARD_BYTES,
+    folder: str | Path, tensors: Mapping[str, "torch.Tensor"], *, shard_bytes: int = SHARD_BYTES
 ) -> list[str]:
     """Write tensors into an existing folder, in shards with an index if they are large; return the file names."""
     from safetensors.torch import save_file
@@ -166,7 +168,7 @@ def write_tensors(
     names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
     for name, shard in zip(names, shards, strict=True):
         contents = {key: tensors[key].detach().contiguous() for key in shard}
-        save_file(contents, Path(folder) / name, metadata={"format": "pt", **(metadata or {})})
+        save_file(contents, Path(folder) / name, metadata={"format": "pt"})
     if count > 1:
         total = sum(tensor.nbytes for tensor in tensors.values())
         files = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
@@ -210,16 +212,12 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
     table = parse_json(file.read(length), f"{where}: the header")
     if not isinstance(table, dict):
         raise InvalidInput(f"{where}: the header should be a JSON object.")
-    metadata = _read_metadata(table.pop("__metadata__", {}), where)
+    metadata = table.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise InvalidInput(f"{where}: __metadata__ should be a JSON object with string values.")
     info = {name: _read_info(name, entry, 8 + length, where) for name, entry in table.items()}
     _check_layout(info, 8 + length, size, where)
     return info, metadata
-
-
-def _read_metadata(data: object, where: str) -> dict[str, str]:
-    if not isinstance(data, dict) or not all(isinstance(value, str) for value in data.values()):
-        raise InvalidInput(f"{where}: __metadata__ should be a JSON object with string values.")
-    return data
 
 
 def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
@@ -263,7 +261,7 @@ def _check_layout(info: Mapping[str, TensorInfo], data_start: int, size: int, wh
         raise InvalidInput(f"{where}: {size - end:,} extra bytes after the last tensor.")
 
 
-def _open_shards(folder: SafeFolder) -> dict[str, TensorFile]:
+def _open_shards(folder: SafeFolder) -> TensorStore:
     where = folder.path / INDEX_FILE
     file_names = folder.read_json(INDEX_FILE).get("weight_map")
     if not isinstance(file_names, dict) or not all(isinstance(name, str) for name in file_names.values()):
@@ -279,7 +277,7 @@ def _open_shards(folder: SafeFolder) -> dict[str, TensorFile]:
         extra = next((tensor for tensor in file.info if file_names.get(tensor) != name), None)
         if extra is not None:
             raise InvalidInput(f"{file.path} contains {short_repr(extra)}, which {INDEX_FILE} does not list there.")
-    return {tensor: files[name] for tensor, name in file_names.items()}
+    return TensorStore({tensor: (files[name], tensor) for tensor, name in file_names.items()})
 
 
 def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) -> list[list[str]]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from peasy.checkpoint.resolve import resolve_model
+from peasy.checkpoint.paths import resolve_model
 from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import NotFound
 from peasy.inspection.results import AttentionHistory, CheckpointAttention, Tokens

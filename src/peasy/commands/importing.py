@@ -6,9 +6,8 @@ from pathlib import Path
 
 from peasy.atomic import refuse_existing
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.paths import run_path
+from peasy.checkpoint.paths import resolve_model, run_path
 from peasy.checkpoint.ram import format_bytes
-from peasy.checkpoint.resolve import resolve_model
 from peasy.commands.load import LoadedModel, open_resolved
 from peasy.commands.result import JsonDict, Result
 from peasy.extras import require_extra

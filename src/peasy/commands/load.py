@@ -12,11 +12,11 @@ from peasy import config as settings
 from peasy.checkpoint import ram
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.loaded_model import ModelBundle
-from peasy.checkpoint.resolve import ResolvedModel, resolve_model
+from peasy.checkpoint.paths import ResolvedModel, resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
-from peasy.checkpoint.tensors import open_tensors
-from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
+from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, with_checked_keywords
@@ -202,28 +202,32 @@ def open_resolved(resolved: ResolvedModel) -> LoadedModel:
     """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
     if resolved.folder.is_file():
         raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
-    if is_checkpoint(resolved.folder):
-        from peasy.checkpoint.model import load_model
+    if not is_checkpoint(resolved.folder):
+        return _open_hugging_face(resolved.name, resolved.folder)
+    from peasy.checkpoint.model import load_model
 
-        checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
-        model, notes = load_model(checkpoint), checkpoint.manifest.notes
-        model = model.float() if STORED_NOTE in notes else model
-        return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
+    checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
+    model, notes = load_model(checkpoint), checkpoint.manifest.notes
+    model = model.float() if STORED_NOTE in notes else model
+    return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
+
+
+def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None) -> LoadedModel:
+    """Load a Hugging Face folder; `tensors` are its weights if it has only config.json."""
     from peasy.checkpoint import huggingface
 
-    folder = SafeFolder(resolved.folder)
+    folder = SafeFolder(path)
     if not folder.has(CONFIG_FILE):
-        raise NotFound(f"{resolved.folder} is not a model: it has no {CONFIG_FILE}.")
-    huggingface.detect_family(folder.read_json(CONFIG_FILE), str(folder.path / CONFIG_FILE))
-    ram.require_ram(open_tensors(folder).nbytes, resolved.name)
-    hf_model = huggingface.read_folder(resolved.folder)
-    return _with_tokenizers(resolved.name, huggingface.load_model(hf_model), folder, hf_model.family, hf_model.unused)
+        raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.")
+    checkpoint = huggingface.read_folder(path, tensors=tensors)
+    model = huggingface.load_model(checkpoint)
+    return _with_tokenizers(name, model, folder, checkpoint.family, checkpoint.unused)
 
 
 def _with_tokenizers(
     name: str, model: "Model", folder: SafeFolder, family: str | None, unused: tuple[str, ...] = ()
 ) -> LoadedModel:
-    tokenizers = read_tokenizer(folder), read_target_tokenizer(folder)
+    tokenizers = read_tokenizer(folder), read_tokenizer(folder, target=True)
     return LoadedModel(name, model, *tokenizers, folder=folder.path, family=family, unused_weights=unused)
 
 
@@ -241,7 +245,7 @@ def choose_device(device: str) -> str:
     return device
 
 
-def _load_object(model: "Model | _TransformersModel", tokenizer: "Tokenizer | _SavesPretrained | None") -> LoadedModel:
+def _load_object(model: "Model | _TransformersModel", tokenizer: TokenizerSource | None) -> LoadedModel:
     """Load a transformers model object with all checks of a folder, sharing its weights; or wrap a model of peasy.
 
     If its parameter names differ from those in its files, it is saved to a folder and loaded from there.
@@ -256,26 +260,18 @@ def _load_object(model: "Model | _TransformersModel", tokenizer: "Tokenizer | _S
             f"{type(model).__name__} is not a model that peasy can inspect.",
             hint="Give a name, a folder, a model loaded by peasy.load, or a transformers model.",
         )
+    name = type(model).__name__
     with TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
             tokenizer.save_pretrained(folder)
-        try:
-            loaded = _load_sharing_weights(model, folder)
+        try:  # share the weight tensors: a change in one model changes the other
+            model.config.save_pretrained(folder)
+            config = SafeFolder(folder).read_json(CONFIG_FILE) | {"architectures": [name]}
+            (folder / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
+            weights = InMemoryTensors(model.state_dict())
+            loaded = _open_hugging_face(name, folder, TensorStore({key: (weights, key) for key in weights.info}))
         except InvalidInput:
             model.save_pretrained(folder)
-            loaded = open_resolved(ResolvedModel("path", type(model).__name__, folder))
+            loaded = open_resolved(ResolvedModel("path", name, folder))
     return replace(loaded, folder=None)
-
-
-def _load_sharing_weights(model: _TransformersModel, path: Path) -> LoadedModel:
-    """Read the config through the folder and share the weight tensors: a change in one model changes the other."""
-    from peasy.checkpoint.huggingface import load_model, read_folder
-    from peasy.checkpoint.tensors import InMemoryTensorStore
-
-    model.config.save_pretrained(path)
-    folder = SafeFolder(path)
-    config = folder.read_json(CONFIG_FILE) | {"architectures": [type(model).__name__]}
-    (path / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
-    hf_model = read_folder(path, tensors=InMemoryTensorStore(model.state_dict()))
-    return _with_tokenizers(type(model).__name__, load_model(hf_model), folder, hf_model.family, hf_model.unused)

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peasy.checkpoint.hub import Confirm, list_cached
-from peasy.checkpoint.paths import data_dir, find_runs, list_checkpoints
+from peasy.checkpoint.paths import built_in_models, data_dir, find_runs, list_checkpoints, resolve_model
 from peasy.checkpoint.ram import format_bytes
-from peasy.checkpoint.resolve import built_in_models, resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint
 from peasy.checkpoint.tensors import open_tensors

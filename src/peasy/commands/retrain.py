@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from peasy.checkpoint.manifest import read_manifest
-from peasy.checkpoint.resolve import built_in_models
+from peasy.checkpoint.paths import built_in_models
 from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.store import read_manifest
 from peasy.commands.alignment_head import CARD_KEY, find_alignment_head
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import STORED_NOTE, LoadedModel, load

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.resolve import resolve_model
+from peasy.checkpoint.paths import resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict, Result

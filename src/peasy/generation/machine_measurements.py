@@ -19,8 +19,8 @@ import torch
 
 from peasy import config
 from peasy.atomic import write_atomic
-from peasy.checkpoint.manifest import package_versions
 from peasy.checkpoint.paths import data_dir
+from peasy.checkpoint.store import package_versions
 from peasy.errors import PeasyError
 
 Measurement = TypeVar("Measurement")

@@ -15,8 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peasy.checkpoint.hub import list_cached
-from peasy.checkpoint.paths import find_runs, list_checkpoints, run_version
-from peasy.checkpoint.resolve import ResolvedModel, built_in_models, resolve_model
+from peasy.checkpoint.paths import (
+    ResolvedModel,
+    built_in_models,
+    find_runs,
+    list_checkpoints,
+    resolve_model,
+    run_version,
+)
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, choose_device, open_resolved
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean

@@ -13,10 +13,9 @@ import torch
 from peasy import config as settings
 from peasy import tokenization
 from peasy.atomic import atomic_dir
-from peasy.checkpoint.manifest import package_versions
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE
-from peasy.checkpoint.tokenizer import read_target_tokenizer, read_tokenizer
+from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE, package_versions
+from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.datasets import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build
@@ -129,7 +128,7 @@ def read_run(run: Path) -> RunSetup:
     tokenizer = read_tokenizer(folder)
     if tokenizer is None:
         raise InvalidInput(f"{run} has no tokenizer.json.", hint="Start a new run under another name.")
-    return RunSetup(recipe, config, tokenizer, read_target_tokenizer(folder))
+    return RunSetup(recipe, config, tokenizer, read_tokenizer(folder, target=True))
 
 
 def environment_changes(run: Path) -> str | None:

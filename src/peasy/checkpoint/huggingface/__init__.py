@@ -4,8 +4,7 @@ May import: checkpoint, models, nn configs, errors. Imported by: commands, front
 In: a folder with config.json and safetensors. Out: peasy's config and tensors; or the same in reverse.
 """
 
-from peasy.checkpoint.huggingface.load import HFCheckpoint, load_model, read_folder
+from peasy.checkpoint.huggingface.folder import HFCheckpoint, load_model, read_folder, write_folder
 from peasy.checkpoint.huggingface.registry import FAMILIES, detect_family, family_for
-from peasy.checkpoint.huggingface.save import write_folder
 
 __all__ = ["FAMILIES", "HFCheckpoint", "detect_family", "family_for", "load_model", "read_folder", "write_folder"]

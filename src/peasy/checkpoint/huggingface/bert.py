@@ -7,27 +7,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from peasy.checkpoint.huggingface.family import (
-    FROM_HF_ACTIVATION,
-    TO_HF_ACTIVATION,
-    ModelFamily,
-    WeightNames,
-    read_special_tokens,
-    write_special_tokens,
-)
-from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderConfig
-from peasy.nn.config import (
-    ActivationName,
-    AttentionConfig,
-    EmbeddingConfig,
-    LayerNormConfig,
-    LearnedPositionConfig,
-    LMHeadConfig,
-    MLPConfig,
-    StackConfig,
-)
+from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = """
     attention_probs_dropout_prob directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
@@ -45,7 +28,7 @@ class _BertOptions:
     head_decoder: str
     head_bias: str
     offset_positions: bool = False
-    head_activation: ActivationName | None = None
+    head_activation: nn_config.ActivationName | None = None
     default_pad_id: int = 0
     norm_position: Literal["pre", "post"] = "post"
 
@@ -80,10 +63,10 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _BertOpt
     fields.require_value("position_embedding_type", "absolute", reason="BERT's relative positions are not supported.")
     fields.require_value("is_decoder", False, reason="peasy's encoder is bidirectional.")
     fields.require_value("add_cross_attention", False, reason="peasy's encoder has no cross-attention.")
-    special = read_special_tokens(fields)
+    special = fields.special_tokens()
     padding = options.default_pad_id if special.pad is None else special.pad
     offset = padding + 1 if options.offset_positions else 0
-    activation = fields.choice("hidden_act", FROM_HF_ACTIVATION, "gelu")
+    activation = fields.activation("hidden_act", "gelu")
     embedding = f"{options.prefix}embeddings.word_embeddings.weight"
     tied = fields.boolean("tie_word_embeddings", True) and not weights.differ(
         f"{options.head_decoder}.weight", embedding
@@ -92,16 +75,18 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _BertOpt
     return EncoderConfig(
         vocab_size=fields.integer("vocab_size"),
         d_model=fields.integer("hidden_size"),
-        stack=StackConfig(
-            fields.integer("num_hidden_layers", maximum=MAX_LAYERS),
-            AttentionConfig(num_heads=fields.integer("num_attention_heads")),
-            MLPConfig(d_ff=fields.integer("intermediate_size"), activation=activation),
-            LayerNormConfig(options.norm_position, fields.number("layer_norm_eps", 1e-12)),
+        stack=nn_config.StackConfig(
+            fields.num_layers("num_hidden_layers"),
+            nn_config.AttentionConfig(num_heads=fields.integer("num_attention_heads")),
+            nn_config.MLPConfig(d_ff=fields.integer("intermediate_size"), activation=activation),
+            nn_config.LayerNormConfig(options.norm_position, fields.number("layer_norm_eps", 1e-12)),
         ),
         max_seq_len=fields.integer("max_position_embeddings", minimum=offset + 1) - offset,
-        position=LearnedPositionConfig(offset),
-        embedding=EmbeddingConfig(segments=fields.integer("type_vocab_size", 2, minimum=0), norm=True),
-        lm_head=LMHeadConfig(tied, bias=True, transform=options.head_activation or activation) if has_head else None,
+        position=nn_config.LearnedPositionConfig(offset),
+        embedding=nn_config.EmbeddingConfig(segments=fields.integer("type_vocab_size", 2, minimum=0), norm=True),
+        lm_head=nn_config.LMHeadConfig(tied, bias=True, transform=options.head_activation or activation)
+        if has_head
+        else None,
         pooler=f"{options.prefix}pooler.dense.weight" in weights,
         dropout=fields.number("hidden_dropout_prob", 0.1, maximum=0.999),
         special_tokens=special,
@@ -112,9 +97,6 @@ def write_config(config: EncoderConfig, *, options: _BertOptions) -> dict[str, o
     """Convert peasy's config to one of this family."""
     feedforward = config.stack.feedforward
     offset = getattr(config.position, "offset", 0)
-    special = write_special_tokens(config.special_tokens)
-    if options.offset_positions:
-        special["pad_token_id"] = offset - 1
     return {
         "vocab_size": config.vocab_size,
         "hidden_size": config.d_model,
@@ -128,7 +110,7 @@ def write_config(config: EncoderConfig, *, options: _BertOptions) -> dict[str, o
         "tie_word_embeddings": config.lm_head is None or config.lm_head.tied,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
-        **special,
+        **({"pad_token_id": offset - 1} if options.offset_positions else {}),
     }
 
 

@@ -1,28 +1,30 @@
-"""Model family: architecture names, config reader and writer, and weight map."""
+"""Model family: architecture names, config reader and writer, and weight map; the strict reader of config.json."""
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-import torch
-from torch import Tensor
-
-from peasy.checkpoint.huggingface.fields import ConfigFields
 from peasy.checkpoint.huggingface.weight_map import WeightMap
-from peasy.checkpoint.tensors import TensorInfo, TensorStore
+from peasy.checkpoint.safe_folder import short_repr
+from peasy.errors import InvalidInput, did_you_mean
 from peasy.models.config import DecoderConfig, EncoderConfig, EncoderDecoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.nn.config import ActivationName
 
+T = TypeVar("T")
+
+MAX_SIZE = 2**31 - 1
+"""Largest plausible size in a model; a larger one means a damaged file."""
+
+_MAX_LAYERS = 1000
+
+_REQUIRED: Any = object()
+
 FROM_HF_ACTIVATION: dict[str, ActivationName] = {
-    "gelu": "gelu",
-    "gelu_new": "gelu-tanh",
-    "gelu_pytorch_tanh": "gelu-tanh",
-    "gelu_fast": "gelu-tanh",
-    "relu": "relu",
-    "relu2": "relu-squared",
-    "silu": "silu",
-    "swish": "silu",
-}
+    "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
+    "relu": "relu", "relu2": "relu-squared", "silu": "silu", "swish": "silu",
+}  # fmt: skip
 TO_HF_ACTIVATION: dict[ActivationName, str] = {
     "gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu-squared": "relu2", "silu": "silu",
 }  # fmt: skip
@@ -59,39 +61,115 @@ class PlannedWeights(frozenset[str]):
         return first in self and second in self
 
 
-class StoredWeights(Mapping[str, Tensor]):
-    """Stored tensors under the names that the weight map uses.
+class ConfigFields:
+    """Fields of one config.json, with a record of which were read."""
 
-    A base model is saved without the family's prefix, and very old files call a norm's weight gamma and its bias
-    beta: both are normalized here.
-    """
+    def __init__(self, data: Mapping[str, object], where: str = "config.json") -> None:
+        if not isinstance(data, Mapping):
+            raise InvalidInput(f"{where} should be a JSON object, not {short_repr(data)}.")
+        self.data, self.where = data, where
+        self._seen: set[str] = set()
 
-    def __init__(self, tensors: TensorStore, prefix: str = "") -> None:
-        bare = not any(name.startswith(prefix) for name in tensors)
-        self._tensors = tensors
-        self._names = {_modern_name(prefix + name if bare else name): name for name in tensors}
+    def has(self, name: str) -> bool:
+        """Return whether the field exists and is not null."""
+        self._seen.add(name)
+        return self.data.get(name) is not None
 
-    def __getitem__(self, name: str) -> Tensor:
-        return self._tensors[self._names[name]]
+    def integer(self, name: str, default: Any = _REQUIRED, *, minimum: int = 1, maximum: int = MAX_SIZE) -> Any:
+        """Read an integer between `minimum` and `maximum`."""
+        value = self._get(name, default)
+        if value is not default and (type(value) is not int or not minimum <= value <= maximum):
+            raise self.invalid(name, f"an integer from {minimum} to {maximum}")
+        return value
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # the default of Mapping would read the tensor
+    def num_layers(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Read a number of layers."""
+        return self.integer(name, default, maximum=_MAX_LAYERS)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
+    def number(self, name: str, default: Any = _REQUIRED, *, minimum: float = 0.0, maximum: float = 1e12) -> float:
+        """Read a number between `minimum` and `maximum`."""
+        value = self._get(name, default)
+        if value is default:
+            return typing.cast(float, value)
+        if type(value) not in (int, float) or not (minimum <= value <= maximum and math.isfinite(value)):
+            raise self.invalid(name, f"a number from {minimum:g} to {maximum:g}")
+        return float(value)
 
-    def __len__(self) -> int:
-        return len(self._names)
+    def boolean(self, name: str, default: Any = _REQUIRED) -> bool:
+        """Read a boolean."""
+        value = self._get(name, default)
+        if value is not default and type(value) is not bool:
+            raise self.invalid(name, "true or false")
+        return typing.cast(bool, value)
 
-    def info(self, name: str) -> TensorInfo:
-        """Return the header entry of a tensor."""
-        return self._tensors.info(self._names[name])
+    def choice(self, name: str, choices: Mapping[str, T], default: Any = _REQUIRED) -> T:
+        """Read a string and return its value in `choices`."""
+        value = self._get(name, default)
+        if not isinstance(value, str) or value not in choices:
+            near = did_you_mean(value, choices) if isinstance(value, str) else None
+            raise self.invalid(name, f"one of {', '.join(choices)}", near)
+        return choices[value]
 
-    def differ(self, first: str, second: str) -> bool:
-        """Return whether both are stored with different values."""
-        if first not in self or second not in self:
-            return False
-        return self.info(first).shape != self.info(second).shape or not torch.equal(self[first], self[second])
+    def token_ids(self, name: str) -> tuple[int, ...]:
+        """Read one token id or a list of them; a missing field gives an empty tuple."""
+        value = self._get(name, None)
+        ids = value if isinstance(value, list) else [] if value is None else [value]
+        if len(ids) > 1000 or any(type(id) is not int or not 0 <= id <= MAX_SIZE for id in ids):
+            raise self.invalid(name, f"a token id from 0 to {MAX_SIZE}, or a list of them")
+        return tuple(ids)
+
+    def activation(self, name: str, default: str) -> ActivationName:
+        """Read the name of an activation function."""
+        return self.choice(name, FROM_HF_ACTIVATION, default)
+
+    def special_tokens(self, *, decoder_start_field: str = "decoder_start_token_id") -> SpecialTokensConfig:
+        """Read the special token ids; `decoder_start_field` is the fallback field for decoder_start_token_id."""
+        pad, bos = (self.integer(f"{role}_token_id", None, minimum=-1) for role in ("pad", "bos"))
+        start = self.integer("decoder_start_token_id", None, minimum=0)
+        return SpecialTokensConfig(
+            pad=pad if pad != -1 else None,
+            bos=bos if bos != -1 else None,
+            eos=self.token_ids("eos_token_id"),
+            decoder_start=self.integer(decoder_start_field, None, minimum=0) if start is None else start,
+            unk=self.integer("unk_token_id", None, minimum=0),
+        )
+
+    def nested(self, name: str) -> "ConfigFields":
+        """Return the fields of a nested object, empty if the field is missing."""
+        value = self._get(name, {})
+        if not isinstance(value, Mapping):
+            raise self.invalid(name, "a JSON object")
+        return ConfigFields(value, f"{self.where}: {name}")
+
+    def require_value(self, name: str, *allowed: object, reason: str) -> None:
+        """Refuse the field unless it is missing, null or one of `allowed`."""
+        value = self._get(name, None)
+        if value is not None and not any(type(value) is type(item) and value == item for item in allowed):
+            message = f"{self.where}: {name} is {short_repr(value)}. {reason}"
+            raise InvalidInput(message, hint=f"Supported: {', '.join(map(short_repr, allowed))}." if allowed else None)
+
+    def ignore(self, names: str | Iterable[str]) -> None:
+        """Mark fields that do not change what peasy computes; a string is a list of names separated by spaces."""
+        self._seen.update(names.split() if isinstance(names, str) else names)
+
+    def reject_unknown(self) -> None:
+        """Refuse every field that was neither read nor ignored."""
+        unknown = [name for name in self.data if name not in self._seen]
+        if unknown:
+            hint = "They may change the results. If you know that they do not, list them in `ignore_fields`."
+            raise InvalidInput(f"{self.where} has unknown fields: {', '.join(map(str, unknown[:8]))}.", hint=hint)
+
+    def invalid(self, name: str, allowed: str, hint: str | None = None) -> InvalidInput:
+        """Return the error for a field with an invalid value."""
+        value = short_repr(self.data.get(name))
+        return InvalidInput(f"{self.where}: {name} should be {allowed}, not {value}.", hint=hint)
+
+    def _get(self, name: str, default: Any) -> Any:
+        self._seen.add(name)
+        value = self.data.get(name)
+        if value is None and default is _REQUIRED:
+            raise InvalidInput(f"{self.where}: {name} is missing.")
+        return default if value is None else value
 
 
 @dataclass(frozen=True)
@@ -113,34 +191,3 @@ class ModelFamily:
     weight_map: Callable[[Any], WeightMap]
     prefix: str = ""
     architecture_of: Callable[[Any], str] | None = None
-
-
-def read_special_tokens(fields: ConfigFields, *, decoder_start_field: str | None = None) -> SpecialTokensConfig:
-    """Read the special token ids; `decoder_start_field` is the fallback field for decoder_start_token_id."""
-    pad = fields.integer("pad_token_id", None, minimum=-1)
-    bos = fields.integer("bos_token_id", None, minimum=-1)
-    decoder_start = fields.integer("decoder_start_token_id", None, minimum=0)
-    if decoder_start is None and decoder_start_field is not None:
-        decoder_start = fields.integer(decoder_start_field, None, minimum=0)
-    return SpecialTokensConfig(
-        pad=pad if pad != -1 else None,
-        bos=bos if bos != -1 else None,
-        eos=fields.token_ids("eos_token_id"),
-        decoder_start=decoder_start,
-        unk=fields.integer("unk_token_id", None, minimum=0),
-    )
-
-
-def write_special_tokens(special: SpecialTokensConfig) -> dict[str, object]:
-    """Return the config.json fields of the special token ids."""
-    eos: object = None if not special.eos else special.eos[0] if len(special.eos) == 1 else list(special.eos)
-    ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
-    return ids | ({} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start})
-
-
-def _modern_name(name: str) -> str:
-    if name.endswith("LayerNorm.gamma"):
-        return name.removesuffix("gamma") + "weight"
-    if name.endswith("LayerNorm.beta"):
-        return name.removesuffix("beta") + "bias"
-    return name

@@ -1,24 +1,9 @@
 """GPT-2: learned positions, pre-norm, fused QKV projection, matrices stored transposed."""
 
-from peasy.checkpoint.huggingface.family import (
-    FROM_HF_ACTIVATION,
-    TO_HF_ACTIVATION,
-    ModelFamily,
-    WeightNames,
-    read_special_tokens,
-    write_special_tokens,
-)
-from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import SplitFused, Transpose, WeightMap, WeightRule, module_rules
 from peasy.models.config import DecoderConfig
-from peasy.nn.config import (
-    AttentionConfig,
-    LayerNormConfig,
-    LearnedPositionConfig,
-    LMHeadConfig,
-    MLPConfig,
-    StackConfig,
-)
+from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = """
     attn_pdrop embd_pdrop n_ctx n_special predict_special_tokens reorder_and_upcast_attn summary_type summary_use_proj
@@ -35,24 +20,24 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
     fields.require_value("add_cross_attention", False, reason="peasy's decoder has no cross-attention.")
     d_model = fields.integer("n_embd")
     tied = fields.boolean("tie_word_embeddings", True)
-    attention = AttentionConfig(
+    attention = nn_config.AttentionConfig(
         num_heads=fields.integer("n_head"),
         scale=None if fields.boolean("scale_attn_weights", True) else 1.0,
     )
-    feedforward = MLPConfig(
+    feedforward = nn_config.MLPConfig(
         d_ff=fields.integer("n_inner", None) or 4 * d_model,
-        activation=fields.choice("activation_function", FROM_HF_ACTIVATION, "gelu_new"),
+        activation=fields.activation("activation_function", "gelu_new"),
     )
-    norm = LayerNormConfig(eps=fields.number("layer_norm_epsilon", 1e-5))
+    norm = nn_config.LayerNormConfig(eps=fields.number("layer_norm_epsilon", 1e-5))
     return DecoderConfig(
         vocab_size=fields.integer("vocab_size"),
         d_model=d_model,
-        stack=StackConfig(fields.integer("n_layer", maximum=MAX_LAYERS), attention, feedforward, norm),
+        stack=nn_config.StackConfig(fields.num_layers("n_layer"), attention, feedforward, norm),
         max_seq_len=fields.integer("n_positions"),
-        position=LearnedPositionConfig(),
-        lm_head=LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "transformer.wte.weight")),
+        position=nn_config.LearnedPositionConfig(),
+        lm_head=nn_config.LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "transformer.wte.weight")),
         dropout=fields.number("resid_pdrop", 0.1, maximum=0.999),
-        special_tokens=read_special_tokens(fields),
+        special_tokens=fields.special_tokens(),
     )
 
 
@@ -73,7 +58,6 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,
-        **write_special_tokens(config.special_tokens),
     }
 
 

@@ -4,29 +4,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from peasy.checkpoint.huggingface.family import (
-    FROM_HF_ACTIVATION,
-    TO_HF_ACTIVATION,
-    ModelFamily,
-    WeightNames,
-    read_special_tokens,
-    write_special_tokens,
-)
-from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig
-from peasy.nn.config import (
-    AttentionConfig,
-    GatedMLPConfig,
-    LinearRopeScaling,
-    Llama3RopeScaling,
-    LMHeadConfig,
-    MLPConfig,
-    RMSNormConfig,
-    RotaryConfig,
-    StackConfig,
-)
+from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = "max_sequence_length is_llama_config"
 
@@ -60,10 +42,10 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _LlamaOp
     d_model, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     num_kv_heads = fields.integer("num_key_value_heads", options.default_kv_heads or num_heads)
     d_head = fields.integer("head_dim", options.default_d_head or max(d_model // num_heads, 1))
-    layers = fields.integer("num_hidden_layers", maximum=MAX_LAYERS)
+    layers = fields.num_layers("num_hidden_layers")
     bias, output_bias = _read_bias(fields, options)
     window, windowed_layers = _read_sliding_window(fields, options, layers)
-    attention = AttentionConfig(
+    attention = nn_config.AttentionConfig(
         num_heads=num_heads,
         num_kv_heads=num_kv_heads if num_kv_heads != num_heads else None,
         d_head=d_head if d_head * num_heads != d_model else None,
@@ -73,20 +55,22 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _LlamaOp
         windowed_layers=windowed_layers,
         qk_norm=options.qk_norm,
     )
-    feedforward = (GatedMLPConfig if options.gated_mlp else MLPConfig)(
+    feedforward = (nn_config.GatedMLPConfig if options.gated_mlp else nn_config.MLPConfig)(
         d_ff=fields.integer("intermediate_size"),
-        activation=fields.choice("hidden_act", FROM_HF_ACTIVATION, "silu" if options.gated_mlp else "relu2"),
+        activation=fields.activation("hidden_act", "silu" if options.gated_mlp else "relu2"),
         bias=options.mlp_bias and fields.boolean("mlp_bias", False),
     )
     tied = fields.boolean("tie_word_embeddings", False)
     return DecoderConfig(
         vocab_size=fields.integer("vocab_size"),
         d_model=d_model,
-        stack=StackConfig(layers, attention, feedforward, RMSNormConfig(eps=fields.number("rms_norm_eps", 1e-6))),
+        stack=nn_config.StackConfig(
+            layers, attention, feedforward, nn_config.RMSNormConfig(eps=fields.number("rms_norm_eps", 1e-6))
+        ),
         max_seq_len=fields.integer("max_position_embeddings"),
         position=_read_rope(fields),
-        lm_head=LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "model.embed_tokens.weight")),
-        special_tokens=read_special_tokens(fields),
+        lm_head=nn_config.LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "model.embed_tokens.weight")),
+        special_tokens=fields.special_tokens(),
     )
 
 
@@ -109,7 +93,6 @@ def write_config(config: DecoderConfig, *, options: _LlamaOptions) -> dict[str, 
         **({"attention_bias": attention.bias} if options.attention_bias == "config" else {}),
         **({"mlp_bias": feedforward.bias} if options.mlp_bias else {}),
         **_write_sliding_window(attention, options, config.stack.num_layers),
-        **write_special_tokens(config.special_tokens),
     }
 
 
@@ -173,7 +156,9 @@ def _read_sliding_window(
     return window, tuple(i for i, kind in enumerate(kinds) if kind == "sliding_attention")
 
 
-def _write_sliding_window(attention: AttentionConfig, options: _LlamaOptions, layers: int) -> dict[str, object]:
+def _write_sliding_window(
+    attention: nn_config.AttentionConfig, options: _LlamaOptions, layers: int
+) -> dict[str, object]:
     if options.sliding_window == "none":
         return {}
     if options.sliding_window == "all":
@@ -187,7 +172,7 @@ def _write_sliding_window(attention: AttentionConfig, options: _LlamaOptions, la
     }
 
 
-def _read_rope(fields: ConfigFields) -> RotaryConfig:
+def _read_rope(fields: ConfigFields) -> nn_config.RotaryConfig:
     """Read the RoPE settings: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones."""
     fields.require_value("partial_rotary_factor", 1, 1.0, reason="Partial rotary embeddings are not supported.")
     base = fields.number("rope_theta", 10_000.0, minimum=1.0)
@@ -199,11 +184,11 @@ def _read_rope(fields: ConfigFields) -> RotaryConfig:
     rope_type = rope.data.get("rope_type") or rope.data.get("type") or "default"
     rope.ignore(["rope_type", "type"])
     if rope_type == "default":
-        scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+        scaling: nn_config.LinearRopeScaling | nn_config.Llama3RopeScaling | None = None
     elif rope_type == "linear":
-        scaling = LinearRopeScaling(rope.number("factor", minimum=1.0))
+        scaling = nn_config.LinearRopeScaling(rope.number("factor", minimum=1.0))
     elif rope_type == "llama3":
-        scaling = Llama3RopeScaling(
+        scaling = nn_config.Llama3RopeScaling(
             factor=rope.number("factor", minimum=1.0),
             low_freq_factor=rope.number("low_freq_factor"),
             high_freq_factor=rope.number("high_freq_factor"),
@@ -214,15 +199,15 @@ def _read_rope(fields: ConfigFields) -> RotaryConfig:
             f"{rope.where}: rope_type {rope_type!r} is not supported.", hint="Supported: default, linear, llama3."
         )
     rope.reject_unknown()
-    return RotaryConfig(base, scaling)
+    return nn_config.RotaryConfig(base, scaling)
 
 
 def _write_rope(position: object) -> dict[str, object]:
     rope: dict[str, object] = {"rope_type": "default", "rope_theta": getattr(position, "base", 10_000.0)}
     scaling = getattr(position, "scaling", None)
-    if isinstance(scaling, LinearRopeScaling):
+    if isinstance(scaling, nn_config.LinearRopeScaling):
         rope |= {"rope_type": "linear", "factor": scaling.factor}
-    if isinstance(scaling, Llama3RopeScaling):
+    if isinstance(scaling, nn_config.Llama3RopeScaling):
         rope |= {
             "rope_type": "llama3",
             "factor": scaling.factor,

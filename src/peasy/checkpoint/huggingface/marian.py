@@ -4,26 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from peasy.checkpoint.huggingface.family import (
-    FROM_HF_ACTIVATION,
-    TO_HF_ACTIVATION,
-    ModelFamily,
-    WeightNames,
-    read_special_tokens,
-    write_special_tokens,
-)
-from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
+from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import RowVector, WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
-from peasy.nn.config import (
-    AttentionConfig,
-    EmbeddingConfig,
-    LayerNormConfig,
-    LMHeadConfig,
-    MLPConfig,
-    SinusoidalPositionConfig,
-    StackConfig,
-)
+from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = """
     activation_dropout encoder_layerdrop decoder_layerdrop is_decoder is_encoder_decoder num_hidden_layers
@@ -64,11 +48,11 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianO
         decoder=_read_stack(fields, "decoder", options),
         target_vocab_size=None if shared else target,
         max_seq_len=fields.integer("max_position_embeddings"),
-        position=SinusoidalPositionConfig("halves"),
-        embedding=EmbeddingConfig(scaled=fields.boolean("scale_embedding", False)),
-        lm_head=LMHeadConfig(tied, bias="final_logits_bias" in weights),
+        position=nn_config.SinusoidalPositionConfig("halves"),
+        embedding=nn_config.EmbeddingConfig(scaled=fields.boolean("scale_embedding", False)),
+        lm_head=nn_config.LMHeadConfig(tied, bias="final_logits_bias" in weights),
         dropout=fields.number("dropout", 0.1, maximum=0.999),
-        special_tokens=read_special_tokens(fields, decoder_start_field="pad_token_id"),
+        special_tokens=fields.special_tokens(decoder_start_field="pad_token_id"),
     )
 
 
@@ -91,21 +75,20 @@ def write_config(config: EncoderDecoderConfig, *, options: _MarianOptions) -> di
         "forced_eos_token_id": config.special_tokens.eos[0] if config.special_tokens.eos else None,
         **_write_stack("encoder", config.encoder),
         **_write_stack("decoder", config.decoder),
-        **write_special_tokens(config.special_tokens),
     }
 
 
-def _read_stack(fields: ConfigFields, side: str, options: _MarianOptions) -> StackConfig:
-    activation = fields.choice("activation_function", FROM_HF_ACTIVATION, "gelu")
-    return StackConfig(
-        num_layers=fields.integer(f"{side}_layers", maximum=MAX_LAYERS),
-        attention=AttentionConfig(num_heads=fields.integer(f"{side}_attention_heads")),
-        feedforward=MLPConfig(d_ff=fields.integer(f"{side}_ffn_dim"), activation=activation),
-        norm=LayerNormConfig(options.norm_position),
+def _read_stack(fields: ConfigFields, side: str, options: _MarianOptions) -> nn_config.StackConfig:
+    activation = fields.activation("activation_function", "gelu")
+    return nn_config.StackConfig(
+        num_layers=fields.num_layers(f"{side}_layers"),
+        attention=nn_config.AttentionConfig(num_heads=fields.integer(f"{side}_attention_heads")),
+        feedforward=nn_config.MLPConfig(d_ff=fields.integer(f"{side}_ffn_dim"), activation=activation),
+        norm=nn_config.LayerNormConfig(options.norm_position),
     )
 
 
-def _write_stack(side: str, stack: StackConfig) -> dict[str, object]:
+def _write_stack(side: str, stack: nn_config.StackConfig) -> dict[str, object]:
     return {
         f"{side}_layers": stack.num_layers,
         f"{side}_attention_heads": stack.attention.num_heads,

@@ -2,14 +2,14 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 
 from peasy.checkpoint.huggingface import bert, gpt2, llama, marian, t5
-from peasy.checkpoint.huggingface.family import IGNORED_FIELDS, ModelFamily, PlannedWeights, WeightNames
-from peasy.checkpoint.huggingface.fields import ConfigFields
+from peasy.checkpoint.huggingface import family as hf
+from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
 from peasy.checkpoint.model import build_on_meta
 from peasy.config import to_plain
@@ -30,13 +30,11 @@ def detect_family(data: Mapping[str, object], where: str = "config.json") -> Mod
     """
     name, architectures = data.get("model_type"), data.get("architectures") or []
     if not isinstance(name, str) or name not in FAMILIES:
-        architecture_name = name if isinstance(name, str) else ", ".join(map(str, architectures)) or "no model_type"
-        near = did_you_mean(architecture_name, FAMILIES)
-        hint = f"Supported: {', '.join(FAMILIES)}."
-        raise InvalidInput(
-            f"{where}: the architecture {architecture_name[:80]!r} is not supported.",
-            hint=f"{near} {hint}" if near else hint,
-        )
+        listed = ", ".join(map(str, architectures)) if isinstance(architectures, list) else ""
+        shown = name if isinstance(name, str) else listed or "no model_type"
+        near = did_you_mean(shown, FAMILIES)
+        hint = f"{near + ' ' if near else ''}Supported: {', '.join(FAMILIES)}."
+        raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.", hint=hint)
     family = FAMILIES[name]
     if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")
@@ -47,9 +45,9 @@ def detect_family(data: Mapping[str, object], where: str = "config.json") -> Mod
     return family
 
 
-def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: WeightNames) -> ModelConfig:
+def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.WeightNames) -> ModelConfig:
     """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
-    fields.ignore(IGNORED_FIELDS)
+    fields.ignore(hf.IGNORED_FIELDS)
     fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
     fields.require_value("quantization_config", reason="Quantised weights are not supported.")
     fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")
@@ -63,6 +61,15 @@ def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: WeightNam
         raise InvalidInput(message, hint=error.hint) from None
     fields.reject_unknown()
     return config
+
+
+def write_hf_config(family: ModelFamily, config: ModelConfig) -> dict[str, object]:
+    """Convert peasy's config to a Hugging Face config of this family."""
+    special = config.special_tokens
+    eos: object = list(special.eos) if len(special.eos) > 1 else next(iter(special.eos), None)
+    ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
+    start = {} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start}
+    return {"model_type": family.name, **ids, **start, **family.write_config(config)}
 
 
 def match_weights(
@@ -92,25 +99,20 @@ def family_for(config: ModelConfig) -> ModelFamily:
 def _roundtrip_differences(family: ModelFamily, config: ModelConfig) -> list[str]:
     """Return the config keys that a write-read round trip would change; weights without a rule do not count."""
     try:
-        reread = read_hf_config(
-            family, ConfigFields(family.write_config(config)), PlannedWeights(_external_names(family, config))
-        )
+        names = hf.PlannedWeights(_external_names(family, config))
+        reread = read_hf_config(family, ConfigFields(write_hf_config(family, config)), names)
     except InvalidInput as error:
         return [error.message.removesuffix(".")]
-    before, after = _flatten(_normalized(config)), _flatten(_normalized(reread))
+    before, after = (_flatten(to_plain(_normalized(each))) for each in (config, reread))
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
-def _external_names(family: ModelFamily, config: ModelConfig) -> list[str]:
-    """Return the external names of weights with a one-to-one rule: enough to detect which parts exist."""
-    weights = build_on_meta(config, "config").state_dict()
-    names = []
-    for weight in weights:
+def _external_names(family: ModelFamily, config: ModelConfig) -> Iterator[str]:
+    """Iterate over the external names of weights with a one-to-one rule: enough to detect which parts exist."""
+    for weight in build_on_meta(config, "config").state_dict():
         with contextlib.suppress(InvalidInput):
-            names += [
-                name for resolved in pair_weights(family.weight_map(config), [weight]) for name in resolved.external
-            ]
-    return names
+            for pair in pair_weights(family.weight_map(config), [weight]):
+                yield from pair.external
 
 
 def _normalized(config: Any) -> Any:
@@ -140,14 +142,8 @@ def _normalized_stack(stack: Any, d_model: int) -> Any:
     return dataclasses.replace(stack, attention=attention)
 
 
-def _flatten(config: Any) -> dict[str, object]:
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                walk(inner, f"{path}.{key}" if path else key)
-        else:
-            flat[path] = value
-
-    flat: dict[str, object] = {}
-    walk(to_plain(config), "")
-    return flat
+def _flatten(data: object, path: str = "") -> dict[str, object]:
+    if not isinstance(data, dict):
+        return {path: data}
+    nested = [_flatten(value, f"{path}.{key}" if path else key) for key, value in data.items()]
+    return {key: value for part in nested for key, value in part.items()}

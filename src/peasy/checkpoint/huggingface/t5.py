@@ -3,24 +3,13 @@
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
     TO_HF_ACTIVATION,
+    ConfigFields,
     ModelFamily,
     WeightNames,
-    read_special_tokens,
-    write_special_tokens,
 )
-from peasy.checkpoint.huggingface.fields import MAX_LAYERS, ConfigFields
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
-from peasy.nn.config import (
-    AttentionConfig,
-    FeedForwardConfig,
-    GatedMLPConfig,
-    LMHeadConfig,
-    MLPConfig,
-    RelativeBiasConfig,
-    RMSNormConfig,
-    StackConfig,
-)
+from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = "n_positions is_decoder is_encoder_decoder"
 
@@ -32,11 +21,11 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderCon
     not scaled before it. Newer files have a separate field for the second; the first is read from the weights.
     """
     fields.ignore(IGNORED_FIELDS)
-    layers = fields.integer("num_layers", maximum=MAX_LAYERS)
+    layers = fields.num_layers("num_layers")
     tie_word_embeddings = fields.boolean("tie_word_embeddings", True)
-    encoder = StackConfig(
+    encoder = nn_config.StackConfig(
         layers,
-        AttentionConfig(
+        nn_config.AttentionConfig(
             num_heads=fields.integer("num_heads"),
             d_head=fields.integer("d_kv"),
             bias=False,
@@ -44,10 +33,10 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderCon
             scale=1.0,
         ),
         _read_mlp(fields),
-        RMSNormConfig(eps=fields.number("layer_norm_epsilon", 1e-6)),
+        nn_config.RMSNormConfig(eps=fields.number("layer_norm_epsilon", 1e-6)),
     )
-    decoder_layers = fields.integer("num_decoder_layers", layers, maximum=MAX_LAYERS)
-    relative = RelativeBiasConfig(
+    decoder_layers = fields.num_layers("num_decoder_layers", layers)
+    relative = nn_config.RelativeBiasConfig(
         num_buckets=fields.integer("relative_attention_num_buckets", 32),
         max_distance=fields.integer("relative_attention_max_distance", 128),
     )
@@ -55,14 +44,14 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderCon
         vocab_size=fields.integer("vocab_size"),
         d_model=fields.integer("d_model"),
         encoder=encoder,
-        decoder=StackConfig(decoder_layers, encoder.attention, encoder.feedforward, encoder.norm),
+        decoder=nn_config.StackConfig(decoder_layers, encoder.attention, encoder.feedforward, encoder.norm),
         position=relative,
-        lm_head=LMHeadConfig(
+        lm_head=nn_config.LMHeadConfig(
             tied=not weights.differ("lm_head.weight", "shared.weight"),
             scaled=fields.boolean("scale_decoder_outputs", tie_word_embeddings),
         ),
         dropout=fields.number("dropout_rate", 0.1, maximum=0.999),
-        special_tokens=read_special_tokens(fields, decoder_start_field="pad_token_id"),
+        special_tokens=fields.special_tokens(decoder_start_field="pad_token_id"),
     )
 
 
@@ -70,7 +59,7 @@ def write_config(config: EncoderDecoderConfig) -> dict[str, object]:
     """Convert peasy's config to a t5 config."""
     attention, feedforward = config.encoder.attention, config.encoder.feedforward
     activation = TO_HF_ACTIVATION[feedforward.activation]
-    gated = isinstance(feedforward, GatedMLPConfig)
+    gated = isinstance(feedforward, nn_config.GatedMLPConfig)
     return {
         "is_encoder_decoder": True,
         "vocab_size": config.vocab_size,
@@ -91,11 +80,10 @@ def write_config(config: EncoderDecoderConfig) -> dict[str, object]:
         "tie_word_embeddings": config.lm_head.scaled,
         "scale_decoder_outputs": config.lm_head.scaled,
         "dropout_rate": config.dropout,
-        **write_special_tokens(config.special_tokens),
     }
 
 
-def _read_mlp(fields: ConfigFields) -> FeedForwardConfig:
+def _read_mlp(fields: ConfigFields) -> nn_config.FeedForwardConfig:
     known = {"gated-gelu": "gelu_new"} | {
         f"{gate}{name}": name for gate in ("", "gated-") for name in FROM_HF_ACTIVATION
     }
@@ -105,12 +93,14 @@ def _read_mlp(fields: ConfigFields) -> FeedForwardConfig:
     fields.require_value("is_gated_act", gated, reason="This contradicts feed_forward_proj.")
     fields.require_value("dense_act_fn", activation, reason="This contradicts feed_forward_proj.")
     d_ff = fields.integer("d_ff")
-    return (GatedMLPConfig if gated else MLPConfig)(d_ff, FROM_HF_ACTIVATION[activation], bias=False)
+    return (nn_config.GatedMLPConfig if gated else nn_config.MLPConfig)(
+        d_ff, FROM_HF_ACTIVATION[activation], bias=False
+    )
 
 
 def weight_map(config: EncoderDecoderConfig) -> WeightMap:
     """Return the weight map: each block is a list of sublayers, two in the encoder and three in the decoder."""
-    gated = isinstance(config.encoder.feedforward, GatedMLPConfig)
+    gated = isinstance(config.encoder.feedforward, nn_config.GatedMLPConfig)
     embedding = "shared.weight"
     return WeightMap(
         rules=(

@@ -11,11 +11,10 @@ import array_api_compat
 
 from peasy.errors import lookup
 from peasy.formula.arrays import check_number, check_shapes, to_common_dtype, to_common_namespace
-from peasy.formula.axes import D_KEY, D_VALUE, KEY, QUERY
 from peasy.formula.masks import Window, combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
-from peasy.formula.step import Array, FormulaStep, Namespace, Steps
+from peasy.formula.step import D_KEY, D_VALUE, KEY, QUERY, Array, FormulaStep, Namespace, Steps
 
 CONTRIBUTIONS = FormulaStep(
     "contributions",

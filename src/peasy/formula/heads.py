@@ -6,8 +6,21 @@ from typing import Unpack
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import check_heads, project, to_common_dtype
 from peasy.formula.attention import AttentionOptions, AttentionSteps, attend
-from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_OUTPUT, D_SOURCE, D_VALUE, HEAD, KEY, QUERY
-from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays
+from peasy.formula.step import (
+    D_CONCAT,
+    D_KEY,
+    D_MODEL,
+    D_OUTPUT,
+    D_SOURCE,
+    D_VALUE,
+    HEAD,
+    KEY,
+    QUERY,
+    Array,
+    FormulaStep,
+    Namespace,
+    StepArrays,
+)
 
 X = FormulaStep("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
 SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))

@@ -2,8 +2,7 @@
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import check_axes, format_shape, to_common_dtype
-from peasy.formula.axes import D_MODEL, TIME
-from peasy.formula.step import Array, FormulaStep, Steps
+from peasy.formula.step import D_MODEL, TIME, Array, FormulaStep, Steps
 
 _X = FormulaStep("x", "x", "The input vectors, one row each.", (TIME, D_MODEL))
 _LAYER_NORM = (

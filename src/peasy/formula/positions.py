@@ -2,9 +2,21 @@
 
 from peasy.errors import InvalidInput, lookup
 from peasy.formula.arrays import check_axes, check_heads, format_shape, to_common_dtype
-from peasy.formula.axes import D_KEY, D_MODEL, HEAD, KEY, PAIR, QUERY, TIME
 from peasy.formula.masks import position_distances
-from peasy.formula.step import Array, FormulaStep, Namespace, StepArrays, Steps
+from peasy.formula.step import (
+    D_KEY,
+    D_MODEL,
+    HEAD,
+    KEY,
+    PAIR,
+    QUERY,
+    TIME,
+    Array,
+    FormulaStep,
+    Namespace,
+    StepArrays,
+    Steps,
+)
 
 _ANGLES = (
     FormulaStep("position", "p", "The position of each token, counted from 0.", (TIME,)),

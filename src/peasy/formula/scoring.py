@@ -5,8 +5,7 @@ from typing import Protocol
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_namespace
-from peasy.formula.axes import D_KEY, D_QUERY
-from peasy.formula.step import Array, Namespace
+from peasy.formula.step import D_KEY, D_QUERY, Array, Namespace
 
 
 class Scoring(Protocol):

@@ -6,13 +6,30 @@ from types import ModuleType
 from typing import Any, Self
 
 from peasy.display import DisplayMixin
-from peasy.formula.axes import LEADING
 
 Array = Any
 """An array of any array-API library: NumPy, torch, array-api-strict; where a function converts, also nested lists."""
 
 Namespace = ModuleType
 """The functions of an array-API library."""
+
+# Axis names, the labels of all displayed arrays. Within one computation, axes of the same name have the same size.
+BATCH = "batch"
+HEAD = "head"
+TIME = "time"
+QUERY = "query"
+KEY = "key"
+PAIR = "pair"
+D_MODEL = "d_model"
+D_SOURCE = "d_source"
+D_QUERY = "d_query"
+D_KEY = "d_key"
+D_VALUE = "d_value"
+D_CONCAT = "d_concat"
+D_OUTPUT = "d_output"
+
+LEADING: dict[int, tuple[str, ...]] = {0: (), 1: (BATCH,), 2: (BATCH, HEAD)}
+"""Leading axes before those of a step, by their number."""
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,8 @@ def arithmetic(
     i = find_index(row, solved.rows, f"row of {solved.name}")
     j = find_index(column, solved.columns, f"column of {solved.name}")
     cell = _CellContext(worked, solved, i, j, decimals)
-    sides = ((solved.row_axis, solved.rows[i]), (solved.column_axis, solved.columns[j]))
-    title = f"{solved.name}: " + ", ".join(f"{axis} {token_label(label)}" for axis, label in sides)
+    row_label, column_label = token_label(solved.rows[i]), token_label(solved.columns[j])
+    title = f"{solved.name}: {solved.row_axis} {row_label}, {solved.column_axis} {column_label}"
     with np.errstate(all="ignore"):
         lines = tuple(_EXPLAINERS[solved.base](cell))
     return CellArithmetic(solved.name, i, j, title, lines, cell.value)
@@ -130,16 +130,18 @@ class _CellContext:
         self, label: str, left: np.ndarray, right: np.ndarray, value: float | None = None
     ) -> Iterator[ArithmeticLine]:
         """Yield the dot product of two vectors: products, then their sum."""
-        factors = [
-            f"{self.format_operand(a)}·{self.format_operand(b)}"
-            for a, b in zip(left[:MAX_TERMS], right[:MAX_TERMS], strict=True)
-        ]
+        pairs = zip(left[:MAX_TERMS], right[:MAX_TERMS], strict=True)
+        factors = [f"{self.format_operand(a)}·{self.format_operand(b)}" for a, b in pairs]
         terms = list(left[:MAX_TERMS] * right[:MAX_TERMS])
         if len(left) > MAX_TERMS:
             rest = float(left[MAX_TERMS:] @ right[MAX_TERMS:])
             yield self.line(f"the other {len(left) - MAX_TERMS} products", value=rest)
             factors, terms = [*factors, self.format_operand(rest)], [*terms, rest]
         yield self.line(label, " + ".join(factors), self.format_sum(terms), value=value)
+
+    def product_of(self, label: str, left: str, right: str) -> Iterator[ArithmeticLine]:
+        """Return the cell as the product of a row and a column of earlier steps."""
+        return self.dot_product(label, self.values_of(left)[self.row], self.values_of(right)[:, self.column])
 
     def format_sum(self, terms: Sequence[float]) -> str:
         return " + ".join(map(self.format_operand, terms))
@@ -154,23 +156,17 @@ class _CellContext:
 _Lines = Iterator[ArithmeticLine]
 
 
-def _explain_given(cell: _CellContext) -> _Lines:
-    yield cell.line("given")
-
-
 def _explain_projection(cell: _CellContext) -> _Lines:
     """Query, key or value: the inputs times a weight matrix, or the inputs unchanged."""
     worked, name = cell.worked, cell.step.base
-    letter = name[0]
-    if getattr(worked.example, letter) is not None or worked.example.weights is not None:
+    weights = worked.find_values(f"w_{name[0]}")
+    if getattr(worked.example, name[0]) is not None or worked.example.weights is not None:
         yield cell.line("given")
-        return
-    source = worked.find_values("source") if name != "query" else None
-    inputs = cell.values_of("x") if source is None else source
-    weights = worked.find_values(f"w_{letter}")
-    if weights is None:
+    elif weights is None:
         yield cell.line("input, unchanged")
     else:
+        source = worked.find_values("source") if name != "query" else None
+        inputs = cell.values_of("x") if source is None else source
         yield from cell.dot_product(name, inputs[cell.row], weights[:, int(cell.step.columns[cell.column])])
 
 
@@ -283,11 +279,6 @@ def _explain_division(cell: _CellContext, scores: np.ndarray) -> _Lines:
     yield cell.line("share", f"{cell.format_operand(float(scores[cell.column]))} / {cell.format_operand(total)}")
 
 
-def _explain_context(cell: _CellContext) -> _Lines:
-    weights, values = cell.values_of("weights")[cell.row], cell.values_of("value")[:, cell.column]
-    yield from cell.dot_product("weights · values", weights, values)
-
-
 def _explain_concat(cell: _CellContext) -> _Lines:
     width = len(cell.step.columns) // len(cell.worked.heads)
     yield cell.line(f"from head {cell.column // width + 1}, column {cell.column % width}")
@@ -295,18 +286,17 @@ def _explain_concat(cell: _CellContext) -> _Lines:
 
 def _explain_output(cell: _CellContext) -> _Lines:
     name = "context" if cell.worked.find_values("concat") is None else "concat"
-    row, column = cell.values_of(name)[cell.row], cell.values_of("w_o")[:, cell.column]
-    yield from cell.dot_product(f"{name} · W_O", row, column)
+    return cell.product_of(f"{name} · W_O", name, "w_o")
 
 
 _EXPLAINERS: dict[str, Callable[[_CellContext], _Lines]] = {
-    **dict.fromkeys(("x", "source", "w_q", "w_k", "w_v", "w_o"), _explain_given),
+    **dict.fromkeys(("x", "source", "w_q", "w_k", "w_v", "w_o"), lambda cell: iter([cell.line("given")])),
     **dict.fromkeys(("query", "key", "value"), _explain_projection),
     "scores": _explain_scores,
     "scaled": _explain_scaled,
     "masked": _explain_masked,
     "weights": _explain_weights,
-    "context": _explain_context,
+    "context": lambda cell: cell.product_of("weights · values", "weights", "value"),
     "concat": _explain_concat,
     "output": _explain_output,
 }

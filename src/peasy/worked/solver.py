@@ -9,7 +9,6 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula import Additive
 from peasy.formula.arrays import project, shape_mismatch
 from peasy.formula.attention import AttentionOptions, attention_captions
-from peasy.formula.axes import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
 from peasy.formula.heads import (
     CONCAT,
     OUTPUT,
@@ -26,7 +25,7 @@ from peasy.formula.heads import (
 from peasy.formula.masks import combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Scoring
-from peasy.formula.step import FormulaStep
+from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, FormulaStep
 from peasy.worked.example import AdditiveScoringConfig, Example
 
 _MAX_SCORES = 1_000_000

@@ -55,11 +55,13 @@ def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, h
     shares = tuple(_key_share(worked, row, key, head) for key in range(len(worked.keys)))
     context = worked.find_values("context", head)
     context_row = () if context is None else tuple(context[row].tolist())
-    sentences = [
-        _describe_weights(worked, row, shares, decimals),
-        *_describe_masked(shares),
-        *_describe_largest_contribution(shares, context_row, decimals),
-    ]
+    sentences = [_describe_weights(worked, row, shares, decimals)]
+    masked = [_key_name(share) for share in shares if share.masked]
+    if 0 < len(masked) < len(shares):
+        more = [f"{len(masked) - _MAX_NAMED_KEYS} more"] if len(masked) > _MAX_NAMED_KEYS else []
+        sentences.append(f"It cannot attend to {_join_words(masked[:_MAX_NAMED_KEYS] + more)} (masked).")
+    if context_row:
+        sentences += _describe_largest_contribution(shares, context_row, decimals)
     repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
     if repeats and not str(query).lstrip("-").isdigit():  # the query was given by name
         positions = " and ".join(map(str, repeats))
@@ -97,35 +99,21 @@ def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, .
         parts.append(f"{format_weight(rest)} to the other {len(visible_shares) - len(named)}")
     if is_share:
         parts[0] = parts[0].replace(" to ", " of its attention to ", 1)
-        return f"{_quoted(worked.tokens[row])} gives {_join_words(parts)}."
-    return f"{_quoted(worked.tokens[row])} becomes {_join_words(parts)}."
-
-
-def _describe_masked(shares: tuple[KeyShare, ...]) -> list[str]:
-    masked = [share for share in shares if share.masked]
-    if not masked or len(masked) == len(shares):
-        return []
-    named = [_key_name(share) for share in masked[:_MAX_NAMED_KEYS]]
-    if len(masked) > _MAX_NAMED_KEYS:
-        named.append(f"{len(masked) - _MAX_NAMED_KEYS} more")
-    return [f"It cannot attend to {_join_words(named)} (masked)."]
+    return f"{_quoted(worked.tokens[row])} {'gives' if is_share else 'becomes'} {_join_words(parts)}."
 
 
 def _describe_largest_contribution(
     shares: tuple[KeyShare, ...], context: tuple[float, ...], decimals: int
 ) -> list[str]:
     """Describe the largest contribution (weight times value): a large value can outweigh a small weight."""
-    if not context:
-        return []
     largest = max(shares, key=lambda share: share.magnitude)
     if largest.magnitude == 0:
         return []
     vectors = [_format_vector(vector, decimals) for vector in (largest.value, largest.contribution, context)]
     product = f"{format_number(largest.weight, decimals)} · {vectors[0]} = {vectors[1]}"
     part = "Most" if sum(share.magnitude > 0 for share in shares) > 1 else "All"
-    sentences = [
-        f"{part} of its context comes from {_key_name(largest)}: {product}; the whole context is {vectors[2]}."
-    ]
+    source = f"{part} of its context comes from {_key_name(largest)}: {product}"
+    sentences = [f"{source}; the whole context is {vectors[2]}."]
     heaviest = max(share.weight for share in shares)
     if largest.weight < heaviest - 1e-12:
         sentences.append("Other keys have a larger weight, but this one has the larger value vector.")

@@ -14,22 +14,29 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.derivations import build_derivations
-from peasy.worked.checking.row import Slip, find_slip, length_findings, range_findings, sum_findings
 from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, table_caption
-from peasy.worked.checking.symbol import SymbolIndexing, judge_symbols, judge_weighted_sum, missing_findings
 from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
 from peasy.worked.checking.verdict import (
     CellVerdict,
+    Slip,
+    SymbolIndexing,
     TableReading,
     Verdict,
     derive_readings,
     exact_reading,
+    find_slip,
     judge_masked,
     judge_number,
+    judge_symbols,
+    judge_weighted_sum,
+    length_findings,
+    missing_findings,
+    range_findings,
     readings_with_cell,
+    sum_findings,
     unique_readings,
     written_readings,
-)
+)  # fmt: skip
 from peasy.worked.example import Example
 from peasy.worked.solver import FormulaSettings, check_size, head_name
 

@@ -1,19 +1,35 @@
-"""Verdict on one written cell: right, wrong, follows from an earlier mistake, or truncated instead of rounded.
+"""Verdict on a written cell: right, wrong, follows from an earlier mistake, or truncated; findings of whole rows.
 
-It compares the cell with all readings of its table: computed exactly, computed from earlier written tables, as written.
+A number is compared with all readings of its table: computed exactly, computed from earlier written tables, as written.
+Symbolic cells are `q_3*k_2`, `0.4*v_0 + 0.6*v_1`, `0.57 Orange + 0.43 Apple`. Rows are checked for their length, the
+sum of weights, the range a weighted sum can reach, and common slips: forgotten scale or mask, softmax over columns,
+division by the plain sum. A slip explains whole rows of wrong weights; the cells stay wrong, and later cells computed
+from them count as `follows` even if they were computed from more digits than were written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
 import numpy as np
 
-from peasy.errors import PeasyError
-from peasy.worked.checking.cell import WrittenNumber
-from peasy.worked.checking.derivations import Derivation
-from peasy.worked.label import format_number
+from peasy.errors import InvalidInput, PeasyError
+from peasy.formula.normalise import softmax
+from peasy.worked.checking.cell import (
+    FLOAT_TOLERANCE,
+    CellContent,
+    CellMark,
+    SymbolicTerm,
+    WrittenNumber,
+    read_cell,
+)  # fmt: skip
+from peasy.worked.checking.derivations import Array, Derivation, format_sum, mask_scores
+from peasy.worked.checking.table import AlignedTable, RowFinding
+from peasy.worked.example import WrittenTable
+from peasy.worked.label import format_number, format_operand
+from peasy.worked.solver import FormulaSettings
 
 Verdict = Literal["right", "wrong", "follows", "truncated"]
 
@@ -23,6 +39,9 @@ SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
 _MASKED_SCORE_LIMIT = -1e4
 """A masked score at or below this counts as minus infinity."""
 
+_INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
+_ONE = WrittenNumber(1.0, 1.0, 1.0, None)
+_INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
 
 _MAX_READINGS = 24
 """Maximum number of readings kept per table."""
@@ -178,3 +197,230 @@ def _agrees(number: WrittenNumber, exact: float) -> bool:
 
 def _truncates(number: WrittenNumber, exact: float) -> bool:
     return bool(np.isfinite(exact)) and number.is_truncation_of(exact)
+
+
+@dataclass(frozen=True)
+class SymbolIndexing:
+    """Index convention of an author: `first` is the index of the first token (q_0 or q_1)."""
+
+    first: int
+    keys: tuple[str, ...]
+
+    @classmethod
+    def infer(cls, tables: Sequence[WrittenTable], keys: tuple[str, ...]) -> "SymbolIndexing":
+        """Infer the convention: from 1 if index 0 never occurs but that of the last token does."""
+        texts = (str(cell) for table in tables for row in table.cells for cell in row)
+        indices = {int(index) for text in texts for index in _INDEX_IN_TEXT.findall(text[:200])}
+        return cls(1 if 0 not in indices and len(keys) in indices else 0, keys)
+
+    def symbol(self, letter: str, index: int) -> str:
+        """Return a symbol such as `q_3` for a 0-based index."""
+        return f"{letter}_{index + self.first}"
+
+    def key_of(self, term: SymbolicTerm) -> int | None:
+        """Return the index of the key whose value a term names, or None."""
+        if len(term.names) != 1:
+            return None
+        match = _INDEXED_SYMBOL.fullmatch(term.names[0])
+        if match:
+            index = int(match[2]) - self.first
+            return index if match[1] == "v" and 0 <= index < len(self.keys) else None
+        folded = [key.casefold() for key in self.keys]
+        return folded.index(term.names[0].casefold()) if term.names[0].casefold() in folded else None
+
+
+def judge_symbols(
+    table: AlignedTable, row: int, column: int, terms: tuple[SymbolicTerm, ...], symbols: SymbolIndexing
+) -> CellVerdict:
+    """Judge a cell such as `q_3*k_2`, or a single vector name."""
+    names = _expected_symbols(table.step, row, column, symbols)
+    if names is None:
+        raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
+    expected, token = "*".join(names), table.rows[row]
+    reason = f"The vector of {token} is {expected}"
+    if len(names) == 2:
+        reason = f"The query of {token} is {names[0]} and the key of {table.columns[column]} is {names[1]}: {expected}"
+    if len(terms) == 1 and (terms[0].factor is None) and sorted(terms[0].names) == sorted(names):
+        return CellVerdict("right", expected, f"{reason}.")
+    return CellVerdict("wrong", expected, f"{reason}, not {table.texts[row, column].strip()}.")
+
+
+def judge_weighted_sum(
+    table: AlignedTable,
+    row: int,
+    column: int,
+    terms: tuple[SymbolicTerm, ...],
+    symbols: SymbolIndexing,
+    weights: Sequence[TableReading],
+) -> CellVerdict | None:
+    """Judge a weighted sum such as `0.4*v_0 + 0.6*v_1`: each value must have its weight."""
+    in_columns = any(cell != (row, column) and cell[0] == row for cell in table.cells)
+    verdict: Verdict = "right"
+    expected_terms, reasons = [], []
+    for term in terms:
+        key = symbols.key_of(term)
+        if key is None:
+            raise InvalidInput(f'{table.location(row, column)}: "{term}" does not name a value.')
+        expected_key = column if in_columns else key
+        known = readings_with_cell(weights, row, expected_key)
+        if not known:
+            return None
+        term_verdict: Verdict = "wrong"
+        if expected_key == key:
+            term_verdict, _ = find_verdict(term.factor or _ONE, known, row, key)
+        name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
+        expected_terms.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected_key])}*{name}")
+        if term_verdict != "right":
+            reasons.append(f"the weight on {symbols.keys[expected_key]} makes it {expected_terms[-1]}, not {term}")
+        verdict = max(verdict, term_verdict, key=SEVERITY.index)
+    reason = "; ".join(reasons) or "every value has its weight"
+    return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")
+
+
+def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:
+    """Find weighted sums that leave out a key with a non-zero weight."""
+    findings = []
+    for row, cells in table.by_row().items():
+        terms = [term for cell in cells.values() if isinstance(cell, tuple) for term in cell]
+        if not terms or not weights:
+            continue
+        finest = max((term.factor.decimals or 0 for term in terms if term.factor), default=0)
+        has_weight = np.nan_to_num(weights[0].values[row]) > 0.5 * 10.0**-finest
+        named = {symbols.key_of(term) for term in terms}
+        omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
+        if omitted:
+            reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
+            findings.append(table.finding(table.rows[row], "missing", reason))
+    return findings
+
+
+def _expected_symbols(step: str, row: int, column: int, symbols: SymbolIndexing) -> tuple[str, ...] | None:
+    """Return the symbols expected in a cell; None for tables that are never symbolic."""
+    if step in ("scores", "masked"):
+        return symbols.symbol("q", row), symbols.symbol("k", column)
+    letters = {"query": "q", "key": "k", "value": "v"}
+    return (symbols.symbol(letters[step], row),) if step in letters else None
+
+
+def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:
+    """Find rows of a wrong length and rows without a token."""
+    findings = []
+    for index, row in table.misfits:
+        if index is None:
+            reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
+            findings.append(table.finding(" ".join(row), "extra", reason))
+            continue
+        contents = [read_cell(text) for text in row]
+        reason = f"{len(row)} {'cell' if len(row) == 1 else 'cells'} instead of {len(table.columns)}"
+        if exact is not None and not np.isnan(exact[index]).any():
+            numbers = [content for content in contents if isinstance(content, WrittenNumber)]
+            finest = max(0, max((number.decimals or 0 for number in numbers), default=4))
+            reason += ": " + " ".join("x" if value == -np.inf else f"{value:.{finest}f}" for value in exact[index])
+        findings.append(table.finding(table.rows[index], "length", f"{reason}."))
+        if table.step == "weights":
+            findings += _sum_finding(table, table.rows[index], contents)
+    return findings
+
+
+def sum_findings(table: AlignedTable, verdicts: dict[tuple[int, int], str]) -> list[RowFinding]:
+    """Find rows of weights that do not sum to 1; rows whose cells are all right are skipped."""
+    findings = []
+    for row, cells in table.by_row().items():
+        if len(cells) == len(table.columns) and not all(verdicts.get(cell) in ("right", "truncated") for cell in cells):
+            findings += _sum_finding(table, table.rows[row], list(cells.values()))
+    return findings
+
+
+def range_findings(
+    table: AlignedTable, verdicts: dict[tuple[int, int], str], value: np.ndarray, attention_mask: np.ndarray | None
+) -> list[RowFinding]:
+    """Find context cells that no softmax weights can give: outside all values, or exactly at their extremes."""
+    findings = []
+    for (row, column), content in table.cells.items():
+        verdict = verdicts.get((row, column), "")
+        if verdict not in ("", "wrong") or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
+            continue
+        reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
+        if len(reachable) and not np.isnan(reachable).any():
+            finding = _range_finding(content, float(reachable.min()), float(reachable.max()), len(reachable))
+            if finding and (finding[0] == "outside" or not verdict):  # already reported as wrong
+                name, reason = finding
+                reason = reason.format(text=table.texts[row, column].strip(), column=table.columns[column])
+                findings.append(table.finding(table.rows[row], name, reason))
+    return findings
+
+
+def _range_finding(number: WrittenNumber, low: float, high: float, num_keys: int) -> tuple[str, str] | None:
+    bounds = f"the values of column {{column}} lie between {format_number(low)} and {format_number(high)}"
+    if number.low > high or number.high < low:
+        return "outside", f"{{text}} is out of range: {bounds}, and so does every weighted mean of them."
+    if num_keys > 1 and low < high and number.value in (low, high):
+        end = "at most" if number.value == high else "at least"
+        return (
+            "extreme",
+            f"The values of column {{column}} are {end} {format_number(number.value)}, so {{text}} needs weight 1 "
+            "on one word and 0 on all others, which softmax never gives.",
+        )
+    return None
+
+
+def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -> list[RowFinding]:
+    numbers = [content for content in contents if isinstance(content, WrittenNumber)]
+    if not numbers or len(numbers) + contents.count(CellMark.MASKED) < len(contents):
+        return []
+    total, spare = sum(number.value for number in numbers), _max_rounding_error(numbers)
+    # strictly below: the bound needs every number to be a half
+    if abs(total - 1) < max(spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE):
+        return []
+    terms = format_sum([number.value for number in numbers], format_operand)
+    reason = f"{terms} = {format_number(total)}, but weights sum to 1"
+    reason += f" (rounding explains {format_number(spare)} at most)." if spare else "."
+    return [table.finding(label, "sum", reason)]
+
+
+def _max_rounding_error(numbers: list[WrittenNumber]) -> float:
+    """Maximum rounding error of the sum: half a unit for each number, at the most decimals in the row.
+
+    The most decimals, because .4 in `.38 .4 .24` means .40. Rows of whole numbers are exact.
+    """
+    rounded = [number.decimals for number in numbers if number.decimals is not None]
+    finest = max(rounded, default=0)
+    return 0.5 * 10.0**-finest * len(rounded) if finest > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class Slip:
+    """One slip: its description, for the reason of a cell, and the weights it gives."""
+
+    description: str
+    values: Array
+
+
+def find_slip(
+    table: AlignedTable, wrong_rows: Set[int], rules: FormulaSettings, scores: Array, scaled: Array
+) -> Slip | None:
+    """Return the slip that explains every cell of all wrong rows, or None."""
+    cells = [(cell, content) for cell, content in table.cells.items() if cell[0] in wrong_rows]
+    for slip in _candidate_slips(rules, scores, scaled) if wrong_rows else ():
+        if all(_matches(content, slip.values[cell]) for cell, content in cells):
+            return slip
+    return None
+
+
+def _candidate_slips(rules: FormulaSettings, scores: Array, scaled: Array) -> Iterator[Slip]:
+    if rules.normalise.name != "softmax":
+        return
+    masked = mask_scores(rules, scaled)
+    if not np.array_equal(scores, scaled):
+        yield Slip("the scores were not scaled", softmax(np, mask_scores(rules, scores)))
+    if not np.array_equal(masked, scaled):
+        yield Slip("the mask was not applied", softmax(np, scaled))
+    yield Slip("softmax was taken over columns instead of rows", softmax(np, masked.T).T)
+    unmasked = np.where(masked == -np.inf, 0, masked)
+    yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))
+
+
+def _matches(content: CellContent, value: float) -> bool:
+    if content is CellMark.MASKED:
+        return value == 0
+    return isinstance(content, WrittenNumber) and content.is_rounding_of(value)

@@ -10,15 +10,15 @@ from typing import Any
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.worked.example import Example
-from peasy.worked.tables import csv, latex, markdown
+from peasy.worked.tables.readers import read_csv, read_latex, read_markdown
 from peasy.worked.tables.sheet import Sheet
 
 _MAX_BYTES = 4_000_000
 """Maximum size of a file of notes in bytes."""
 
 READERS: dict[str, Callable[[str], Sheet]] = {
-    ".md": markdown.read, ".markdown": markdown.read, ".txt": markdown.read,
-    ".tex": latex.read, ".csv": csv.read, ".tsv": csv.read,
+    ".md": read_markdown, ".markdown": read_markdown, ".txt": read_markdown,
+    ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv,
 }  # fmt: skip
 """Reader of each file type; .toml and .json are read as examples directly."""
 

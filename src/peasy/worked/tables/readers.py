@@ -1,0 +1,325 @@
+r"""Readers of notes: Markdown, LaTeX and CSV texts to sheets of tables, each under the caption that names its step.
+
+Markdown: tables with a heading, a bold line or `name:` above them, and matrices in TeX. LaTeX: `Q = \begin{bmatrix} ...
+\end{bmatrix}`, and tables with a \caption or a heading. CSV: blocks between empty lines, the step in the first cell.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from peasy.errors import InvalidInput
+from peasy.worked.checking.cell import MAX_CELL_LENGTH
+from peasy.worked.checking.step_aliases import parse_caption
+from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
+
+_CAPTION_SEARCH_LINES = 8
+"""Number of lines above a table that are searched for its caption."""
+
+_RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
+_CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
+_LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
+_CELLS = re.compile(r"(?<!\\)\|")
+_ESCAPED = re.compile(r"\\([\\`*{}\[\]<>#|&$~^!_+=.)-])")
+
+_CAPTION_SEARCH_CHARS = 2000
+"""Number of characters before a table that are searched for its caption."""
+
+_ENVIRONMENT = re.compile(
+    r"\\begin\{((?:[bpvBV]|small)?matrix|array|tabular[*x]?|longtable)\*?\}"
+    r"((?:(?!\\begin\{|\\end\{).)*)\\end\{\1\*?\}",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"(?<!\\)%[^\n]*")
+_HORIZONTAL_RULES = re.compile(
+    r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)"
+)
+_LATEX_ROW = re.compile(r"\\\\(?:\[[^\]]*\])?|\\tabularnewline\b")
+_COLUMN_SPEC = re.compile(r"^\s*(?:\[[^\]]*\])?(?:\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}){1,2}")
+_SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
+_COLOUR = re.compile(
+    r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
+)
+_LEFT_SIDE = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
+_LATEX_CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
+_TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
+_ESCAPES = {
+    r"\textbackslash{}": "\\", r"\{": "{", r"\}": "}", r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_",
+    r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textless{}": "<", r"\textgreater{}": ">",
+    r"\textbar{}": "|", r"\textquotedbl{}": '"', r"\textquotesingle{}": "'", r"\textasciigrave{}": "`",
+    "{-}": "-", "{[}": "[", "{]}": "]", r"\%": "%", r"\ensuremath{-}": "-",
+}  # fmt: skip
+
+
+def read_markdown(text: str) -> Sheet:
+    """Read the tables and settings of a Markdown text.
+
+    >>> read_markdown("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
+    WrittenTable(table='query', cells=(('1',),), rows=('I',), columns=('0',), description='')
+    """
+    sheet = Sheet()
+    above: list[str] = []
+    spent = ""  # a caption below its table, already used
+    for kind, lines in _markdown_blocks(text.splitlines()):
+        if kind == "table":
+            below, *lines = lines
+            header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)
+            captions = [
+                *_markdown_captions(above),
+                *(corner for corner in header[:1] if len(header) > 1 < len(corner)),
+            ]
+            if not any(map(parse_caption, captions)) and _CAPTION_BELOW.fullmatch(below.strip()):
+                captions, spent = _CAPTION_BELOW.findall(below.strip()), below
+            sheet.add(captions, *split_labels(header, body))
+            above = []
+        elif kind == "tex":
+            for table in _latex_tables("\n".join(lines), before="\n".join(above[-2:])):
+                sheet.add([*table.captions, *_markdown_captions(above)], *split_labels(table.header, table.body))
+            above = []
+        elif lines[0] == spent:
+            spent = ""
+        else:
+            _read_line(sheet, lines[0], above)
+    return sheet
+
+
+def _read_line(sheet: Sheet, line: str, above: list[str]) -> None:
+    head = _HEAD.fullmatch(line.strip())
+    if head:
+        sheet.head = int(head[1])
+    elif line.startswith("#") and "head" not in line.lower() and sheet.head and not line.startswith("###"):
+        sheet.head = None
+    if line.strip() and not sheet.read_setting(line):
+        above.append(line)
+
+
+def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the text as tables, matrices and lines; code fences are skipped."""
+    index, fenced = 0, False
+    while index < len(lines):
+        line = lines[index]
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+            index += 1
+        elif fenced:
+            index += 1
+        elif "|" in line and index + 1 < len(lines) and "-" in lines[index + 1] and _RULER.fullmatch(lines[index + 1]):
+            end = index + 2
+            while end < len(lines) and "|" in lines[end]:
+                end += 1
+            below = next((next_line for next_line in lines[end : end + 2] if next_line.strip()), "")
+            yield "table", [below, line, *lines[index + 2 : end]]
+            index = end
+        elif r"\begin{" in line:
+            end = _matrix_end(lines, index)
+            yield "tex", lines[index:end]
+            index = end
+        else:
+            yield "line", [line]
+            index += 1
+
+
+def _matrix_end(lines: list[str], start: int) -> int:
+    depth = 0
+    for index in range(start, len(lines)):
+        depth += lines[index].count(r"\begin{") - lines[index].count(r"\end{")
+        if depth <= 0:
+            return index + 1
+    return len(lines)
+
+
+def _markdown_captions(above: list[str]) -> list[str]:
+    """Return candidate captions: headings and bold lines above a table first, nearest first."""
+    near = [line.strip() for line in reversed(above[-_CAPTION_SEARCH_LINES:]) if line.strip() not in ("$$", "---")]
+    bold = next((index for index, line in enumerate(near) if line.startswith(("**", "__"))), None)
+    if bold is not None and not parse_caption(_strip_markdown(near[bold])):
+        # The bold caption names no step, so a formula between it and the table must not name one either.
+        near = [near[bold], *(line for line in near[:bold] if not re.search(r"[\\$=^]", line))]
+    lines = [_strip_markdown(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
+    return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
+
+
+def _last_words(line: str) -> Iterator[list[str]]:
+    """Yield the last words of a lead-in sentence: `so the values V are:` gives `values V`."""
+    match = _LEAD_IN.fullmatch(line[-100:])
+    words = match[1].split() if match else []
+    yield from (words[-count:] for count in (3, 2, 1) if len(words) >= count)
+
+
+def _split_row(line: str) -> list[str]:
+    line = line.strip()
+    line = line[1:] if line.startswith("|") else line
+    line = line[:-1] if line.endswith("|") and not line.endswith("\\|") else line
+    return [cell.strip() for cell in _CELLS.split(line)]
+
+
+def _strip_markdown(text: str) -> str:
+    """Strip Markdown markup from a cell: bold, code, escapes."""
+    text = text.strip().strip("`")
+    if len(text) > MAX_CELL_LENGTH:
+        return text
+    text = re.sub(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1", r"\2", text)
+    return _ESCAPED.sub(r"\1", text)
+
+
+@dataclass(frozen=True)
+class _LatexTable:
+    """Table or matrix with its candidate captions, nearest first."""
+
+    captions: list[str]
+    header: list[str] | None
+    body: list[list[str]]
+
+
+def read_latex(text: str) -> Sheet:
+    r"""Read the tables and settings of a LaTeX text; settings are comments such as `% causal: true`.
+
+    >>> read_latex(r"$Q = \begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}$").tables[0].cells
+    (('1', '0'), ('0', '1'))
+    """
+    sheet = Sheet()
+    for comment in _COMMENT.findall(text):
+        sheet.read_setting(comment.lstrip("% "))
+    for line in text.splitlines():
+        if "\\" not in line and "&" not in line:
+            sheet.read_setting(line)
+    for table in _latex_tables(text):
+        sheet.add(table.captions, *split_labels(table.header, table.body))
+    return sheet
+
+
+def _latex_tables(text: str, before: str = "") -> Iterator[_LatexTable]:
+    """Yield every matrix and table of a text in order; `before` is the text above it."""
+    text = before + "\n" + _COMMENT.sub("", text)
+    last = 0
+    for match in _ENVIRONMENT.finditer(text):
+        kind, inside = match.groups()
+        before, after = (
+            text[max(last, match.start() - _CAPTION_SEARCH_CHARS) : match.start()],
+            text[match.end() : match.end() + 20],
+        )
+        if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
+            continue  # labels of another matrix
+        body = _latex_rows(inside, kind)
+        captions = list(_latex_captions(before)) + list(_caption_of(text, match.start(), match.end()))
+        last = match.end()
+        if body:
+            header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
+            yield _LatexTable(captions, header, body)
+
+
+def _latex_rows(inside: str, kind: str) -> list[list[str]]:
+    if kind.startswith(("array", "tab", "long")):
+        inside = _COLUMN_SPEC.sub("", inside, count=1)
+    inside = _COLOUR.sub("", _SPAN.sub(r"\1", _HORIZONTAL_RULES.sub("", inside)))
+    rows = [[_strip_latex(cell) for cell in re.split(r"(?<!\\)&", row)] for row in _LATEX_ROW.split(inside)]
+    return [row for row in rows if any(cell for cell in row)]
+
+
+def _latex_captions(before: str) -> Iterator[str]:
+    """Yield candidate captions: left sides of equals signs, then titles and lines above, nearest first."""
+    bare = re.sub(r"\\begin\{matrix\}(?:(?!\\begin|\\end).)*\\end\{matrix\}", "", before, flags=re.DOTALL)
+    bare = re.sub(
+        r"\\begin\{(?:aligned|align|matrix|equation|gather|center|table|displaymath)\*?\}(\[[^\]]*\])?", "", bare
+    )
+    left = _LEFT_SIDE.search(re.sub(r"\s*(?:&|\\\\|\s)*$", "", bare))
+    if left:
+        yield from re.split(r"\\q?quad\b|\\\[|\\\(|\\\\", left[1])[-1].split("=")
+    yield from (_strip_latex(title) for title in reversed(_TITLE.findall(before)[-3:]))
+    lines = [line for line in before.splitlines() if line.strip() and "\\" not in line]
+    yield from (_strip_latex(line) for line in reversed(lines[-4:]))
+    formulas = [line for line in before.splitlines() if "\\" in line and "$" in line]
+    yield from reversed(formulas[-2:])
+
+
+def _caption_of(text: str, start: int, end: int) -> Iterator[str]:
+    """Yield the \\caption of the table environment around a tabular."""
+    opened, closed = text.rfind(r"\begin{table", 0, start), text.rfind(r"\end{table", 0, start)
+    if opened > closed:
+        stop = text.find(r"\end{table", end)
+        yield from (
+            _strip_latex(caption) for caption in _LATEX_CAPTION.findall(text[opened : stop if stop > 0 else len(text)])
+        )
+
+
+def _strip_latex(text: str) -> str:
+    """Strip LaTeX markup from a cell or caption."""
+    text = text.strip()
+    for spelt, sign in _ESCAPES.items():
+        text = text.replace(spelt, sign)
+    text = re.sub(
+        r"\\(?:textbf|textit|text|mathbf|mathrm|emph|underline|texttt|boxed|fbox)\{((?:[^{}]|\{[^{}]*\})*)\}",
+        r"\1",
+        text,
+    )
+    text = text.strip().strip("$").strip()
+    return text[1:-1].strip().strip("$") if re.fullmatch(r"\{[^{}]*\}", text) else text
+
+
+def read_csv(text: str) -> Sheet:
+    """Read the tables and settings of a CSV text, separated by commas, semicolons or tabs.
+
+    >>> read_csv("weights,I,AI\\nI,0.2,0.8").tables[0]
+    WrittenTable(table='weights', cells=(('0.2', '0.8'),), rows=('I',), columns=('I', 'AI'), description='')
+    """
+    sheet = Sheet()
+    for block in _csv_blocks(_csv_rows(text)):
+        while block and block[0][0].strip().lower().rstrip(":") in SETTINGS and len(block[0]) > 1:
+            name, *values = block.pop(0)
+            sheet.read_setting(f"{name.rstrip(':')}: {', '.join(filter(None, map(str.strip, values)))}")
+        while block and ":" in block[0][0] and len(block[0]) == 1 and sheet.read_setting(block[0][0]):
+            block.pop(0)
+        if block:
+            _add_table(sheet, block)
+    return sheet
+
+
+def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
+    (name, *rest), *body = block
+    rest = _strip_trailing_empty(rest)
+    if rest:  # the name is in the corner cell of the table
+        width = max(len(row) for row in block)
+        if all(not row[0].strip() for row in body) or not body:
+            body, header = [rest, *(row[1:] for row in body)], None
+        else:
+            header = ["", *rest] if len(rest) + 1 == width else None
+    elif body and not body[0][0].strip() and any(body[0]):
+        header, *body = body
+    else:
+        header = None
+    sheet.add([name], *split_labels(header, [_strip_trailing_empty(row) if header is None else row for row in body]))
+
+
+def _csv_rows(text: str) -> list[list[str]]:
+    counts = {sign: text[:10_000].count(sign) for sign in ";\t,"}
+    separator = ";" if counts[";"] else "\t" if counts["\t"] else ","
+    try:
+        return list(csv.reader(io.StringIO(text), delimiter=separator))
+    except csv.Error as error:
+        raise InvalidInput(f"This is not CSV: {error}.") from None
+
+
+def _csv_blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
+    block: list[list[str]] = []
+    for row in rows:
+        if any(cell.strip() for cell in row):
+            block.append([_strip_formula_guard(cell) for cell in row])
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _strip_trailing_empty(row: list[str]) -> list[str]:
+    """Drop empty cells at the end of a row, as spreadsheets leave them."""
+    end = max((index + 1 for index, cell in enumerate(row) if cell.strip()), default=0)
+    return row[:end]
+
+
+def _strip_formula_guard(cell: str) -> str:
+    """Remove the leading quote that keeps a spreadsheet from evaluating a cell."""
+    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell

@@ -222,7 +222,7 @@ class GenerationJob:
             if isinstance(event, SpeculationStats):
                 self.acceptance_rate = event.acceptance_rate
             elif isinstance(event, Pass):
-                yield replace(event, sequences=tuple((rows[row], new, old) for row, new, old in event.sequences))
+                yield event._replace(sequences=tuple((rows[row], new, old) for row, new, old in event.sequences))
             else:
                 event = replace(event, choice=rows[event.choice])
                 self._events[event.choice].append(event)

@@ -34,31 +34,28 @@ def admit(
         raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
     if request.source and not model.is_encoder_decoder:
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
-    source = request.source or ()
+    source, context = request.source or (), _max_positions(model)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
     check_ids(source, model.config.vocab_size)
-    check_ids(prompt, _output_vocab_size(model))
-    context = _max_positions(model)
-    max_new_tokens = (
-        request.max_tokens if context is None else min(request.max_tokens, max(context - len(prompt) + 1, 1))
-    )
+    # An encoder-decoder may have another vocabulary for its output.
+    check_ids(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
+    max_new_tokens = request.max_tokens
+    if context is not None:
+        max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
     response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
     response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
     if limits.kv_cache_bytes is not None and request.use_cache:
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
         response.state_bytes = request.num_sequences * per_sequence
-    _check_capacity(response.total_tokens, response.state_bytes, limits)
-
-
-def _check_capacity(total_tokens: int, state_bytes: int, limits: EngineLimits) -> None:
-    if limits.kv_cache_bytes is not None and state_bytes > limits.kv_cache_bytes:
+        if response.state_bytes > limits.kv_cache_bytes:
+            raise ResourceUnavailable(
+                f"This request may need {response.state_bytes:,} bytes of memory; "
+                f"the engine has {limits.kv_cache_bytes:,}.",
+                hint="Request fewer tokens or choices, or give the engine more memory.",
+            )
+    if response.total_tokens > limits.max_queued_tokens:
         raise ResourceUnavailable(
-            f"This request may need {state_bytes:,} bytes of memory; the engine has {limits.kv_cache_bytes:,}.",
-            hint="Request fewer tokens or choices, or give the engine more memory.",
-        )
-    if total_tokens > limits.max_queued_tokens:
-        raise ResourceUnavailable(
-            f"This request has up to {total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
+            f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
             hint="Request fewer tokens or choices.",
         )
 
@@ -122,8 +119,3 @@ def _max_positions(model: Model) -> int | None:
     """Return the maximum sequence length, or None: only learned position embeddings have one."""
     learned = isinstance(getattr(model.config, "position", None), LearnedPositionConfig)
     return getattr(model.config, "max_seq_len", None) if learned else None
-
-
-def _output_vocab_size(model: Model) -> int:
-    """Return the size of the output vocabulary; an encoder-decoder may have another one for its source."""
-    return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size

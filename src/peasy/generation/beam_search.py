@@ -11,21 +11,12 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from peasy.errors import PeasyError
 from peasy.generation.request import Ended, Hypothesis
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken
 from peasy.generation.sequence import Row, RunningSequence, new_attention_topk
 from peasy.models.protocol import DecodeState
 from peasy.tokenization import Tokenizer
-
-
-@dataclass(frozen=True)
-class BeamResult:
-    """Beam search result for one prompt or source: hypotheses, best first, or the error."""
-
-    hypotheses: tuple[Hypothesis, ...] = ()
-    error: PeasyError | None = None
 
 
 @dataclass(eq=False)

@@ -7,7 +7,6 @@ from typing import NamedTuple, TypedDict, Unpack
 
 from peasy.errors import InvalidInput
 from peasy.generation.admission import empty_prompt_error
-from peasy.generation.beam_search import BeamResult
 from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
 from peasy.generation.request import Ended, Request, Token, Truncation
@@ -115,8 +114,8 @@ def beam_search(
     params: BeamSearchParams | None = None,
     *,
     source: TokenIds | None = None,
-) -> list[BeamResult]:
-    """Return the most likely continuations of each prompt, or outputs for each source; errors are per prompt.
+) -> list[Ended]:
+    """Return the final event of each prompt or source, with its most likely continuations, or with its error.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -125,19 +124,15 @@ def beam_search(
     >>> [len(hypothesis.ids) for hypothesis in results[0].hypotheses]
     [4, 4]
     """
-    count = _count_sequences(prompts, source)
     requests = [
         Request(
             tuple(prompts[row]) if prompts else (), source=tuple(source[row]) if source else None,
             beam_search=params or BeamSearchParams(),
         )
-        for row in range(count)
+        for row in range(_count_sequences(prompts, source))
     ]  # fmt: skip
-    results = [BeamResult()] * count
-    for event in run_requests(Engine(model, limits=EngineLimits.unlimited(), isolate_errors=False), requests):
-        if isinstance(event, Ended):
-            results[event.choice] = BeamResult(event.hypotheses, event.error)
-    return results
+    events = run_requests(Engine(model, limits=EngineLimits.unlimited(), isolate_errors=False), requests)
+    return sorted((event for event in events if isinstance(event, Ended)), key=lambda ended: ended.choice)
 
 
 def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[DecodeEvent]:

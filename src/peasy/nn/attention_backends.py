@@ -63,11 +63,13 @@ class FormulaBackend:
             mask_spec = layer.mask_spec(sequence)
             mask = mask_spec.attention_mask(layer.window, key.shape[2])
             inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap)
-            inputs = intervene_attention(sequence.intervention, layer.path, inputs, mask_spec)
+            if (intervention := sequence.intervention) is not None:
+                inputs = intervene_attention(intervention, layer.path, inputs, mask_spec)
             context = self.run(inputs)
             if sequence.tap is not None and sequence.tap.wants(layer.path):
                 capture_steps(sequence.tap, layer.path, inputs, context)
-            context = intervene_context(sequence.intervention, layer.path, context, mask_spec.query_positions)
+            if intervention is not None:
+                context = intervene_context(intervention, layer.path, context, mask_spec.query_positions)
             contexts.append(context.transpose(1, 2).flatten(2))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1)
 

@@ -43,11 +43,8 @@ class TokenShiftState:
         """Append new vectors; return all of them."""
         end = self.length + new.shape[1]
         if self.buffer is None or end > self.buffer.shape[1]:
-            capacity = -(-max(end, self.length + self.length // 2) // BLOCK_TOKENS) * BLOCK_TOKENS
-            grown = new.new_empty(new.shape[0], capacity, new.shape[2])
-            if self.buffer is not None:
-                grown[:, : self.length] = self.buffer[:, : self.length]
-            self.buffer = grown
+            capacity = max(end, self.length + self.length // 2)
+            self.buffer = _grown(self.buffer, self.length, new, 1, capacity)
         self.buffer[:, self.length : end] = new
         self.length = end
         return self.buffer[:, :end]
@@ -58,7 +55,7 @@ class TokenShiftState:
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.buffer = None if self.buffer is None else self.buffer[rows]
+        self.buffer = _select(self.buffer, rows)
 
     def fork(self) -> "TokenShiftState":
         """Return an independent copy."""
@@ -121,8 +118,7 @@ class LayerKVCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder the batch: row i becomes the former row `rows[i]`."""
-        if self.keys is not None and self.values is not None:
-            self.keys, self.values = self.keys[rows], self.values[rows]
+        self.keys, self.values = _select(self.keys, rows), _select(self.values, rows)
         if self.cross_kv is not None:
             self.cross_kv = (self.cross_kv[0][rows], self.cross_kv[1][rows])
         for state in self.token_shift_states.values():
@@ -130,15 +126,11 @@ class LayerKVCache:
 
     def fork(self) -> "LayerKVCache":
         """Return an independent copy; cross-attention keys and values are never written to, so they are shared."""
-        keys, values = (None if buffer is None else self._copy_filled(buffer) for buffer in (self.keys, self.values))
+        keys, values = (
+            None if old is None else _grown(old, self.length, old, 2, old.shape[2]) for old in (self.keys, self.values)
+        )
         states = {part: state.fork() for part, state in self.token_shift_states.items()}
         return replace(self, keys=keys, values=values, token_shift_states=states)
-
-    def _copy_filled(self, buffer: Tensor) -> Tensor:
-        """Copy the filled part of a buffer into a new one of the same size."""
-        copy = torch.empty_like(buffer)
-        copy.narrow(2, 0, self.length).copy_(buffer.narrow(2, 0, self.length))
-        return copy
 
     def _evict(self) -> None:
         if self.window is None or self.length < self.window + BLOCK_TOKENS:
@@ -154,13 +146,22 @@ class LayerKVCache:
     def _grow(self, end: int, key: Tensor, value: Tensor) -> None:
         old = 0 if self.keys is None else self.keys.shape[2]
         capacity = max(end, self.capacity if self.window is None else 0, old + old // 2)
-        capacity = -(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS
-        keys = key.new_empty(*key.shape[:2], capacity, key.shape[3])
-        values = value.new_empty(*value.shape[:2], capacity, value.shape[3])
-        if self.keys is not None and self.values is not None:
-            keys[:, :, : self.length] = self.keys[:, :, : self.length]
-            values[:, :, : self.length] = self.values[:, :, : self.length]
-        self.keys, self.values = keys, values
+        self.keys = _grown(self.keys, self.length, key, 2, capacity)
+        self.values = _grown(self.values, self.length, value, 2, capacity)
+
+
+def _grown(old: Tensor | None, length: int, like: Tensor, time: int, capacity: int) -> Tensor:
+    """Return a buffer for `capacity` tokens along axis `time`, in whole blocks, with the first `length` of the old."""
+    shape = list(like.shape)
+    shape[time] = -(-capacity // BLOCK_TOKENS) * BLOCK_TOKENS
+    buffer = like.new_empty(shape)
+    if old is not None:
+        buffer.narrow(time, 0, length).copy_(old.narrow(time, 0, length))
+    return buffer
+
+
+def _select(array: Tensor | None, rows: Tensor) -> Tensor | None:
+    return None if array is None else array[rows]
 
 
 class KVBatch(NamedTuple):
@@ -222,12 +223,9 @@ class KVCache:
         """Reorder the batch for beam search: row i becomes the former row `rows[i]`."""
         for layer in self.layers:
             layer.reorder(rows)
-        if self.padding_mask is not None:
-            self.padding_mask = self.padding_mask[rows]
-        if self.encoder_output is not None:
-            self.encoder_output = self.encoder_output[rows]
-        if self.encoder_padding_mask is not None:
-            self.encoder_padding_mask = self.encoder_padding_mask[rows]
+        self.padding_mask = _select(self.padding_mask, rows)
+        self.encoder_output = _select(self.encoder_output, rows)
+        self.encoder_padding_mask = _select(self.encoder_padding_mask, rows)
 
     def fork(self) -> "KVCache":
         """Return an independent copy."""

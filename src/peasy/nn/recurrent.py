@@ -25,9 +25,8 @@ class RecurrentState(ForwardOnlyState):
 
     def reorder(self, rows: Tensor) -> None:
         """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.hidden_state = (
-            None if self.hidden_state is None else tuple(tensor[:, rows] for tensor in self.hidden_state)
-        )
+        if self.hidden_state is not None:
+            self.hidden_state = tuple(tensor[:, rows] for tensor in self.hidden_state)
         self.encoder_output = None if self.encoder_output is None else self.encoder_output[rows]
         self.encoder_padding_mask = None if self.encoder_padding_mask is None else self.encoder_padding_mask[rows]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 import pytest
@@ -9,8 +10,8 @@ from annotated_types import Ge
 from cyclopts import App
 
 from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.derive import Call, derive
-from peasy.errors import InvalidInput
+from peasy.cli.derive import derive
+from peasy.errors import UsageError
 
 calls = []
 
@@ -46,7 +47,7 @@ def bake(
 
 
 @derive(bake, hide=("secret",), options=Oven)
-def command(call: Call[str], pizza: str, *, flags: Flags = Flags()) -> CommandOutput:
+def command(call: partial[str], pizza: str, *, flags: Flags = Flags()) -> CommandOutput:
     """Bake a pizza."""
     return call(pizza)
 
@@ -84,5 +85,5 @@ def test_help_has_the_explanations_and_not_what_is_hidden(run):
 
 
 def test_bounds_of_the_command_hold_on_the_command_line(run):
-    with pytest.raises(InvalidInput, match="heat is -1"):
+    with pytest.raises(UsageError, match="--heat is -1"):
         run("margherita", "--heat", "-1")

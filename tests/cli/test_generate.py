@@ -51,9 +51,9 @@ def test_saved_to_a_file(peasy, model_folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["I love", "--top-p", "3"], 4, "top_p is 3"),
+        (["I love", "--top-p", "3"], 2, "--top-p is 3"),
         (["I love", "--tempersture", "1"], 2, "--temperature"),
-        (["I love", "-n", "0"], 4, "n is 0"),
+        (["I love", "-n", "0"], 2, "-n is 0"),
         (["", "--max-tokens", "2"], 4, "prompt is empty"),
         (["I love " * 20], 4, "reads at most 16"),
         (["I love", "--speculative", "--no-cache"], 4, "cache"),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from peasy.checkpoint.huggingface import write_folder
-from peasy.cli import confirm
+from peasy.cli import command
 from peasy.cli.command import Flags
 from peasy.models.build import build
 from peasy.models.preset import preset
@@ -74,12 +74,12 @@ def test_second_import_is_rejected(peasy, folder):
 
 
 def test_prompts_only_on_a_terminal(monkeypatch, capsys):
-    assert confirm.confirm_callback(Flags(yes=True))("?") is True
-    assert confirm.confirm_callback(Flags()) is None  # a test has no terminal
+    assert command.confirm_callback(Flags(yes=True))("?") is True
+    assert command.confirm_callback(Flags()) is None  # a test has no terminal
     for name in ("stdin", "stderr"):
         monkeypatch.setattr(f"sys.{name}.isatty", lambda: True, raising=False)
-    assert confirm.confirm_callback(Flags(json=True)) is None
+    assert command.confirm_callback(Flags(json=True)) is None
     for typed, answer in (("y\n", True), ("YES\n", True), ("\n", False), ("", False), ("no\n", False)):
         monkeypatch.setattr("sys.stdin.readline", lambda typed=typed: typed, raising=False)
-        assert confirm._prompt_yes_no("Download it (3 MB)?") is answer
+        assert command._prompt_yes_no("Download it (3 MB)?") is answer
     assert "Download it (3 MB)? [y/N]" in capsys.readouterr().err

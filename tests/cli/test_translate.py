@@ -68,4 +68,4 @@ def test_errors(peasy, folder, model_folder):
     assert "does not translate" in peasy("translate", model_folder, "I love").err
     ran = peasy("translate", folder, "")
     assert ran.code == 4
-    assert peasy("translate", folder, "the", "--num-beams", "0").code == 4
+    assert peasy("translate", folder, "the", "--num-beams", "0").code == 2

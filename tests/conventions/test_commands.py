@@ -1,4 +1,4 @@
-"""A command is a row of the command table, a file, a help text that opens with examples, and a test.
+"""A command is a row of the command table, a function, a help text that opens with examples, and a test.
 
 A subcommand is a row in its command's row, with its own function, flags and help, in the file of its command.
 """
@@ -13,7 +13,6 @@ import pytest
 from peasy.cli.command import CommandOutput, Flags
 from peasy.cli.command_table import COMMANDS, all_commands
 
-NAMES = [command.name for command in COMMANDS]
 ALL_COMMANDS = list(all_commands(COMMANDS))
 
 
@@ -27,7 +26,7 @@ def command(request):
     return request.param
 
 
-def test_command_has_a_file_and_takes_the_global_flags(command):
+def test_command_has_a_function_and_takes_the_global_flags(command):
     signature = inspect.signature(function(command), eval_str=True)
     assert signature.parameters["flags"].annotation is Flags
     assert signature.return_annotation is CommandOutput
@@ -58,24 +57,14 @@ def test_command_has_a_test(command, root):
     assert not command.parent or f'"{command.name}"' in file.read_text(encoding="utf-8")
 
 
-def test_every_command_file_is_in_the_table(sources):
-    """A file of the CLI with a function of its own name is a command; `derive` makes flags for them."""
-    files = [source for source in sources if source.name.startswith("cli/")]
-    commands = {
-        source.path.stem.rstrip("_")
-        for source in files
-        if source.path.stem in {node.name for node in source.tree.body if isinstance(node, ast.FunctionDef)}
-    }
-    assert commands == {*NAMES, "derive"}
-
-
-def test_every_subcommand_function_is_in_the_table(sources):
-    """A function named after its command, such as `runs_show` in runs.py, is a subcommand."""
+def test_every_command_function_is_in_the_table(sources):
+    """A public function of the CLI that returns a CommandOutput is a command; `runs_show` is a subcommand of `runs`."""
     functions = {
-        f"{source.path.stem} {node.name.removeprefix(source.path.stem + '_')}"
+        f"peasy.cli.{source.path.stem}:{node.name}"
         for source in sources
-        if source.name.startswith("cli/") and source.path.stem in NAMES
+        if source.name.startswith("cli/")
         for node in source.tree.body
-        if isinstance(node, ast.FunctionDef) and node.name.startswith(f"{source.path.stem}_")
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+        if isinstance(node.returns, ast.Name) and node.returns.id == "CommandOutput"
     }
-    assert functions == {command.path for command in ALL_COMMANDS if command.parent}
+    assert functions == {command.entry_point for command in ALL_COMMANDS}

@@ -63,7 +63,7 @@ def run_version(name: str) -> tuple[int, ...]:
     def modified_ns(path: Path) -> int:
         try:
             return path.stat().st_mtime_ns
-        except OSError:
+        except (OSError, ValueError):  # there is none; or the name cannot be one
             return 0
 
     folders = [parent / name for parent in (Path("runs"), data_dir() / "runs")]

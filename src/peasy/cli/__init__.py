@@ -1,9 +1,9 @@
-"""Command line interface, built on cyclopts: one small file per command.
+"""Command line interface, built on cyclopts: one function per command.
 
 May import: every package. Imported by: no other package.
 In: argv, settings, stdin. Out: stdout (the result), stderr (the rest), files, an exit code.
 
-To add a command, write one line in `command_table.py` and one file next to it:
+To add a command, write one line in `command_table.py` and one function: in a file of its name, or in one of `_MODULES`:
 
     # cli/greet.py
     from peasy.cli.command import CommandOutput, Flags, TextArg

@@ -50,25 +50,27 @@ _SUGGESTIONS = (
 def build_cli(*path: str) -> App:
     """Build the cyclopts app with all commands; only the module of the command at `path` is imported."""
     app = App(
-        "peasy",
-        help=_HELP,
-        version=__version__,
-        version_flags=("--version", "-V"),
-        help_format="plaintext",
-        group_commands=Group("Help and completion", sort_key=90),
-        config=settings.config_sources(),
-    )
-    headings = {
-        name: Group(name, sort_key=i) for i, name in enumerate(dict.fromkeys(command.group for command in COMMANDS))
-    }
+        "peasy", help=_HELP, version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
+        group_commands=Group("Help and completion", sort_key=90), config=settings.config_sources(),
+    )  # fmt: skip
+    names = dict.fromkeys(command.group for command in COMMANDS)
+    headings = {name: Group(name, sort_key=order) for order, name in enumerate(names)}
     requested = find_command(path, COMMANDS)
     for order, command in enumerate(COMMANDS):
         group = headings[command.group]
-        if command.subcommands:
-            app.command(_command_group(command, requested, group=group, sort_key=order))
-        else:
-            help_text = _help_text(command, requested)
+        help_text = _help_text(command, requested)
+        if not command.subcommands:
             app.command(command.entry_point, name=command.name, help=help_text, group=group, sort_key=order)
+            continue
+        subcommands = Group("Subcommands", sort_key=-1)
+        parent = App(
+            command.name, help=help_text, version_flags=(), help_format="plaintext", group_commands=subcommands,
+            group=group, sort_key=order,
+        )  # fmt: skip
+        parent.default(_import(command))  # runs without a subcommand
+        for position, one in enumerate(command.subcommands):
+            parent.command(one.entry_point, name=one.name, help=_help_text(one, requested), sort_key=position)
+        app.command(parent)
     app.register_install_completion_command(help="Install tab completion for this shell.")
     app["--help"].help, app["--version"].help = "Print this help.", "Print the version of peasy."
     app.default(_start)
@@ -77,33 +79,10 @@ def build_cli(*path: str) -> App:
 
 def _start(*, flags: Flags = Flags()) -> CommandOutput:
     """Return the list of commands to try first."""
-    title = "peasy: attention you can follow, number by number"
-    parts = (
-        Table(("command", "result"), _SUGGESTIONS),
-        Paragraph("No data leaves this machine unless you ask for it.", "note"),
-    )
-    return CommandOutput(
-        DocumentResult(
-            Document(title, parts), {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
-        )
-    )
-
-
-def _command_group(command: Command, requested: Command | None, **placement: Any) -> App:
-    """Build the app of a command with subcommands; without a subcommand its own function runs."""
-    app = App(
-        command.name,
-        help=_help_text(command, requested),
-        version_flags=(),
-        help_format="plaintext",
-        group_commands=Group("Subcommands", sort_key=-1),
-        **placement,
-    )
-    app.default(_import(command))
-    for order, subcommand in enumerate(command.subcommands):
-        help_text = _help_text(subcommand, requested)
-        app.command(subcommand.entry_point, name=subcommand.name, help=help_text, sort_key=order)
-    return app
+    note = Paragraph("No data leaves this machine unless you ask for it.", "note")
+    parts = (Table(("command", "result"), _SUGGESTIONS), note)
+    data = {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
+    return CommandOutput(DocumentResult(Document("peasy: attention you can follow, number by number", parts), data))
 
 
 def _import(command: Command) -> Any:
@@ -126,19 +105,16 @@ def _help_text(command: Command, requested: Command | None) -> str:
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; never raises."""
     started = time.perf_counter()
-    words = _command_first(
-        [STDIN if word == "-" else _as_utf8(word) for word in (sys.argv[1:] if argv is None else argv)]
-    )
-    _replace_unencodable()
-    _silence_other_ranks()
-    flags = _error_flags(words)
+    given = sys.argv[1:] if argv is None else argv
+    words = _command_first([STDIN if word == "-" else _as_utf8(word) for word in given])
+    _prepare_streams()
+    flags, found = _error_flags(words), find_command(words, COMMANDS)
     try:
         command, bound, flags = _parse(words, flags)
-        _prepare(flags, find_command(words, COMMANDS))
+        _prepare(flags, found)
         result = command(*bound.args, **bound.kwargs)
         if not isinstance(result, CommandOutput):  # from cyclopts: --help, --version, --install-completion
             return result if isinstance(result, int) else 0
-        found = find_command(words, COMMANDS)
         output.print_output(result, found.path if found else "start", flags)
         if flags.verbose:
             output.print_verbose(time.perf_counter() - started, settings.active_sources())
@@ -164,14 +140,13 @@ def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
     first = args[0] if args else "--"
     if not first.startswith("-") and first not in {command.name for command in COMMANDS}:
         raise usage.unknown_command(first)
+    quiet = {"exit_on_error": False, "print_error": False, "help_on_error": False}
     try:
-        command, bound, _ = build_cli(*args[:2]).parse_args(
-            args, exit_on_error=False, print_error=False, help_on_error=False
-        )
+        command, bound, _ = build_cli(*args[:2]).parse_args(args, **quiet)
     except CycloptsError as error:
         raise usage.usage_error(error, args) from error
-    parsed = [value for value in bound.arguments.values() if isinstance(value, Flags)]
-    return command, bound, parsed[0] if parsed else fallback
+    parsed = (value for value in bound.arguments.values() if isinstance(value, Flags))
+    return command, bound, next(parsed, fallback)
 
 
 def _command_first(args: list[str]) -> list[str]:
@@ -215,8 +190,11 @@ def _prepare(flags: Flags, command: Command | None) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-def _silence_other_ranks() -> None:
-    """Silence all processes but rank 0 under torchrun."""
+def _prepare_streams() -> None:
+    """Print a question mark for what the terminal cannot encode; silence all processes but rank 0 under torchrun."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and os.environ.get("RANK", "0") != "0":
         sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (kept until Python ends)
 
@@ -229,26 +207,14 @@ def _as_utf8(arg: str) -> str:
         return arg
 
 
-def _replace_unencodable() -> None:
-    """Print a question mark for characters that the terminal cannot encode, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")
-
-
 def _as_peasy_error(error: BaseException) -> PeasyError:
     if isinstance(error, PeasyError):
         return error
     if isinstance(error, MemoryError):
         return ResourceUnavailable("Out of memory.", hint="Try a smaller model, batch or text.")
     if isinstance(error, OSError) and (error.errno in _RESOURCE_ERRNOS or error.filename):
-        error_type = (
-            ResourceUnavailable
-            if error.errno in _RESOURCE_ERRNOS
-            else NotFound
-            if isinstance(error, FileNotFoundError)
-            else InvalidInput
-        )
+        error_type: type[PeasyError] = NotFound if isinstance(error, FileNotFoundError) else InvalidInput
+        error_type = ResourceUnavailable if error.errno in _RESOURCE_ERRNOS else error_type
         return error_type(f"{error.filename or 'The system'}: {error.strerror}.")
     cause: BaseException | None = error
     while cause:
@@ -257,9 +223,7 @@ def _as_peasy_error(error: BaseException) -> PeasyError:
         if isinstance(cause, ModuleNotFoundError) and (cause.name or "").partition(".")[0] in EXTRAS:
             return missing_extra(cause.name or "")
         cause = cause.__cause__
-    bug = PeasyError(
-        f"This is a bug in peasy: {type(error).__name__}: {error}",
-        hint="Please run the command again with --debug and report the output.",
-    )
+    hint = "Please run the command again with --debug and report the output."
+    bug = PeasyError(f"This is a bug in peasy: {type(error).__name__}: {error}", hint=hint)
     bug.code, bug.__cause__ = "bug", error
     return bug

@@ -1,7 +1,7 @@
 """Base types of a command: global flags, text arguments, and the output it returns."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -136,3 +136,17 @@ def read_stdin() -> str:
     except UnicodeDecodeError as error:
         raise InvalidInput(f"stdin is not UTF-8 text: {error.reason} at byte {error.start}.") from None
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def confirm_callback(flags: Flags) -> Callable[[str], bool] | None:
+    """Return the confirmation callback: always yes with `--yes`, None if stdin is not a terminal."""
+    if flags.yes:
+        return lambda question: True
+    if flags.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return _prompt_yes_no
+
+
+def _prompt_yes_no(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""Table of all commands: one line here and one module in this package each; subcommands share the module."""
+"""Table of all commands: one line here and one function in a module of this package each."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -37,14 +37,27 @@ class Command:
         """Import path of its function, imported only when the command is used.
 
         >>> Command("explain", "").entry_point, Command("import", "").entry_point
-        ('peasy.cli.explain:explain', 'peasy.cli.import_:import_')
+        ('peasy.cli.by_hand:explain', 'peasy.cli.inference:import_')
         >>> Command("show", "", parent="runs").entry_point
-        'peasy.cli.runs:runs_show'
+        'peasy.cli.models:runs_show'
         """
-        if self.parent:
-            return f"peasy.cli.{self.parent}:{self.parent}_{self.name}"
-        name = self.name + "_" * iskeyword(self.name)
-        return f"peasy.cli.{name}:{name}"
+        function = self.path.replace(" ", "_") + "_" * iskeyword(self.name)
+        command = self.parent or self.name
+        module = next((module for module, names in _MODULES.items() if command in names), command)
+        return f"peasy.cli.{module}:{function}"
+
+
+_MODULES = {
+    "by_hand": ("demo", "examples", "explain", "check", "exercise"),
+    "doctor": ("doctor", "version"),
+    "generate": ("generate", "chat"),
+    "inference": ("tokenize", "translate", "embed", "prove", "bench", "import", "export"),
+    "models": ("models", "runs"),
+    "serve": ("serve", "studio"),
+    "training": ("train", "plan", "evaluate", "compare", "experiment", "data"),
+    "usage": ("help",),
+}
+"""Modules that several commands share; any other command has a module of its own name."""
 
 
 COMMANDS = (

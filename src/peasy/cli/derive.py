@@ -5,12 +5,13 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 from cyclopts import Group, Parameter
 
-from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.confirm import confirm_callback
+from peasy.cli.command import CommandOutput, Flags, confirm_callback
+from peasy.errors import InvalidInput, UsageError
 from peasy.parameters import REQUIRED, CommandParameter, check_bounds, command_parameters, field_parameters
 
 P = ParamSpec("P")
@@ -21,29 +22,17 @@ FROM_FLAGS = ("device", "offline", "confirm", "seed")
 """Parameters that every command takes from the global flags."""
 
 
-class Call(typing.Generic[T]):
-    """Command with the arguments that were given as flags; the rest is given when it is called."""
-
-    def __init__(self, command: Callable[..., T], options: type | None, arguments: dict[str, object]) -> None:
-        self._command, self._parameters, self.arguments = command, command_parameters(command, options), arguments
-
-    def __call__(self, *args: object, **kwargs: object) -> T:
-        """Run the command with the given arguments added; bounds are checked first."""
-        arguments = self.arguments | kwargs
-        check_bounds(self._parameters, arguments)
-        return self._command(*args, **arguments)
-
-
 def derive(
     command: Callable[..., T], *, hide: Collection[str] = (), options: type | None = None
-) -> Callable[[Callable[Concatenate[Call[T], P], CommandOutput]], Callable[P, CommandOutput]]:
+) -> Callable[[Callable[Concatenate[partial[T], P], CommandOutput]], Callable[P, CommandOutput]]:
     """Decorate a CLI function: it also gets a flag for each parameter of `command` that it does not declare itself.
 
-    Its first argument is the `Call` with the values of these flags. Parameters in `hide` and those of the global flags
-    get no flag; `options` is the dataclass whose fields are the `**keywords` of the command.
+    Its first argument is the command with the values of these flags, which are within their bounds. Parameters in
+    `hide` and those of the global flags get no flag; `options` is the dataclass whose fields are the `**keywords` of
+    the command.
     """
 
-    def decorate(function: Callable[Concatenate[Call[T], P], CommandOutput]) -> Callable[P, CommandOutput]:
+    def decorate(function: Callable[Concatenate[partial[T], P], CommandOutput]) -> Callable[P, CommandOutput]:
         _, *own = inspect.signature(function).parameters.values()
         declared = {parameter.name for parameter in own}
         known = command_parameters(command, options)
@@ -65,7 +54,14 @@ def derive(
             flags = kwargs.get("flags")
             from_flags = _from_flags(flags if isinstance(flags, Flags) else Flags())
             given |= {name: value for name, value in from_flags if name in known}
-            return function(Call(command, options, given), *args, **kwargs)
+            try:
+                check_bounds(
+                    {flag_name(name): known[name] for name in known},
+                    {flag_name(name): value for name, value in (kwargs | given).items()},
+                )
+            except InvalidInput as error:
+                raise UsageError(error.message, hint=error.hint) from None
+            return function(partial(command, **given), *args, **kwargs)
 
         parameters = [*own, *(_flag(parameter, name in grouped) for name, parameter in derived.items())]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -75,6 +71,15 @@ def derive(
         return run
 
     return decorate
+
+
+def flag_name(parameter: str) -> str:
+    """Return the flag of a parameter.
+
+    >>> flag_name("max_tokens"), flag_name("n")
+    ('--max-tokens', '-n')
+    """
+    return "-n" if parameter == "n" else f"--{parameter.replace('_', '-')}"
 
 
 def _from_flags(flags: Flags) -> Iterator[tuple[str, object]]:

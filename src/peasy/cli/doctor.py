@@ -1,4 +1,4 @@
-"""`peasy doctor`: checks Python, libraries and folders of the installation, with a fix for each problem."""
+"""`peasy doctor` and `peasy version`: Python, libraries and folders of the installation."""
 
 import os
 import platform
@@ -7,24 +7,18 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 
+from peasy import __version__
 from peasy.cli.command import CommandOutput, DocumentResult, Flags
 from peasy.cli.settings import config_dir
 from peasy.extras import EXTRAS
 from peasy.views.document import Document, Paragraph, Table
 
 _REQUIRED_MODULES = (
-    "numpy",
-    "array_api_compat",
-    "tokenizers",
-    "safetensors",
-    "huggingface_hub",
-    "sacrebleu",
-    "babel",
-    "rich",
-)
+    "numpy", "array_api_compat", "tokenizers", "safetensors", "huggingface_hub", "sacrebleu", "babel", "rich",
+)  # fmt: skip
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
@@ -53,25 +47,29 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
         peasy doctor --json
     """
     checks = list(_run_checks())
-    passed = all(check.passed for check in checks if check.required)
-    facts = [vars(check) for check in checks]
-    return CommandOutput(
-        DocumentResult(_document(checks, passed), {"passed": passed, "checks": facts}),
-        suggestions=[check.fix for check in checks if check.required and not check.passed],
-        exit_code=0 if passed else 8,
-    )
+    fixes = [check.fix for check in checks if check.required and not check.passed]
+    data = {"passed": not fixes, "checks": [vars(check) for check in checks]}
+    rows = tuple((check.mark, check.name, check.details, check.fix) for check in checks)
+    verdict = ("Required parts are missing.", "bad") if fixes else ("Everything required works.", "good")
+    legend = Paragraph("✓ works   – optional, not installed   ✗ required, missing", "note")
+    parts = (Paragraph(*verdict), Table(("", "part", "status", "fix"), rows), legend)
+    result = DocumentResult(Document("peasy doctor", parts), data)
+    return CommandOutput(result, suggestions=fixes, exit_code=8 if fixes else 0)
 
 
 def _run_checks() -> Iterator[_InstallCheck]:
     """Run all checks."""
-    yield _python()
+    supported = sys.version_info >= (3, 11)
+    fix = "" if supported else "install Python 3.11 or newer"
+    yield _InstallCheck("python", supported, platform.python_version(), fix)
     yield from (_module(name, fix="pip install peasy") for name in _REQUIRED_MODULES)
-    yield from (
-        _module(name, fix=f'pip install "peasy[{extra}]"', required=False) for name, extra in sorted(EXTRAS.items())
-    )
+    for name, extra in sorted(EXTRAS.items()):
+        yield _module(name, fix=f'pip install "peasy[{extra}]"', required=False)
     yield _folder("settings folder", config_dir())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
-    yield _chromium()
+    path = find_chromium()
+    fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
+    yield _InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
     yield _InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
 
 
@@ -80,22 +78,14 @@ def find_chromium() -> str | None:
     return next(filter(None, map(shutil.which, _CHROMIUM)), None)
 
 
-def _python() -> _InstallCheck:
-    supported = sys.version_info >= (3, 11)
-    return _InstallCheck(
-        "python", supported, platform.python_version(), "" if supported else "install Python 3.11 or newer"
-    )
-
-
 def _module(name: str, *, fix: str, required: bool = True) -> _InstallCheck:
     try:
         module = import_module(name)
     except ModuleNotFoundError:
         return _InstallCheck(name, False, "not installed", fix, required)
     except Exception as error:  # a broken library may raise anything; the other checks must still run
-        return _InstallCheck(
-            name, False, f"broken: {type(error).__name__}: {error}", f"{fix} --force-reinstall", required
-        )
+        details = f"broken: {type(error).__name__}: {error}"
+        return _InstallCheck(name, False, details, f"{fix} --force-reinstall", required)
     details = str(getattr(module, "__version__", "") or "installed")
     if name == "torch":
         details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
@@ -105,21 +95,30 @@ def _module(name: str, *, fix: str, required: bool = True) -> _InstallCheck:
 def _folder(name: str, path: Path) -> _InstallCheck:
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    return _InstallCheck(
-        name, writable, str(path), "" if writable else f"make it writable: chmod u+w {nearest}", required=False
-    )
+    fix = "" if writable else f"make it writable: chmod u+w {nearest}"
+    return _InstallCheck(name, writable, str(path), fix, required=False)
 
 
-def _chromium() -> _InstallCheck:
-    path = find_chromium()
-    fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
-    return _InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
+_DEPENDENCIES = ("numpy", "array-api-compat", "tokenizers", "safetensors", "rich", "cyclopts")
 
 
-def _document(checks: list[_InstallCheck], passed: bool) -> Document:
-    rows = tuple((check.mark, check.name, check.details, check.fix) for check in checks)
-    verdict = (
-        Paragraph("Everything required works.", "good") if passed else Paragraph("Required parts are missing.", "bad")
-    )
-    legend = Paragraph("✓ works   – optional, not installed   ✗ required, missing", "note")
-    return Document("peasy doctor", (verdict, Table(("", "part", "status", "fix"), rows), legend))
+def version(*, flags: Flags = Flags()) -> CommandOutput:
+    """Print the versions of peasy and its dependencies.
+
+    For example:
+
+        peasy version
+        peasy version --json
+    """
+    names = [*_DEPENDENCIES, *(module.replace("vl_convert", "vl-convert-python") for module in EXTRAS)]
+    versions = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
+    rows = tuple((name, number or "not installed") for name, number in versions.items())
+    document = Document(f"peasy {__version__}", (Table(("package", "version"), rows),))
+    return CommandOutput(DocumentResult(document, versions))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

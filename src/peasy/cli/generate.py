@@ -1,14 +1,16 @@
-"""`peasy generate`: text generation with streaming output, as text or as one line of JSON per event."""
+"""`peasy generate` and `peasy chat`: text streamed as it is generated, as text or as one line of JSON per event."""
 
-import json
 import random
 import sys
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from peasy.cli.command import CommandOutput, CountFlag, Flags, Switch, TextSource, read_texts
-from peasy.cli.derive import Call, derive
-from peasy.commands import generate as commands
-from peasy.render.json import to_plain
+from peasy.cli.command import STDIN, CommandOutput, CountFlag, Flags, Switch, TextSource, read_texts
+from peasy.cli.derive import derive
+from peasy.cli.output import print_json
+from peasy.commands import chat as chat_command
+from peasy.commands import generate as generate_command
 from peasy.views.generation import unknown_tokens_note
 
 if TYPE_CHECKING:
@@ -17,9 +19,11 @@ if TYPE_CHECKING:
     from peasy.tokenization import Tokenizer
 
 
-@derive(commands.generate, hide=("use_cache", "logprobs", "logit_bias"), options=commands.GenerateSampling)
+@derive(
+    generate_command.generate, hide=("use_cache", "logprobs", "logit_bias"), options=generate_command.GenerateSampling
+)
 def generate(
-    call: Call[commands.GenerateResult],
+    call: partial[generate_command.GenerateResult],
     model: str,
     prompt: TextSource = None,
     *,
@@ -53,9 +57,9 @@ def generate(
     """
     texts = read_texts(prompt, "generate", lines=lines)
     logprobs = 5 if show_probabilities else 0 if flags.json else None
-    seed = random_seed(call.arguments.get("temperature"))
-    options = {"seed": seed} | call.arguments | {"n": n, "use_cache": not no_cache, "logprobs": logprobs}
-    job = commands.GenerationJob(model, texts, **options)  # type: ignore[arg-type]  # the parsed flags
+    seed = random_seed(call.keywords.get("temperature"))
+    options = {"seed": seed} | call.keywords | {"n": n, "use_cache": not no_cache, "logprobs": logprobs}
+    job = generate_command.GenerationJob(model, texts, **options)
     details = show_cache or show_probabilities
     printed, interrupted = _stream(job, flags, details)
     if len(job.outputs) == 1:
@@ -74,7 +78,7 @@ def random_seed(temperature: object) -> int:
     return random.randrange(2**31) if temperature else 0
 
 
-def _stream(job: commands.GenerationJob, flags: Flags, details: bool) -> tuple[bool, bool]:
+def _stream(job: generate_command.GenerationJob, flags: Flags, details: bool) -> tuple[bool, bool]:
     """Run generation; return (whether the text is already printed, whether it was interrupted).
 
     Several texts, or one with `details`, are printed when they are finished. On a terminal the prompt is printed first,
@@ -115,4 +119,74 @@ def _print_event(event: "DecodeEvent", tokenizer: "Tokenizer") -> None:
         line |= {} if event.error is None else {"error": event.error.message}
     else:
         return
-    print(json.dumps(to_plain(line), ensure_ascii=False, allow_nan=False), flush=True)
+    print_json(line)
+
+
+@derive(chat_command.chat, hide=("logprobs", "logit_bias"), options=chat_command.ChatSampling)
+def chat(
+    call: partial[chat_command.ChatSession],
+    model: str,
+    message: TextSource = None,
+    *,
+    temperature: float = 0.7,
+    top_p: float = 0.95,
+    flags: Flags = Flags(),
+) -> CommandOutput:
+    """Chat with a model whose checkpoint has a chat template.
+
+    For example:
+
+        peasy chat ./my-chat-model
+        peasy chat ./my-chat-model "What is attention?"
+        peasy chat ./my-chat-model --system "Answer in one sentence." --temperature 0
+        echo "What is attention?" | peasy chat ./my-chat-model
+
+    Each line is a message. Ctrl-C stops an answer, Ctrl-D ends the conversation. The chat template runs in a separate,
+    sandboxed process with limits on time and memory.
+
+    Args:
+        model: Run name, folder, built-in model or Hugging Face hub id.
+        message: A single message; without it, each line typed or piped is one.
+        temperature: Sampling temperature; 0 is greedy decoding.
+        top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
+    """
+    call.keywords.setdefault("seed", random_seed(temperature))
+    conversation, interrupted = call(model, temperature=temperature, top_p=top_p), False
+    for question in [message] if message not in (None, STDIN) else _read_messages(flags):
+        interrupted = _stream_answer(conversation, question or "", flags)
+        if interrupted and not sys.stdin.isatty():
+            break
+    if temperature > 0 and not flags.quiet:
+        print(f"seed {conversation.sampling.seed}", file=sys.stderr)
+    return CommandOutput(conversation, already_printed=not flags.out, exit_code=130 if interrupted else 0)
+
+
+def _read_messages(flags: Flags) -> Iterator[str]:
+    """Yield lines of stdin, with an input prompt on a terminal."""
+    live = sys.stdin.isatty() and not flags.quiet
+    while True:
+        if live:
+            print("› ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def _stream_answer(conversation: chat_command.ChatSession, message: str, flags: Flags) -> bool:
+    """Stream one answer; return True if it was interrupted."""
+    pieces = conversation.send(message)
+    try:
+        for piece in pieces:
+            if flags.json:
+                print_json({"event": "piece", "text": piece})
+            else:
+                print(piece, end="", flush=True)
+    except KeyboardInterrupt:
+        pieces.close()
+        return True
+    finally:
+        if not flags.json:
+            print(flush=True)
+    return False

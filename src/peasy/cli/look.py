@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Group, Parameter
 
-from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, read_texts
-from peasy.cli.confirm import confirm_callback
-from peasy.commands.result import Result
+from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, confirm_callback, read_texts
+from peasy.cli.derive import flag_name
 from peasy.errors import UsageError
 
 if TYPE_CHECKING:
-    from peasy.commands.load import LoadedModel
     from peasy.commands.look import LookView
     from peasy.inspection.interventions import InterventionSpec
 
@@ -114,8 +112,6 @@ _VIEWS: "dict[str, LookView]" = {
 }  # fmt: skip
 """Name in `look_view` of each view that has one."""
 
-_EXCLUSIVE_OPTIONS = (("query", "subwords"), ("top", "subwords"))
-
 
 def look(
     model: str,
@@ -148,73 +144,46 @@ def look(
         from peasy.commands.attention_history import attention_history
 
         if text is not None:
-            raise UsageError(
-                "--history takes no TEXT.", hint=f"The sentence is in the run: peasy look {model} --history"
-            )
+            hint = f"The sentence is in the run: peasy look {model} --history"
+            raise UsageError("--history takes no TEXT.", hint=hint)
         return CommandOutput(attention_history(model))
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
-    if name == "step_by_step" and not _one_head(options):
-        raise UsageError(
-            "--step-by-step needs one --layer and one --head.", hint="For example: --layer 0 --head 1 --step-by-step"
-        )
+    layer, head, query = options.layer, options.head, options.query
+    one_head = len(layer or ()) == len(head or ()) == 1
+    if name == "step_by_step" and not one_head:
+        hint = "For example: --layer 0 --head 1 --step-by-step"
+        raise UsageError("--step-by-step needs one --layer and one --head.", hint=hint)
     from peasy.commands.load import load
-
-    loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
-    if view.generate is not None:
-        traced = loaded.trace(
-            text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, layers=options.layer,
-            heads=options.head,
-        )  # fmt: skip
-        return CommandOutput(traced)
-    if view.save_weights is not None:
-        from peasy.commands.look import save_activations
-        from peasy.inspection.capture import MAX_MEMORY
-
-        texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
-        memory = options.max_memory or MAX_MEMORY
-        return CommandOutput(
-            save_activations(
-                loaded, texts, view.save_weights, layers=options.layer, heads=options.head, max_memory=memory
-            )
-        )
-    result = _look_view(name, loaded, text, view, options, interventions, edits, flags)
-    if name in ("rank", "overview"):
-        return CommandOutput(result)
-    tokens = f"{len(loaded.encode_prompt(text))} tokens"
-    return CommandOutput(result, suggestions=_suggestions(model, text, options.query), summary=tokens)
-
-
-def _look_view(
-    name: str,
-    loaded: "LoadedModel",
-    text: str,
-    view: ViewFlags,
-    options: ViewOptions,
-    interventions: InterventionFlags,
-    edits: "list[InterventionSpec]",
-    flags: Flags,
-) -> Result:
-    """Return the view of the flags, as `look_view` names it."""
-    from peasy.commands.look import look_view
+    from peasy.commands.look import look_view, save_activations
     from peasy.inspection.capture import MAX_MEMORY
 
-    layer, head, query, chosen = options.layer, options.head, options.query, _VIEWS.get(name, "look")
-    steps: tuple[str, ...] = ("weights",)
+    loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
+    memory = options.max_memory or MAX_MEMORY
+    if view.generate is not None:
+        beams, length = options.num_beams, view.generate
+        return CommandOutput(
+            loaded.trace(text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head)
+        )
+    if view.save_weights is not None:
+        texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
+        return CommandOutput(
+            save_activations(loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory)
+        )
+    chosen = _VIEWS.get(name, "look")
     if name == ATTENTION:
         detailed = bool(flags.out or flags.json or options.subwords or (layer and head)) and options.top is None
         chosen = "heads" if query is not None else "look" if detailed else "summary"
-        # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
-        steps = ("weights", "query", "key") if _one_head(options) else steps
     selects = {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name])  # else they say where to intervene
-    return look_view(
+    result = look_view(
         loaded, text, options.target,
         view=chosen,
         layers=layer if selects else None,
         heads=head if selects else None,
         queries=[query] if name == "overview" and query is not None else None,
-        steps=steps,
+        # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
+        steps=("weights", "query", "key") if name == ATTENTION and one_head else ("weights",),
         edit=edits,
         overview=view.overview,
         tile_size=options.tile_size,
@@ -226,23 +195,25 @@ def _look_view(
         gold=() if options.gold is None else read_alignments(options.gold)[0],
         words=interventions.track or (),
         data=interventions.data,
-        max_memory=options.max_memory or MAX_MEMORY,
+        max_memory=memory,
         seed=flags.seed or 0,
     )  # fmt: skip
-
-
-def _one_head(options: ViewOptions) -> bool:
-    return bool(options.layer and options.head) and len(options.layer or ()) == len(options.head or ()) == 1
+    if name in ("rank", "overview"):
+        return CommandOutput(result)
+    short = text if len(text) <= 40 and "\n" not in text else "..."
+    last = "--layer 0 --head 0 --out look.html"
+    if query is None and text.split():
+        last = f"--query {text.split()[-1].strip('.,!?')}"
+    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
 
 
 def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
     """Return the name of the view; raise if two views are given, or an option that the view does not use."""
     views = _given(view)
     if len(views) > 1:
-        raise UsageError(
-            f"{_join(views, 'and')} are different views.",
-            hint="Choose one of them; see: peasy look --help",
-        )
+        hint = "Choose one of them; see: peasy look --help"
+        raise UsageError(f"{_join(views, 'and')} are different views.", hint=hint)
     changes = _given(interventions)
     if changes and not set(changes) & set(_INTERVENTIONS):
         raise UsageError(
@@ -259,9 +230,9 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
     for option in given:
         if option not in allowed:
             raise _unused_option(option, name)
-    for first, second in _EXCLUSIVE_OPTIONS:
-        if first in given and second in given:
-            raise UsageError(f"{_join([first, second], 'and')} cannot be combined.", hint="Leave out one of them.")
+    for option in ("query", "top"):
+        if option in given and "subwords" in given:
+            raise UsageError(f"--{option} and --subwords cannot be combined.", hint="Leave out one of them.")
     return name
 
 
@@ -270,12 +241,8 @@ def _given(flags: ViewFlags | ViewOptions | InterventionFlags) -> list[str]:
     return [name for name, value in vars(flags).items() if value is not None and value is not False]
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _join(names: Sequence[str], word: str) -> str:
-    *first, last = map(_flag, names)
+    *first, last = map(flag_name, names)
     return f"{', '.join(first)} {word} {last}" if first else last
 
 
@@ -284,10 +251,10 @@ def _unused_option(option: str, view: str) -> UsageError:
         name for name, options in OPTIONS_OF_VIEWS.items() if option in options and name not in (ATTENTION, EFFECT)
     ]
     if view == ATTENTION:
-        return UsageError(f"{_flag(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
-    where = "an intervention" if view == EFFECT else _flag(view)
+        return UsageError(f"{flag_name(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
+    where = "an intervention" if view == EFFECT else flag_name(view)
     hint = f"It belongs to {_join(users, 'or')}." if users else "Leave it out, or show it in a second command."
-    return UsageError(f"{_flag(option)} has no effect with {where}.", hint=hint)
+    return UsageError(f"{flag_name(option)} has no effect with {where}.", hint=hint)
 
 
 def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[InterventionSpec]":
@@ -313,10 +280,3 @@ def read_alignments(source: str) -> "list[tuple[tuple[int, int], ...]]":
     from peasy.inspection.alignment import parse_gold_pairs
 
     return [parse_gold_pairs(line) for line in read_texts(source, "gold")] or [parse_gold_pairs("")]
-
-
-def _suggestions(model: str, text: str, query: str | None) -> list[str]:
-    short = text if len(text) <= 40 and "\n" not in text else "..."
-    if query is None and text.split():
-        return [f'peasy look {model} "{short}" --query {text.split()[-1].strip(".,!?")}']
-    return [f'peasy look {model} "{short}" --layer 0 --head 0 --out look.html']

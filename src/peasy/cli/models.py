@@ -1,8 +1,8 @@
-"""`peasy models`: lists, shows, deletes and retrains models."""
+"""Commands for models and runs: `peasy models`, `runs`."""
 
-from peasy.cli.command import CommandOutput, Flags
-from peasy.cli.confirm import confirm_callback
-from peasy.commands import models as commands
+from peasy.cli.command import CommandOutput, Flags, confirm_callback
+from peasy.commands import models as models_command
+from peasy.commands import runs as runs_command
 
 
 def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutput:
@@ -30,7 +30,7 @@ def models_list(*, flags: Flags = Flags()) -> CommandOutput:
         peasy models list
         peasy models list --json
     """
-    result = commands.models()
+    result = models_command.models()
     first = next((entry.name for entry in result.models if not entry.error), None)
     return CommandOutput(result, suggestions=[f"peasy models show {first}"] if first else ["peasy import FOLDER"])
 
@@ -46,7 +46,7 @@ def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         name: Run name, folder, built-in model or Hugging Face hub id.
     """
-    return CommandOutput(commands.model(name, offline=flags.offline, confirm=confirm_callback(flags)))
+    return CommandOutput(models_command.model(name, offline=flags.offline, confirm=confirm_callback(flags)))
 
 
 def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
@@ -60,7 +60,7 @@ def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         name: Run name or folder.
     """
-    return CommandOutput(commands.remove_model(name, yes=flags.yes, confirm=confirm_callback(flags)))
+    return CommandOutput(models_command.remove_model(name, yes=flags.yes, confirm=confirm_callback(flags)))
 
 
 def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags()) -> CommandOutput:
@@ -75,9 +75,82 @@ def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags
         name: Built-in model.
         run: Run name or folder of the retrained model; default: a random name.
     """
-    from peasy.cli.train import TrainProgress
+    from peasy.cli.training import TrainProgress
     from peasy.commands.retrain import retrain
 
     progress = TrainProgress(flags)
     result = retrain(name, run=run, on_event=progress.show)
     return CommandOutput(result, exit_code=0 if result.passed else 8, summary=result.verdict)
+
+
+def runs(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the training runs; subcommands show one, compare two, or delete one.
+
+    For example:
+
+        peasy runs
+        peasy runs show quiet-fox
+        peasy runs diff quiet-fox brave-owl
+        peasy runs rm quiet-fox
+    """
+    return runs_list(flags=flags)
+
+
+def runs_list(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the training runs.
+
+    For example:
+
+        peasy runs list
+        peasy runs list --json
+    """
+    listed = runs_command.runs()
+    first = next((run.name for run in listed.runs), None)
+    return CommandOutput(
+        listed, suggestions=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"]
+    )
+
+
+def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Show a training run: settings, state, losses and samples.
+
+    For example:
+
+        peasy runs show quiet-fox
+        peasy runs show ./my-run --out run.html
+
+    Args:
+        name: Run, by name or folder.
+    """
+    result = runs_command.show_run(name)
+    finished = result.run.facts().state.startswith("finished")
+    return CommandOutput(result, suggestions=[] if finished else [result.run.resume_command()])
+
+
+def runs_diff(left: str, right: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Compare two training runs: settings and losses that differ.
+
+    For example:
+
+        peasy runs diff quiet-fox brave-owl
+        peasy runs diff quiet-fox ./my-run --json
+
+    Args:
+        left: Run, by name or folder.
+        right: Run to compare it with.
+    """
+    return CommandOutput(runs_command.diff_runs(left, right))
+
+
+def runs_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Delete a training run with all its checkpoints; asks first unless --yes is given.
+
+    For example:
+
+        peasy runs rm quiet-fox
+        peasy runs rm quiet-fox --yes
+
+    Args:
+        name: Run, by name or folder.
+    """
+    return CommandOutput(runs_command.remove_run(name, yes=flags.yes, confirm=confirm_callback(flags)))

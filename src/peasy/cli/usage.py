@@ -1,10 +1,11 @@
-"""Usage errors: unknown commands, subcommands and flags, with suggestions."""
+"""Help and usage errors: `peasy help`; unknown commands, subcommands and flags, with suggestions."""
 
+import io
 from collections.abc import Sequence
 
 from cyclopts import CycloptsError, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
-from peasy.cli.command import STDIN
+from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.errors import UsageError, did_you_mean
 
@@ -61,3 +62,36 @@ def _describe(error: CycloptsError, command: str) -> tuple[str, str | None]:
 
 def _as_typed(word: str) -> str:
     return "-" if word == STDIN else word
+
+
+def help(*command: str, flags: Flags = Flags()) -> CommandOutput:
+    """Print the help of a command or a subcommand; without one, the list of all commands.
+
+    For example:
+
+        peasy help
+        peasy help generate
+        peasy help runs diff
+
+    Args:
+        command: Command, and its subcommand if it has one.
+    """
+    from rich.console import Console
+
+    from peasy.cli.app import build_cli
+    from peasy.cli.command_table import COMMANDS, find_command
+    from peasy.views.document import Document, Paragraph
+
+    found = find_command(command, COMMANDS)
+    if command and found is None:
+        raise unknown_command(command[0])
+    if found is not None and found.path.split() != list(command):
+        raise unknown_subcommand(found, command[len(found.path.split())])
+    app = build_cli(*command)
+    if not (flags.json or flags.out):
+        app.help_print(list(command))
+    text = io.StringIO()
+    app.help_print(list(command), console=Console(file=text, width=80, no_color=True))
+    document = Document(" ".join(["peasy", *command]), (Paragraph(text.getvalue()),))
+    result = DocumentResult(document, {"command": " ".join(command), "help": text.getvalue()})
+    return CommandOutput(result, already_printed=not flags.out)

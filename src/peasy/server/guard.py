@@ -3,13 +3,15 @@
 Requests are refused unless a rule allows them. The rules hold on loopback too, which any web page can reach.
 """
 
+import contextlib
 import hmac
 import ipaddress
 import secrets
 from collections.abc import Iterable, Sequence
-from http.cookies import CookieError, SimpleCookie
 
 from fastapi import Response
+from starlette.datastructures import MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from peasy.errors import PeasyError, UsageError
@@ -23,14 +25,12 @@ MAX_HEADER_BYTES = 16 * 1024
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-_CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
-    "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-    "require-trusted-types-for 'script'; trusted-types default"
-)
-
 _SECURITY_HEADERS = {
-    "content-security-policy": _CONTENT_SECURITY_POLICY,
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types default"
+    ),
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -38,8 +38,6 @@ _SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-_ENCODED_SECURITY_HEADERS = [(name.encode(), text.encode()) for name, text in _SECURITY_HEADERS.items()]
 
 
 class HTTPRefusal(PeasyError):
@@ -58,10 +56,8 @@ def is_loopback(host: str) -> bool:
     >>> is_loopback("127.0.0.1"), is_loopback("0.0.0.0"), is_loopback("localhost")
     (True, False, True)
     """
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
+    address = _parse_ip(host.strip("[]"))
+    return host == "localhost" if address is None else address.is_loopback
 
 
 class Guard:
@@ -99,19 +95,25 @@ class Guard:
         self._check_host(headers)
         self._check_origin(method, headers)
         if self.api_key is not None and path not in self.public_paths:
-            self._check_key(headers)
-        if headers.get("content-length", "").isdecimal() and int(headers["content-length"]) > self.max_body_bytes:
-            raise self.body_too_large()
+            self._check_key(headers, self.api_key)
+        if headers.get("content-length", "").isdecimal():
+            self.check_size(int(headers["content-length"]))
 
-    def body_too_large(self) -> HTTPRefusal:
-        """Return the error for a body above the limit."""
-        return HTTPRefusal(413, f"The body has more than {self.max_body_bytes:,} bytes.", hint="Send a smaller body.")
+    def check_size(self, num_bytes: int) -> None:
+        """Raise if a body of this size is too large."""
+        if num_bytes > self.max_body_bytes:
+            raise HTTPRefusal(413, f"The body has more than {self.max_body_bytes:,} bytes.", "Send a smaller body.")
 
     def _check_host(self, headers: dict[str, str]) -> None:
         name = headers.get("host", "").lower()
         host = (name.rpartition(":")[0] if name.rpartition(":")[2].isdecimal() else name).strip("[]")
-        if host not in self.allowed_hosts and not (self.allow_ip_hosts and _is_ip_address(host)):
+        if host not in self.allowed_hosts and not (self.allow_ip_hosts and _parse_ip(host)):
             raise HTTPRefusal(421, "This host name is not allowed.", hint="Use localhost, or start with --allow-host.")
+
+    def _check_key(self, headers: dict[str, str], api_key: str) -> None:
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode(), api_key.encode()):
+            raise HTTPRefusal(401, "The API key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
 
     def _check_origin(self, method: str, headers: dict[str, str]) -> None:
         """Refuse cross-site browser requests; same-origin ones that change something must carry the CSRF cookie."""
@@ -122,32 +124,16 @@ class Guard:
         navigates = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
         if foreign or (site not in (None, "same-origin", "none") and not navigates):
             raise HTTPRefusal(403, "Cross-site requests are not allowed.")
-        if method not in ("GET", "HEAD") and not hmac.compare_digest(
-            _csrf_cookie(headers).encode(), self.csrf_token.encode()
-        ):
+        cookie = cookie_parser(headers.get("cookie", "")).get("peasy", "")
+        if method not in ("GET", "HEAD") and not hmac.compare_digest(cookie.encode(), self.csrf_token.encode()):
             raise HTTPRefusal(403, "This page is older than the server.", hint="Reload it.")
 
-    def _check_key(self, headers: dict[str, str]) -> None:
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        assert self.api_key is not None
-        if scheme.lower() != "bearer" or not hmac.compare_digest(key.strip().encode(), self.api_key.encode()):
-            raise HTTPRefusal(401, "The API key is missing or wrong.", hint="Send it as: Authorization: Bearer KEY")
 
-
-def _is_ip_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _csrf_cookie(headers: dict[str, str]) -> str:
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get("peasy")
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the IP address, or None for a name."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host)
+    return None
 
 
 class SecurityMiddleware:
@@ -164,11 +150,9 @@ class SecurityMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                present = {name.lower() for name, _ in message["headers"]}
-                message["headers"] = [
-                    *message["headers"],
-                    *(header for header in _ENCODED_SECURITY_HEADERS if header[0] not in present),
-                ]
+                headers = MutableHeaders(scope=message)
+                for name, text in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, text)
             await send(message)
 
         try:
@@ -177,8 +161,15 @@ class SecurityMiddleware:
         except HTTPRefusal as refused:
             await error_response(refused, scope["path"])(scope, receive, send_with_headers)
             return
-        if body is not None:
-            await self.app(scope, _replay(body, receive), send_with_headers)
+        if body is None:
+            return
+        buffered = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive_replayed() -> Message:
+            """Give the buffered body once, then later messages (the disconnect)."""
+            return next(buffered, None) or await receive()
+
+        await self.app(scope, receive_replayed, send_with_headers)
 
     async def _read_body(self, receive: Receive) -> bytes | None:
         """Return the body, or None if the client disconnects before its end; raise if it is too large."""
@@ -188,21 +179,6 @@ class SecurityMiddleware:
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
-            if len(body) > self.guard.max_body_bytes:
-                raise self.guard.body_too_large()
+            self.guard.check_size(len(body))
             if not message.get("more_body", False):
                 return body
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the buffered body once, then later messages (the disconnect)."""
-    replayed = False
-
-    async def receive_replayed() -> Message:
-        nonlocal replayed
-        if replayed:
-            return await receive()
-        replayed = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_replayed

@@ -5,7 +5,7 @@ import struct
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from annotated_types import Le, Lt
+from annotated_types import Ge, Le, Lt
 from fastapi import APIRouter, Request, Response
 from pydantic import AfterValidator, Field
 
@@ -127,5 +127,11 @@ router.post("/look")(post_look)
 
 add_command_route(
     router, "/trace", trace, options=SamplingParams,
-    changes=_EDIT | {"num_beams": Le(32), "top": Le(1000), "max_tokens": Le(512), "seed": Lt(2**53)},
+    hide=(
+        "length_penalty", "early_stopping", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
+        "stop", "logprobs", "logit_bias",
+    ),
+    changes=_EDIT | {
+        "num_beams": Le(32), "top": Le(1000), "max_tokens": Le(512), "seed": Annotated[int, Ge(0), Lt(2**53)],
+    },
 )  # fmt: skip

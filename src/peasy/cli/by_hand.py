@@ -1,0 +1,143 @@
+"""Commands for attention by hand: `peasy demo`, `examples`, `explain`, `check`, `exercise`."""
+
+from functools import partial
+from pathlib import Path
+from random import SystemRandom
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from peasy.cli.command import CommandOutput, DocumentResult, Flags, TextArg
+from peasy.cli.derive import derive
+from peasy.commands import check as check_command
+from peasy.commands import examples as examples_command
+from peasy.commands import exercise as exercise_command
+from peasy.commands import explain as explain_command
+from peasy.worked.example import NormalisationName
+
+_DEMO_SUGGESTIONS = (
+    "peasy explain i-love-ai",
+    'peasy explain "The pizza came out of the oven" --causal',
+    "peasy explain i-love-ai --out love.html",
+    "peasy examples",
+    'peasy generate stories "The pizza came out of the oven and it"',
+    "peasy studio",
+)
+
+
+def demo(*, flags: Flags = Flags()) -> CommandOutput:
+    """Show a worked example of attention, in two seconds and offline.
+
+    For example:
+
+        peasy demo
+    """
+    from peasy.commands.explain import explain
+    from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
+    from peasy.views.worked import arithmetic_part, step_matrix
+
+    example = explain("i-love-ai")
+    (story,) = example.story("I")
+    tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
+    parts: tuple[DocumentPart, ...] = (
+        Paragraph("Self-attention of three words, with every number calculated by hand."),
+        Formula(example.worked.step("context").tex),
+        *tables,
+        Heading('Attention of "I"'),
+        *(Paragraph(sentence) for sentence in story.sentences),
+        Heading("The arithmetic of one number"),
+        arithmetic_part(example.cell("weights", "I", "love")),
+    )
+    result = DocumentResult(Document(example.worked.example.title, parts), example.data())
+    return CommandOutput(result, suggestions=_DEMO_SUGGESTIONS)
+
+
+def examples(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the worked examples that peasy explain knows by name.
+
+    For example:
+
+        peasy examples
+    """
+    return CommandOutput(examples_command.examples(), suggestions=["peasy explain i-love-ai"])
+
+
+@derive(explain_command.explain, hide=("normalize",))
+def explain(
+    call: partial[explain_command.ExplainResult],
+    source: TextArg,
+    *,
+    query: str | None = None,
+    cell: str | None = None,
+    causal: bool | None = None,
+    normalise: Annotated[NormalisationName | None, Parameter(alias="--normalize")] = None,
+    flags: Flags = Flags(),
+) -> CommandOutput:
+    """Calculate every step of attention for an example, a file or a sentence.
+
+    For example:
+
+        peasy explain i-love-ai
+        peasy explain "The pizza came out of the oven" --causal --out pizza.html
+        peasy explain i-love-ai --query AI
+        peasy explain i-love-ai --cell weights,I,love
+
+    Args:
+        source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
+        query: Explain the attention of one word, by name or by position from 0.
+        cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
+        causal: Use a causal mask.
+        normalise: How scores become attention weights.
+    """
+    result = call(source, query=query, cell=cell, causal=causal, normalise=normalise)
+    narrowed = query or cell or call.keywords.get("symbolic")
+    steps, token = result.worked.names, result.worked.tokens[0]
+    if narrowed or not all(name.replace("-", "").isalnum() for name in (source, token)):
+        return CommandOutput(result)  # suggestions only if they need no quoting
+    suggestions = [f"peasy explain {source} --cell {steps[-1]},0,0"]
+    if any(step.endswith("weights") for step in steps):
+        suggestions.append(f"peasy explain {source} --query {token}")
+    return CommandOutput(result, suggestions=suggestions)
+
+
+def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
+    """Find mistakes in attention tables calculated by hand.
+
+    Every table is calculated again as far as the given tables allow. A cell is right if it agrees at its own number
+    of decimals. Exit code 8 if something is wrong, 0 otherwise.
+
+    For example:
+
+        peasy check my-notes.md
+        peasy check worksheet.tex --json
+        peasy check notes-i-love-ai
+
+    Args:
+        file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
+    """
+    result = check_command.check(file)
+    suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
+    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)
+
+
+@derive(exercise_command.exercise)
+def exercise(call: partial[exercise_command.Worksheet], *, flags: Flags = Flags()) -> CommandOutput:
+    """Make a worksheet with small numbers, and its answer key.
+
+    For example:
+
+        peasy exercise --size 3x2 --seed 5
+        peasy exercise --topic masked --out sheet.md
+        peasy check sheet.md
+
+    With --out sheet.md, the answer key is saved next to it as sheet-key.md.
+    """
+    seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
+    sheet = call(seed=seed)
+    size, topic = (call.keywords.get(name, default) for name, default in (("size", "3x2"), ("topic", "plain")))
+    command_line = f"peasy exercise --size {size} --topic {topic} --seed {seed}"
+    files, suggestions = [], [f"{command_line} --answer-key"]
+    if flags.out is not None and not sheet.with_answers:
+        files = [sheet.save_key(flags.out.with_name(f"{flags.out.stem}-key{flags.out.suffix}"))]
+        suggestions = [f"peasy check {flags.out}"]
+    return CommandOutput(sheet, suggestions=suggestions, files=files, summary=f"Worksheet: {command_line}")

@@ -60,7 +60,7 @@ def test_model_without_tokenizer_uses_random_ids(brief):
 
 
 def test_failing_equality_is_named(decoder, brief, monkeypatch):
-    from peasy.models.decoder import Decoder
+    from peasy.models.transformer import Decoder
 
     right = Decoder.forward_varlen
     monkeypatch.setattr(

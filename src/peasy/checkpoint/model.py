@@ -11,9 +11,9 @@ from peasy.checkpoint.safe_folder import SafeFolder, join_names, short_repr
 from peasy.checkpoint.store import CONFIG_FILE, Checkpoint, write_checkpoint
 from peasy.checkpoint.tensors import TensorStore
 from peasy.errors import InvalidInput
+from peasy.models.baselines import NGramModel
 from peasy.models.build import build
 from peasy.models.config import ModelConfig, read_config
-from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 

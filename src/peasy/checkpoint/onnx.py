@@ -16,10 +16,9 @@ from torch.export import Dim
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
-from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder
-from peasy.models.encoder_decoder import EncoderDecoder
 from peasy.models.protocol import Model
+from peasy.models.transformer import Decoder, EncoderDecoder
 
 _ONNX_FILE = "model.onnx"
 _MAX_INLINE_BYTES = 1_900_000_000

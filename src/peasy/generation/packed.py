@@ -22,8 +22,8 @@ from peasy.generation.batch_invariance import (
     measure_batch_invariance,
 )
 from peasy.generation.machine_measurements import remembered
+from peasy.models.baselines import NGramModel
 from peasy.models.build import build
-from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED, ROW_WISE

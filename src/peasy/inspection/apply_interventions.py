@@ -11,8 +11,8 @@ from peasy.inspection.forward import ModelInput, attentions_of, default_stack, d
 from peasy.inspection.interventions import AblateHead, Cut, InterventionSpec, Patch, UniformAttention
 from peasy.inspection.results import Tokens
 from peasy.inspection.words import find_word
-from peasy.models.encoder_decoder import EncoderDecoder
 from peasy.models.protocol import DecodeState, Model
+from peasy.models.transformer import EncoderDecoder
 from peasy.nn.intervention import Intervention, InterventionLike
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap

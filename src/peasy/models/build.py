@@ -8,15 +8,11 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from peasy.models import config as kinds
-from peasy.models.convolution import ConvolutionModel
-from peasy.models.decoder import Decoder
+from peasy.models.baselines import ConvolutionModel, NGramModel, RecurrentModel, Word2VecModel
 from peasy.models.encoder import Encoder
-from peasy.models.encoder_decoder import EncoderDecoder
-from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
-from peasy.models.recurrent import RecurrentModel
 from peasy.models.rnn_translator import RecurrentTranslator
-from peasy.models.word2vec import Word2VecModel
+from peasy.models.transformer import Decoder, EncoderDecoder
 from peasy.nn.block import Block
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
@@ -95,8 +91,7 @@ def _init_parameter(name: str, module: nn.Module, weight: nn.Parameter, generato
 def _scale_residual_projections(model: nn.Module) -> None:
     for stack in model.modules():
         if isinstance(stack, Stack):
-            projections = [
-                linear for block in stack.blocks if isinstance(block, Block) for linear in block.output_projections()
-            ]
+            blocks = [block for block in stack.blocks if isinstance(block, Block)]
+            projections = [linear for block in blocks for linear in block.output_projections()]
             for linear in projections:
                 linear.weight.mul_(len(projections) ** -0.5)

@@ -1,4 +1,4 @@
-"""Shared model code: token-id and padding checks of all models; forward context and packed batches."""
+"""Transformers with a KV cache: decoder and encoder-decoder; forward context, packed batches, checks of all models."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -7,13 +7,16 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, broadcast
+from peasy.models.config import DecoderConfig, EncoderDecoderConfig
+from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, broadcast, require_source
 from peasy.nn.embedding import Embedding
 from peasy.nn.forward_context import ForwardContext
+from peasy.nn.intervention import InterventionLike
 from peasy.nn.kv_cache import KVCache, extend_positions
 from peasy.nn.lm_head import LMHead
 from peasy.nn.mask import MaskSpec
 from peasy.nn.stack import Stack
+from peasy.nn.tap import Tap
 
 
 class CausalTransformer(Model[KVCache]):
@@ -56,6 +59,82 @@ class CausalTransformer(Model[KVCache]):
         return self.lm_head(hidden_states, self.decoder_embedding.token.weight)
 
 
+class Decoder(CausalTransformer):
+    """Causal Transformer: embedding, blocks, LM head."""
+
+    config: DecoderConfig
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__(config)
+        c, norm = config, config.stack.norm
+        self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
+        self.decoder = Stack("decoder", c.d_model, c.stack, c.position, causal=True, dropout=c.dropout)
+        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm)
+
+    @property
+    def decoder_embedding(self) -> Embedding:
+        """Token embedding of the decoder."""
+        return self.embedding
+
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
+        ctx = make_context(self.embedding, ids, inputs, causal=True)
+        return self.decoder(self.embedding(ids, ctx), ctx)
+
+
+class EncoderDecoder(CausalTransformer):
+    """Transformer of figure 1: encoder stack, decoder stack with cross-attention, LM head."""
+
+    config: EncoderDecoderConfig
+    is_encoder_decoder = True
+
+    def __init__(self, config: EncoderDecoderConfig) -> None:
+        super().__init__(config)
+        self.embedding = self._make_embedding(config.vocab_size)
+        self.target_embedding = self._make_embedding(config.target_vocab_size) if config.target_vocab_size else None
+        c, target_size = config, config.target_vocab_size or config.vocab_size
+        self.encoder = Stack("encoder", c.d_model, c.encoder, c.position, causal=False, dropout=c.dropout)
+        self.decoder = Stack("decoder", c.d_model, c.decoder, c.position, causal=True, cross=True, dropout=c.dropout)
+        self.lm_head = LMHead(target_size, c.d_model, c.lm_head, c.decoder.norm)
+
+    def _make_embedding(self, vocab_size: int) -> Embedding:
+        c = self.config
+        return Embedding(vocab_size, c.d_model, c.embedding, c.position, c.encoder.norm, c.max_seq_len, c.dropout)
+
+    @property
+    def decoder_embedding(self) -> Embedding:
+        """Target embedding; the source embedding if they are shared."""
+        return self.target_embedding or self.embedding
+
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
+        """Encode the source and return a KV cache that holds the encoder output."""
+        cache = KVCache.empty(self.decoder.windows, capacity)
+        cache.encoder_output = self.encode(require_source(source), padding_mask=source_padding_mask)
+        cache.encoder_padding_mask = normalize_padding_mask(source_padding_mask)
+        return cache
+
+    def encode(
+        self,
+        source: Tensor,
+        *,
+        padding_mask: Tensor | None = None,
+        tap: Tap | None = None,
+        intervention: InterventionLike | None = None,
+    ) -> Tensor:
+        """Return the encoder output, `[batch, time, d_model]`."""
+        inputs = ModelInputs[KVCache](padding_mask, tap=tap, intervention=intervention)
+        ctx = make_context(self.embedding, source, inputs, causal=False)
+        return self.encoder(self.embedding(source, ctx), ctx)
+
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
+        """Return the decoder's hidden states; a cache from `new_state` already holds the encoder output."""
+        ctx = make_context(self.decoder_embedding, ids, inputs, causal=True)
+        if ctx.encoder_output is None:
+            source, mask = require_source(inputs.source), inputs.source_padding_mask
+            encoded = self.encode(source, padding_mask=mask, tap=inputs.tap, intervention=inputs.intervention)
+            _set_encoder_output(ctx, encoded, normalize_padding_mask(mask))
+        return self.decoder(self.decoder_embedding(ids, ctx), ctx)
+
+
 def make_context(embedding: Embedding, ids: Tensor, inputs: ModelInputs[KVCache], *, causal: bool) -> ForwardContext:
     """Check the ids and build the forward context of one pass: positions, mask, KV cache, tap, intervention."""
     check_token_ids(ids, embedding.token.num_embeddings)
@@ -65,11 +144,11 @@ def make_context(embedding: Embedding, ids: Tensor, inputs: ModelInputs[KVCache]
     query, key, padding_mask = extend_positions(cache, batch, time, padding_mask, ids.device)
     ctx = ForwardContext(MaskSpec(query, key, causal, padding_mask), cache, inputs.tap, inputs.intervention)
     if cache is not None and cache.encoder_output is not None:
-        set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
+        _set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
     return ctx
 
 
-def set_encoder_output(ctx: ForwardContext, encoder_output: Tensor, padding_mask: Tensor | None) -> None:
+def _set_encoder_output(ctx: ForwardContext, encoder_output: Tensor, padding_mask: Tensor | None) -> None:
     """Let the cross-attention of a pass attend to an encoder output."""
     ctx.encoder_output = encoder_output
     positions = ctx.mask_spec.key_positions.new_zeros(1, encoder_output.shape[1])
@@ -97,7 +176,7 @@ def _pack_sequences(
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
         ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
         if cache.encoder_output is not None:
-            set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
+            _set_encoder_output(ctx, cache.encoder_output, cache.encoder_padding_mask)
         contexts.append(ctx)
     positions = torch.cat([ctx.mask_spec.query_positions for ctx in contexts], dim=1)
     return ids, ForwardContext(MaskSpec(positions, positions, True), sequences=tuple(contexts))
@@ -105,19 +184,17 @@ def _pack_sequences(
 
 def normalize_padding_mask(padding_mask: Tensor | None) -> Tensor | None:
     """Return the padding mask as booleans, or None if there is no padding."""
-    if padding_mask is None or torch.compiler.is_compiling():
-        return None if padding_mask is None else padding_mask.bool()
+    if padding_mask is None:
+        return None
     padding_mask = padding_mask.bool()
-    return None if bool(padding_mask.all()) else padding_mask
+    return None if not torch.compiler.is_compiling() and bool(padding_mask.all()) else padding_mask
 
 
 def check_token_ids(ids: Tensor, vocab_size: int) -> None:
     """Raise if ids are not `[batch, time]` or outside the vocabulary."""
     if ids.ndim != 2 or not ids.shape[1]:
-        raise InvalidInput(
-            f"ids have the shape {tuple(ids.shape)}.",
-            hint="Pass [batch, time] with at least one token, e.g. ids[None].",
-        )
+        hint = "Pass [batch, time] with at least one token, e.g. ids[None]."
+        raise InvalidInput(f"ids have the shape {tuple(ids.shape)}.", hint=hint)
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
     smallest, largest = ids.aminmax()

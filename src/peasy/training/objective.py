@@ -15,11 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from peasy.errors import InvalidInput
+from peasy.models.baselines import NGramModel, Word2VecModel
 from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
-from peasy.models.ngram import NGramModel
 from peasy.models.protocol import Model
-from peasy.models.word2vec import Word2VecModel
 from peasy.parameters import BoundedSettings
 
 Batch = Mapping[str, Tensor]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.datasets import shuffle
-from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
+from peasy.datasets.batches import permute, rank_slice, shuffled_indices
 from peasy.errors import InvalidInput
 
 settings.register_profile("relaxed", deadline=None, max_examples=40)  # other work shares the machine

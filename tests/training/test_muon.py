@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from peasy.training.muon import MuonOptimizer, orthogonalise
+from peasy.training.optimizer import MuonConfig, MuonOptimizer, orthogonalise
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -36,8 +36,8 @@ def test_gram_iteration_equals_plain_iteration(small, monkeypatch):
     values[-1] = 0.0
     matrices = left * values @ right
     short = orthogonalise(matrices)
-    monkeypatch.setattr("peasy.training.muon._GRAM_ASPECT_RATIO", 1000)
-    monkeypatch.setattr("peasy.training.muon._gram_newton_schulz", lambda *_: pytest.fail("taken"))
+    monkeypatch.setattr("peasy.training.optimizer._GRAM_ASPECT_RATIO", 1000)
+    monkeypatch.setattr("peasy.training.optimizer._gram_newton_schulz", lambda *_: pytest.fail("taken"))
     torch.testing.assert_close(short, orthogonalise(matrices), rtol=0, atol=2e-3)
     torch.testing.assert_close(short.double(), orthogonalise(matrices.double(), dtype=torch.float64), rtol=0, atol=2e-3)
 
@@ -51,7 +51,7 @@ def test_zero_matrix_gives_no_nan(columns):
 def test_matches_torch_muon(shapes):
     ours = {f"m{i}": nn.Parameter(drawn(*shape, seed=i)) for i, shape in enumerate(shapes)}
     theirs = [nn.Parameter(weight.detach().clone()) for weight in ours.values()]
-    muon = MuonOptimizer(ours, momentum=0.95, weight_decay=0.1, ns_steps=5, dtype=torch.bfloat16)
+    muon = MuonOptimizer(ours, MuonConfig(momentum=0.95, weight_decay=0.1, ns_steps=5), torch.bfloat16)
     other = torch.optim.Muon(theirs, lr=0.02, momentum=0.95, weight_decay=0.1, ns_steps=5)
     for step in range(4):
         for i, (one, two) in enumerate(zip(ours.values(), theirs, strict=True)):
@@ -67,7 +67,7 @@ def test_matches_torch_muon(shapes):
 def test_other_momentum_gives_other_weights():
     weight = {"m": nn.Parameter(drawn(8, 8))}
     other = nn.Parameter(weight["m"].detach().clone())
-    muon = MuonOptimizer(weight, momentum=0.5, weight_decay=0.0, ns_steps=5, dtype=torch.float32)
+    muon = MuonOptimizer(weight, MuonConfig(momentum=0.5, weight_decay=0.0, ns_steps=5), torch.float32)
     reference = torch.optim.Muon([other], lr=0.02, momentum=0.95, weight_decay=0.0)
     for step in range(3):
         weight["m"].grad = drawn(8, 8, seed=step)
@@ -79,12 +79,12 @@ def test_other_momentum_gives_other_weights():
 
 def test_momentum_is_saved_in_matrix_orientation():
     matrices = {"wide": nn.Parameter(drawn(4, 9)), "tall": nn.Parameter(drawn(9, 4))}
-    first = MuonOptimizer(matrices, momentum=0.9, weight_decay=0.0, ns_steps=3, dtype=torch.float32)
+    first = MuonOptimizer(matrices, MuonConfig(momentum=0.9, weight_decay=0.0, ns_steps=3), torch.float32)
     for matrix in matrices.values():
         matrix.grad = drawn(*matrix.shape, seed=5)
     first.step(0.0)
     state = first.state_dict()
     assert {name: tuple(held.shape) for name, held in state.items()} == {"wide": (4, 9), "tall": (9, 4)}
-    second = MuonOptimizer(matrices, momentum=0.9, weight_decay=0.0, ns_steps=3, dtype=torch.float32)
+    second = MuonOptimizer(matrices, MuonConfig(momentum=0.9, weight_decay=0.0, ns_steps=3), torch.float32)
     second.load_state_dict(state)
     torch.testing.assert_close(second.state_dict(), state, rtol=0, atol=0)

@@ -1,14 +1,14 @@
 """NaN and infinity stop training at their step, name the first module, and are never saved."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from peasy.training import state
-from peasy.training.learner import GradientLearner
+from peasy.training.learner import Diverged, GradientLearner
 from peasy.training.loop import train
-from peasy.training.nan_check import Diverged
 from peasy.training.objective import NextToken
 from peasy.training.optimizer import AdamWConfig, Optimizer
 
@@ -78,7 +78,7 @@ def test_nan_weights_are_never_saved(make_spec):
 
 def test_without_the_check_nan_reaches_the_weights(make_spec, monkeypatch):
     spec = make_spec()
-    monkeypatch.setattr("peasy.training.learner.is_nonfinite", lambda number: False)
+    monkeypatch.setattr("peasy.training.learner.math", SimpleNamespace(isfinite=lambda number: True))
     learner = GradientLearner(spec.model, Poisoned(), Optimizer(spec.model, AdamWConfig()), seed=0, grad_clip=1.0)
     learner.step([spec.data_loader.batch(0, 2, 8)], 1, 1.0)
     assert not torch.isfinite(spec.model.decoder.norm.weight).all()

@@ -3,7 +3,7 @@
 import pytest
 
 from peasy.errors import InvalidInput
-from peasy.training.sink import open_sink
+from peasy.training.metrics_log import open_sink
 
 
 def test_tensorboard_receives_curves(make_spec, finish):

@@ -10,17 +10,16 @@ from tests.models.tiny_models import ALL_MODELS, make, some_ids
 
 from peasy.errors import InvalidInput
 from peasy.generation import packed as packing
+from peasy.models.baselines import RecurrentModel
 from peasy.models.build import build
-from peasy.models.decoder import Decoder
 from peasy.models.encoder import Encoder
 from peasy.models.preset import preset
-from peasy.models.recurrent import RecurrentModel
+from peasy.models.transformer import Decoder
 from peasy.nn import kv_cache
 from peasy.nn.attention_backends import FusedBackend
 from peasy.nn.mask import MaskSpec
-from peasy.verification import equality, packed_vs_full
-from peasy.verification.divergence import relative_error, tolerance_for
-from peasy.verification.equality import prove_model
+from peasy.verification import equality
+from peasy.verification.equality import prove_model, relative_error, tolerance_for
 from peasy.verification.paths import TokenSequence
 from peasy.verification.verdict import FAILS, HOLDS, NOT_APPLICABLE
 
@@ -239,7 +238,7 @@ def test_inaccurate_packing_is_detected_and_measured(monkeypatch):
         other.up.weight.mul_(1.5)
         return packed
 
-    monkeypatch.setattr(packed_vs_full, "pack", wrong)
+    monkeypatch.setattr(equality, "pack", wrong)
     proof = prove(make(ALL_MODELS["learned"]), ["packed"], monkeypatch)
     for name in ("packed float32 = full", "packed int8 ≈ full"):
         result = proof[name]
@@ -260,9 +259,9 @@ def test_batch_dependent_bits_are_detected(monkeypatch):
     model = make(ALL_MODELS["learned"])
     packed = packing.pack(model, "float32", deterministic=True)
     name = "batch invariant"
-    assert packed_vs_full.compare_batch_invariance(name, packed, sequences_for(model)).verdict == HOLDS
+    assert equality.compare_batch_invariance(name, packed, sequences_for(model)).verdict == HOLDS
     monkeypatch.setattr(Decoder, "forward_varlen", wrong)
-    result = packed_vs_full.compare_batch_invariance(name, packed, sequences_for(model))
+    result = equality.compare_batch_invariance(name, packed, sequences_for(model))
     assert result.verdict == FAILS
     assert result.metrics["num_differing"] > 0
 

@@ -14,8 +14,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.extras import require_extra
-from peasy.verification.implementation.diagnosis import Diagnosis
-from peasy.verification.verdict import Proof
+from peasy.verification.verdict import Diagnosis, Proof
 from peasy.views.document import Document
 from peasy.views.verification import diagnosis_document, diagnosis_sentence, proof_document, proof_sentence
 

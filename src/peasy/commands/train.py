@@ -33,9 +33,9 @@ from peasy.training.run_folder import random_run_name
 if TYPE_CHECKING:
     from peasy.training.event import Event
     from peasy.training.loop import TrainSpec
+    from peasy.training.metrics_log import Sink
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
-    from peasy.training.sink import Sink
 
 OnProgress = Callable[[int, int], None]
 

@@ -10,14 +10,26 @@ from peasy.datasets.batches import (
     bucketed_indices,
     num_windows,
     padded_batch,
+    permute,
+    rank_slice,
     sequential_windows,
+    shuffled_indices,
     window_batch,
 )
 from peasy.datasets.catalogue import BUILT_IN, open_corpus
-from peasy.datasets.corpus import Corpus, DataProblems, DatasetCard, SplitSize, UnlabelledCorpus
-from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair, sample_texts
+from peasy.datasets.corpus import (
+    Corpus,
+    DataProblems,
+    DatasetCard,
+    LabelledText,
+    Probe,
+    Sample,
+    SplitSize,
+    TextPair,
+    UnlabelledCorpus,
+    sample_texts,
+)
 from peasy.datasets.shards import TokenColumn, TokenShards, open_shards, prepare_shards, shards_fingerprint
-from peasy.datasets.shuffle import permute, rank_slice, shuffled_indices
 
 __all__ = [
     "BUILT_IN", "Corpus", "DataProblems", "DatasetCard", "LabelledText", "PaddedBatch", "Probe", "Sample", "SplitSize",

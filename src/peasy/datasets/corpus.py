@@ -7,11 +7,72 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
+from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from peasy.datasets.sample import LabelledText, Probe, Sample, TextPair, sample_texts
 from peasy.errors import InvalidInput, did_you_mean
+
+
+@dataclass(frozen=True, slots=True)
+class TextPair:
+    """Source text and its translation.
+
+    `category` is the type of sentence, if known. `alignment` holds (source word, target word) index pairs for the words
+    that correspond; words are counted as `peasy.tokenization.encoding.split_words` splits them.
+    """
+
+    source: str
+    target: str
+    category: str = ""
+    alignment: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """Text with a class label."""
+
+    text: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Prompt with its correct ending.
+
+    In a two-way choice `wrong` is the other ending, which would be correct if the pronoun referred to `other`.
+    `referent` is the word that decides, and `pronoun` the word that refers to it.
+    """
+
+    prompt: str
+    right: str
+    wrong: str = ""
+    referent: str = ""
+    other: str = ""
+    pronoun: str = ""
+    category: str = ""
+
+    @property
+    def text(self) -> str:
+        """The whole text, with the correct ending."""
+        return self.prompt + self.right
+
+
+Sample = str | TextPair | LabelledText
+
+
+def sample_texts(sample: Sample) -> tuple[str, ...]:
+    """Return all texts of a sample.
+
+    >>> sample_texts(TextPair("a day ago", "il y a un jour"))
+    ('a day ago', 'il y a un jour')
+    """
+    if isinstance(sample, str):
+        return (sample,)
+    if isinstance(sample, TextPair):
+        return sample.source, sample.target
+    return (sample.text,)
+
 
 _MAX_LISTED = 20
 
@@ -218,3 +279,52 @@ def _sample_data(sample: Sample) -> str | dict[str, str]:
 def _sample_bytes(sample: Sample) -> bytes:
     parts = (sample.text, sample.label) if isinstance(sample, LabelledText) else sample_texts(sample)
     return "\x1f".join(parts).encode("utf-8", "surrogatepass")
+
+
+_VALID_EVERY = 10
+
+
+class SyntheticCorpus(Corpus):
+    """Synthetic corpus with known endings: `num_train` training and `num_valid` validation texts; `probe` is unlimited.
+
+    The hash of a text's content key decides its split, so no validation text occurs in training.
+    """
+
+    licence = "made by peasy (Apache-2.0)"
+
+    def __init__(self, *, seed: int, num_train: int, num_valid: int) -> None:
+        super().__init__()
+        if num_train < 1 or num_valid < 1:
+            raise InvalidInput("num_train and num_valid must be at least 1.")
+        self.seed, self.num_train, self.num_valid = seed, num_train, num_valid
+
+    @abstractmethod
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Return the content key of a text, and the text."""
+
+    def probe(self, number: int, split: str = "train") -> Probe:
+        """Return the text with this number, from 0 on."""
+        self._check_split(split)
+        rng = Random(f"{self.name}/{self.seed}/{split}/{number}")
+        while True:
+            key, probe = self.draw(rng)
+            if is_validation(key) == (split == "valid"):
+                return probe
+
+    def read(self, split: str) -> Iterator[Sample]:
+        """Yield the texts of a split."""
+        return (probe.text for probe in self.probes(split))
+
+    def probes(self, split: str = "valid") -> Iterator[Probe]:
+        """Yield the same texts, each with its ending separate."""
+        count = self.num_train if self._check_split(split) == "train" else self.num_valid
+        return (self.probe(number, split) for number in range(count))
+
+
+def is_validation(key: str) -> bool:
+    """Return whether this content key is in the validation split (a tenth of all keys); depends on the key alone.
+
+    >>> sum(is_validation(str(n)) for n in range(1000))
+    89
+    """
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest()) % _VALID_EVERY == 0

@@ -23,9 +23,7 @@ from babel.localedata import locale_identifiers
 from babel.numbers import format_currency, get_currency_precision
 from babel.units import format_unit
 
-from peasy.datasets.corpus import Corpus
-from peasy.datasets.sample import Sample, TextPair
-from peasy.datasets.synthetic import is_validation
+from peasy.datasets.corpus import Corpus, Sample, TextPair, is_validation
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.tokenization.encoding import split_words
 

@@ -13,9 +13,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from peasy import config
-from peasy.datasets.corpus import Corpus
-from peasy.datasets.sample import LabelledText
-from peasy.datasets.synthetic import is_validation
+from peasy.datasets.corpus import Corpus, LabelledText, is_validation
 from peasy.errors import InvalidInput
 
 _IRONY_PROB = 0.5

@@ -6,8 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from peasy.datasets.charset import read_blocks
-from peasy.datasets.corpus import CorpusSurvey, FilesCorpus, SplitSize
-from peasy.datasets.sample import Sample
+from peasy.datasets.corpus import CorpusSurvey, FilesCorpus, Sample, SplitSize
 from peasy.errors import InvalidInput
 
 TRAIN_FRACTION = 0.9

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase, digits
 
-from peasy.datasets.sample import Probe
-from peasy.datasets.synthetic import SyntheticCorpus
+from peasy.datasets.corpus import Probe, SyntheticCorpus
 from peasy.errors import InvalidInput
 
 _FILLERS = ".,;:"

@@ -7,9 +7,17 @@ from itertools import islice, zip_longest
 from pathlib import Path
 
 from peasy.datasets.charset import read_lines
-from peasy.datasets.corpus import CorpusSurvey, DataProblems, FilesCorpus, SplitSize, count_and_hash
+from peasy.datasets.corpus import (
+    CorpusSurvey,
+    DataProblems,
+    FilesCorpus,
+    LabelledText,
+    Sample,
+    SplitSize,
+    TextPair,
+    count_and_hash,
+)
 from peasy.datasets.plain_text import TRAIN_FRACTION
-from peasy.datasets.sample import LabelledText, Sample, TextPair
 from peasy.errors import InvalidInput
 from peasy.extras import require_extra
 

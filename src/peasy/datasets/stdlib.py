@@ -11,9 +11,7 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import Literal
 
-from peasy.datasets.corpus import Corpus
-from peasy.datasets.sample import Sample
-from peasy.datasets.synthetic import is_validation
+from peasy.datasets.corpus import Corpus, Sample, is_validation
 from peasy.errors import NotFound
 
 _SKIPPED_FOLDERS = {

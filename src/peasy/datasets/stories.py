@@ -14,8 +14,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from peasy import config
-from peasy.datasets.sample import Probe
-from peasy.datasets.synthetic import SyntheticCorpus
+from peasy.datasets.corpus import Probe, SyntheticCorpus
 from peasy.errors import InvalidInput
 
 _SCENE_PROB = 0.25

@@ -161,7 +161,8 @@ class ContrastiveDataLoader(_SequenceDataLoader):
         ranks = np.array([np.searchsorted(by_label[starts[label] : starts[label + 1]], text)
                         for text, label in zip(indices, labels, strict=True)])  # fmt: skip
         offsets = np.where(label_counts > 1, 1 + rng.integers(0, np.maximum(label_counts - 1, 1)), 0)
-        return by_label[starts[labels] + (ranks + offsets) % label_counts]
+        positives: TokenIds = by_label[starts[labels] + (ranks + offsets) % label_counts]
+        return positives
 
     def _index_labels(self, split: str) -> tuple[TokenIds, TokenIds]:
         if split not in self._label_index:

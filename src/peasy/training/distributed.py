@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from peasy.errors import InvalidInput, PeasyError
 
@@ -26,7 +27,6 @@ _EXIT_TIMEOUT = 30.0
 
 _HEARTBEAT_INTERVAL, _HEARTBEAT_TIMEOUT, _POLL_INTERVAL = 0.5, 2.5, 0.05
 _READY_MESSAGE = "ready"
-_SLOW_MESSAGE = "The other processes are alive, but did not answer in time."
 T = TypeVar("T")
 
 
@@ -40,7 +40,7 @@ class ProcessGroup:
     """Process group as seen from one rank. Rank 0 is the main process: only it prints and writes."""
 
     def __init__(
-        self, rank: int = 0, world_size: int = 1, local_rank: int = 0, backend: str = "", store: Any = None
+        self, rank: int = 0, world_size: int = 1, local_rank: int = 0, backend: str = "", store: TCPStore | None = None
     ) -> None:
         self.rank, self.world_size, self.local_rank, self.backend = rank, world_size, local_rank, backend
         self.stop_requested, self.stopping = False, False
@@ -78,20 +78,15 @@ class ProcessGroup:
             return text
         self._num_messages += 1
         with self.detect_lost_ranks():
-            return (
-                self._heartbeat.publish(self._num_messages, text)
-                if self.is_main
-                else self._heartbeat.receive(self._num_messages)
-            )
+            if not self.is_main:
+                return self._heartbeat.receive(self._num_messages)
+            self._heartbeat.publish(self._num_messages, text)
+            return text
 
     def wait_until_received(self) -> None:
         """Wait briefly until all ranks have received rank 0's last message; called before rank 0 exits."""
-        end = time.monotonic() + _HEARTBEAT_TIMEOUT
-        while (
-            self._heartbeat is not None
-            and not self._heartbeat.is_received(self._num_messages)
-            and time.monotonic() < end
-        ):
+        heartbeat, end = self._heartbeat, time.monotonic() + _HEARTBEAT_TIMEOUT
+        while heartbeat is not None and not heartbeat.is_received(self._num_messages) and time.monotonic() < end:
             time.sleep(_POLL_INTERVAL)
 
     def barrier(self) -> None:
@@ -105,7 +100,7 @@ class ProcessGroup:
         self.all_reduce(sums)
         total, self._main_time, stop_requests = sums.tolist()
         self.stopping = stop_requests > 0
-        return total
+        return float(total)
 
     def all_reduce(self, tensor: Tensor) -> Tensor:
         """Sum a tensor over all ranks, in place."""
@@ -131,18 +126,17 @@ class ProcessGroup:
 
     def _lost_rank_error(self, error: RuntimeError) -> BaseException:
         missing = self._heartbeat.dead_ranks() if self._heartbeat is not None else []
+        if not missing and "imed out" in str(error):
+            message = "The other processes are alive, but did not answer in time."
+            return RankLost(message, hint=f"Set {_TIMEOUT_VARIABLE}=1000 to wait longer.")
         if not missing:
-            return (
-                RankLost(_SLOW_MESSAGE, hint=f"Set {_TIMEOUT_VARIABLE}=1000 to wait longer.")
-                if "imed out" in str(error)
-                else error
-            )
+            return error
         if self.rank != min(set(range(self.world_size)) - {rank for rank, _ in missing}):
             return SystemExit(RankLost.exit_code)  # one rank reports it
         names = ", ".join(f"{rank} ({process})" for rank, process in missing)
-        noun = "Process" if len(missing) == 1 else "Processes"
+        noun, verb = ("Process", "is") if len(missing) == 1 else ("Processes", "are")
         return RankLost(
-            f"{noun} {names} of {self.world_size} {'is' if len(missing) == 1 else 'are'} gone, so training stops.",
+            f"{noun} {names} of {self.world_size} {verb} gone, so training stops.",
             hint="The checkpoints are intact: run the same command with --resume to continue.",
         )
 
@@ -153,7 +147,7 @@ class ProcessGroup:
 class Heartbeat:
     """Heartbeat thread: increments a counter in the store twice a second; also carries rank 0's messages."""
 
-    def __init__(self, store: Any, rank: int, world_size: int) -> None:
+    def __init__(self, store: TCPStore, rank: int, world_size: int) -> None:
         self.store, self.rank, self.world_size = store, rank, world_size
         self._stopped = threading.Event()
         store.set(self._key("process", rank), f"pid {os.getpid()} on {socket.gethostname()}")
@@ -169,10 +163,9 @@ class Heartbeat:
             except (RuntimeError, OSError):
                 return
 
-    def publish(self, number: int, text: str) -> str:
+    def publish(self, number: int, text: str) -> None:
         """Publish a message of rank 0."""
         self.store.set(self._key("message", number), text)
-        return text
 
     def receive(self, number: int) -> str:
         """Receive rank 0's message; raise if its heartbeat stops."""
@@ -248,16 +241,10 @@ class RankInfo:
 
     def to_env(self) -> dict[str, str]:
         """Return the same as torchrun's environment variables, for a process to be started."""
-        numbers = {
-            "RANK": self.rank,
-            "LOCAL_RANK": self.local_rank,
-            "WORLD_SIZE": self.world_size,
-            "LOCAL_WORLD_SIZE": self.world_size,
-        }
-        return {name: str(number) for name, number in numbers.items()} | {
-            "MASTER_ADDR": self.host,
-            "MASTER_PORT": str(self.port),
-        }
+        size = str(self.world_size)
+        ranks = {"RANK": str(self.rank), "LOCAL_RANK": str(self.local_rank)}
+        sizes = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+        return ranks | sizes | {"MASTER_ADDR": self.host, "MASTER_PORT": str(self.port)}
 
 
 @contextmanager
@@ -306,27 +293,22 @@ def _init_process_group(info: RankInfo, listener: socket.socket | None) -> Proce
         torch.cuda.set_device(info.local_rank)
     host = info.host
     if info.single_host:
-        _use_loopback()
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, "lo0" if sys.platform == "darwin" else "lo")
     if info.single_host and not info.agent_store:
         host = _LOOPBACK
-        store = _create_store(info.port, listener) if info.rank == 0 else _connect_store(info.port)
+        if info.rank == 0:  # the rendezvous store is bound to loopback only
+            server = (listener or socket.create_server((host, info.port), backlog=128)).detach()
+            store = TCPStore(
+                host, info.port, is_master=True, timeout=_timeout(), master_listen_fd=server, use_libuv=True
+            )
+        else:
+            store = TCPStore(host, info.port, is_master=False, timeout=_timeout())
         dist.init_process_group(backend, timeout=_timeout(), store=store, rank=info.rank, world_size=info.world_size)
     else:  # torchrun provides the store, or it is on another host
         dist.init_process_group(backend, timeout=_timeout())
-    heartbeat_store = dist.TCPStore(host, info.port, is_master=False, timeout=timedelta(seconds=5))
+    heartbeat_store = TCPStore(host, info.port, is_master=False, timeout=timedelta(seconds=5))
     return ProcessGroup(info.rank, info.world_size, info.local_rank, backend, heartbeat_store)
-
-
-def _connect_store(port: int) -> dist.TCPStore:
-    return dist.TCPStore(_LOOPBACK, port, is_master=False, timeout=_timeout())
-
-
-def _create_store(port: int, listener: socket.socket | None = None) -> dist.TCPStore:
-    """Create the rendezvous store, bound to loopback only."""
-    server_socket = listener or socket.create_server((_LOOPBACK, port), backlog=128)
-    return dist.TCPStore(
-        _LOOPBACK, port, is_master=True, timeout=_timeout(), master_listen_fd=server_socket.detach(), use_libuv=True
-    )
 
 
 def _timeout() -> timedelta:
@@ -335,13 +317,6 @@ def _timeout() -> timedelta:
         return timedelta(seconds=max(1.0, float(seconds)))
     except (ValueError, OverflowError):
         raise InvalidInput(f"{_TIMEOUT_VARIABLE} is {seconds}.", hint="It must be a number of seconds.") from None
-
-
-def _use_loopback() -> None:
-    """Make gloo and NCCL use the loopback interface: all processes are on one host."""
-    interface = "lo0" if sys.platform == "darwin" else "lo"
-    for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
-        os.environ.setdefault(variable, interface)
 
 
 def main_first(group: ProcessGroup, on_main: Callable[[], T], on_others: Callable[[], T]) -> T:

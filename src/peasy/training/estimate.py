@@ -1,5 +1,6 @@
 """Memory and throughput estimates of training, from model sizes and hardware numbers alone."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -79,7 +80,7 @@ def _kv_per_token(config: Any) -> int:
     attention = stack.attention
     width = attention.d_head or config.d_model // attention.num_heads
     shifted = 2 * (config.d_model // 2) if stack.token_shift else 0
-    return stack.num_layers * (2 * (attention.num_kv_heads or attention.num_heads) * width + shifted)
+    return int(stack.num_layers * (2 * (attention.num_kv_heads or attention.num_heads) * width + shifted))
 
 
 @dataclass(frozen=True)
@@ -169,15 +170,10 @@ def parse_amount(text: str | float) -> float:
     if not isinstance(text, str):
         return float(text)
     word = text.strip().removesuffix("/s").removesuffix("FLOP").removesuffix("B")
-    for letter, power in (("K", 1), ("M", 2), ("G", 3), ("T", 4), ("P", 5)):
-        for prefix, base in ((letter + "i", 1024), (letter, 1000), (letter.lower(), 1000)):
-            if word.endswith(prefix):
-                return _parse_number(word.removesuffix(prefix), text) * base**power
-    return _parse_number(word, text)
-
-
-def _parse_number(word: str, text: str) -> float:
+    prefix = re.search(r"(?:[KMGTP]i?|[kmgtp])?$", word)
+    assert prefix is not None, "the empty prefix matches"
+    base, power = 1024 if prefix[0].endswith("i") else 1000, " KMGTP".index(prefix[0][:1].upper() or " ")
     try:
-        return float(word)
+        return float(word[: prefix.start()]) * float(base**power)
     except ValueError:
         raise InvalidInput(f'"{text}" is not a valid amount.', hint="For example 80GB, 64GiB, 312T or 1e12.") from None

@@ -1,20 +1,27 @@
 """Learners: one training step, by gradient descent or by n-gram counting; precision and seeding of a step."""
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
-from peasy.training.nan_check import Diverged, find_nan_source, is_nonfinite
 from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
 from peasy.training.recipe import Precision, Recipe
+
+
+class Diverged(InvalidInput):
+    """Loss, gradient or weights became NaN or infinite."""
+
+    code = "diverged"
 
 
 class StepResult(NamedTuple):
@@ -87,16 +94,30 @@ class GradientLearner(Learner):
         count = sum(map(self.objective.num_targets, micro_batches))
         self.optimizer.zero_grad()
         loss = 0.0
-        with self._use_compiled(), self._seeded_step(step_number):
-            for part in micro_batches:
-                mean = self._mean_loss(part, count)
-                mean.backward()
-                loss += float(mean.detach())
-        norm = float(self.optimizer.clip_grad_norm(self.grad_clip))
-        if is_nonfinite(loss) or is_nonfinite(norm):
+        with self._use_compiled(), self._seeded_step(step_number), self._communication():
+            for number, part in enumerate(micro_batches, 1):
+                loss += self._backward(part, count, number == len(micro_batches))
+            norm = float(self.optimizer.clip_grad_norm(self.grad_clip))
+        loss = self._reduce_loss(loss)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             raise self._find_nan_source(micro_batches, count, step_number)
-        self.optimizer.step(lr_scale)
+        with self._communication():
+            self.optimizer.step(lr_scale)
         return StepResult(loss, norm)
+
+    def _backward(self, micro_batch: Batch, count: int, is_last: bool) -> float:
+        """Add the gradients of a micro-batch, and return its part of the mean loss."""
+        mean = self._mean_loss(micro_batch, count)
+        torch.autograd.backward(mean)
+        return float(mean.detach())
+
+    def _communication(self) -> contextlib.AbstractContextManager[None]:
+        """Context in which processes exchange gradients."""
+        return contextlib.nullcontext()
+
+    def _reduce_loss(self, loss: float) -> float:
+        """Return the loss over all processes."""
+        return loss
 
     def _mean_loss(self, micro_batch: Batch, count: int) -> Tensor:
         with autocast(self.precision, self.device):
@@ -107,7 +128,7 @@ class GradientLearner(Learner):
             with self._seeded_step(step):
                 return torch.stack([self._mean_loss(part, count) for part in micro_batches]).sum()
 
-        return find_nan_source(self.model, repeat_step, step)
+        return _find_nan_source(self.model, repeat_step, step)
 
     def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         return seeded_step(self.seed, step) if self._has_dropout else contextlib.nullcontext()
@@ -203,3 +224,67 @@ def seeded_step(seed: int, step: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(_derive_seed(seed, step))
         yield
+
+
+def check_weights_finite(model: nn.Module, step: int) -> None:
+    """Raise if weights contain NaN or infinity, so that they are never saved."""
+    for name, weight in model.state_dict().items():
+        if not _is_finite(weight):
+            raise diverged_error(step, f"the weights {name} contain NaN or infinity")
+
+
+def _find_nan_source(model: nn.Module, repeat_step: Callable[[], Tensor], step: int) -> Diverged:
+    """Repeat the step with hooks on all modules and name the first source: weights, forward or backward pass."""
+    for name, weight in model.named_parameters():
+        if not _is_finite(weight):
+            return diverged_error(step, f"the weights {name} contain NaN or infinity")
+    for weight in model.parameters():
+        weight.grad = None
+    with _nonfinite_hooks(model) as nonfinite:
+        loss = repeat_step()
+        if nonfinite:
+            return diverged_error(step, f"the first module with NaN or infinity in its output is {nonfinite[0]}")
+        if not _is_finite(loss):
+            return diverged_error(step, "the loss is not finite, although every module's output is")
+        torch.autograd.backward(loss)
+    bad_gradients = [
+        name for name, weight in model.named_parameters() if weight.grad is not None and not _is_finite(weight.grad)
+    ]
+    if not bad_gradients:
+        return diverged_error(step, "the loss was not finite, but is when the step is repeated")
+    # the backward pass runs from the last parameter to the first
+    module = bad_gradients[-1].rpartition(".")[0] or type(model).__name__
+    return diverged_error(step, f"the first module with NaN or infinity in its gradient is {module}")
+
+
+def diverged_error(step: int, reason: str) -> Diverged:
+    """Return the error of a step, with what to do next."""
+    hint = "Lower the learning rate (--set optimizer.lr=...), and continue from the last checkpoint with --resume."
+    return Diverged(f"Step {step}: {reason}.", hint=hint)
+
+
+@contextlib.contextmanager
+def _nonfinite_hooks(model: nn.Module) -> Iterator[list[str]]:
+    """Collect the names of modules with non-finite outputs inside the block, in order of execution."""
+    nonfinite: list[str] = []
+    with contextlib.ExitStack() as hooks:
+        for name, module in model.named_modules():
+
+            def check_output(_: nn.Module, inputs: object, output: object, name: str = name) -> None:
+                if not all(map(_is_finite, _nested_tensors(output))):
+                    nonfinite.append(name or type(model).__name__)
+
+            hooks.callback(module.register_forward_hook(check_output).remove)
+        yield nonfinite
+
+
+def _nested_tensors(output: object) -> Iterator[Tensor]:
+    if isinstance(output, Tensor):
+        yield output
+    elif isinstance(output, tuple | list):
+        for item in output:
+            yield from _nested_tensors(item)
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

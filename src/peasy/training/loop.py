@@ -1,25 +1,42 @@
 """Training loop: a generator of events. Closing it stops training and saves a checkpoint."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
+
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 from peasy.training.attention_snapshots import TrackedSentence, trim_snapshots, write_snapshot
 from peasy.training.data_loader import DataLoader
-from peasy.training.event import Event, Finished, Sampled, Saved, Started, TrainStep
-from peasy.training.learner import Learner, choose_precision, make_learner, seeded_generator, split_batch
-from peasy.training.metrics_log import MetricsRecorder
-from peasy.training.nan_check import check_weights_finite
+from peasy.training.event import Event, Finished, Sampled, Saved, Started, TrainStep, Validated
+from peasy.training.learner import (
+    Learner,
+    autocast,
+    check_weights_finite,
+    choose_precision,
+    make_learner,
+    seeded_generator,
+    split_batch,
+)
+from peasy.training.metrics_log import MetricsRecorder, Sink
 from peasy.training.objective import Objective
 from peasy.training.recipe import Recipe
 from peasy.training.run_folder import run_lock
 from peasy.training.schedule import Budget, Clock, due
-from peasy.training.sink import Sink
 from peasy.training.state import Checkpointer, Progress, latest_state, load_state, remove_leftovers, weights_hash
-from peasy.training.validation import Validator
+
+_FINAL_VALIDATION_FACTOR = 50
+"""The last validation may use this many times `validation_tokens`."""
+
+_TRAIN_TOKENS_PER_VALIDATION_TOKEN = 16
+"""Intermediate validations use at most one token per this many training tokens, so that they take less time."""
+
+_VALIDATION_OVERTIME = 0.1
+"""With a time budget, the last validation may take at most this fraction of the budget in addition."""
 
 SampleFn = Callable[[Model, int], Sampled]
 """Generates samples from a model; called with the number of steps trained so far."""
@@ -86,7 +103,6 @@ class TrainLoop:
         self.spec, self.learner, self.recorder, self.device = spec, learner, recorder, str(spec.model.device)
         self.checkpointer, self.progress = checkpointer, progress
         self.budget = _make_budget(spec, progress)
-        self.validator = Validator(spec.model, spec.objective, spec.data_loader, spec.recipe, self.budget)
         self.fraction_done = self.budget.progress(progress.step)
         self.seconds_per_step, self.last_save_time = 0.0, self.budget.elapsed
         self.loss: float | None = None
@@ -125,7 +141,7 @@ class TrainLoop:
         yield self._train_step(before)
         after, last = self.fraction_done, self.fraction_done >= 1.0
         if due(recipe.num_validations, before, after):
-            validated = self.validator.validate(self.progress, last=last)
+            validated = self._validate(last)
             if validated is not None:
                 self.validation_loss = validated.loss
                 yield validated
@@ -158,6 +174,39 @@ class TrainLoop:
             step, self.loss, recipe.optimizer.lr * lr_scale, grad_norm, self.progress.tokens,
             tokens / self.seconds_per_step, elapsed, self.budget.seconds_left(step, self.seconds_per_step),
         )  # fmt: skip
+
+    @torch.inference_mode()
+    def _validate(self, last: bool) -> Validated | None:
+        """Return the mean validation loss: on a subset during the run, on more at the end.
+
+        None without validation data, or if the loss is not finite.
+        """
+        spec, recipe, progress, budget = self.spec, self.spec.recipe, self.progress, self.budget
+        seq_len, max_tokens = recipe.seq_len if last else progress.seq_len, self._max_validation_tokens(last)
+        batch_size = max(1, min(2 * recipe.batch_size, 16_384 // seq_len))
+        deadline = math.inf if budget.seconds is None else budget.elapsed + _VALIDATION_OVERTIME * budget.seconds
+        precision = choose_precision(recipe.precision, self.device)
+        total, count = 0.0, 0
+        spec.model.eval()
+        for number, batch in enumerate(spec.data_loader.validation(batch_size, seq_len)):
+            batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, 0, number))
+            batch = {name: array.to(self.device) for name, array in batch.items()}
+            with autocast(precision, self.device):
+                total += float(spec.objective.loss_sum(spec.model, batch))
+            count += spec.objective.num_targets(batch)
+            is_enough = count >= min(max_tokens, recipe.validation_tokens)
+            if count >= max_tokens or (is_enough and budget.elapsed > deadline):
+                break
+        spec.model.train()
+        if not count or not math.isfinite(total):
+            return None
+        return Validated(progress.step, total / count, count, budget.elapsed)
+
+    def _max_validation_tokens(self, last: bool) -> int:
+        configured, trained = self.spec.recipe.validation_tokens, self.progress.tokens
+        if last:
+            return min(_FINAL_VALIDATION_FACTOR * configured, max(configured, trained))
+        return min(configured, trained // _TRAIN_TOKENS_PER_VALIDATION_TOKEN)
 
     def _sample(self, sample_fn: SampleFn) -> Sampled:
         """Generate samples; raise if the weights are NaN or infinite."""

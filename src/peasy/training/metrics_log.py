@@ -8,9 +8,55 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from peasy.atomic import write_atomic
-from peasy.errors import ResourceUnavailable
-from peasy.training.event import Event, Sampled, event_data
-from peasy.training.sink import Sink, open_sink
+from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean
+from peasy.extras import require_extra
+from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
+
+Sink = Callable[[Event], object]
+
+
+class _TensorBoardSink:
+    """TensorBoard writer of curves and samples, in the folder `tensorboard` of the run."""
+
+    def __init__(self, run: Path) -> None:
+        require_extra("tensorboard")
+        self._folder = str(run / "tensorboard")
+        self._writer: Any = None
+
+    def __call__(self, event: Event) -> None:
+        """Write one event; on resume, first purge the steps that will be written again."""
+        if isinstance(event, Started):
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._writer = SummaryWriter(self._folder, purge_step=event.step + 1)
+        assert self._writer is not None, "the first event is Started"
+        if isinstance(event, TrainStep):
+            for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.tokens_per_second)):
+                self._writer.add_scalar(name, value, event.step)
+        elif isinstance(event, Validated):
+            self._writer.add_scalar("validation loss", event.loss, event.step)
+        elif isinstance(event, Sampled):
+            for number, (prompt, text) in enumerate(zip(event.prompts, event.texts, strict=True)):
+                self._writer.add_text(f"sample {number}", f"{prompt}{text}", event.step)
+        elif isinstance(event, Finished):
+            self._writer.close()
+
+
+_SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": _TensorBoardSink}
+"""Sinks that a recipe can name."""
+
+
+def open_sink(sink: str | Sink, run: Path) -> Sink:
+    """Return the sink with this name, or the callable itself."""
+    if not isinstance(sink, str):
+        return sink
+    if sink not in _SINKS_BY_NAME:
+        raise InvalidInput(
+            f'There is no sink "{sink}".',
+            hint=did_you_mean(sink, _SINKS_BY_NAME) or f"Known: {', '.join(_SINKS_BY_NAME)}.",
+        )
+    return _SINKS_BY_NAME[sink](run)
+
 
 METRICS_FILE, SAMPLES_FILE = "metrics.jsonl", "samples.jsonl"
 E = TypeVar("E", bound=Event)
@@ -52,30 +98,35 @@ class MetricsLog:
 class MetricsRecorder:
     """Records every event of a run in its logs, opened at the restored step, and then passes it to the sinks."""
 
-    def __init__(self, run: Path, step: int, sinks: Sequence[Sink | str] = ()) -> None:
-        for name in (METRICS_FILE, SAMPLES_FILE):
-            truncate_log(run / name, step)
-        self._metrics, self._samples = MetricsLog(run / METRICS_FILE), MetricsLog(run / SAMPLES_FILE)
-        self._sinks = [open_sink(sink, run) for sink in sinks]
+    def __init__(self, run: Path | None, step: int = 0, sinks: Sequence[Sink | str] = ()) -> None:
+        """Open the logs of a run; without a run, in a process that writes nothing, nothing is recorded."""
+        self._logs: dict[str, MetricsLog] = {}
+        self._sinks: list[Sink] = []
+        if run is not None:
+            for name in (METRICS_FILE, SAMPLES_FILE):
+                truncate_log(run / name, step)
+                self._logs[name] = MetricsLog(run / name)
+            self._sinks = [open_sink(sink, run) for sink in sinks]
 
     def record(self, event: E) -> E:
         """Record an event and return it."""
-        (self._samples if isinstance(event, Sampled) else self._metrics).write(event_data(event))
+        if self._logs:
+            self._logs[SAMPLES_FILE if isinstance(event, Sampled) else METRICS_FILE].write(event_data(event))
         for sink in self._sinks:
             sink(event)
         return event
 
     def flush(self) -> None:
         """Flush the logs to disk."""
-        self._metrics.flush()
-        self._samples.flush()
+        for log in self._logs.values():
+            log.flush()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._metrics.__exit__()
-        self._samples.__exit__()
+        for log in self._logs.values():
+            log.__exit__()
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

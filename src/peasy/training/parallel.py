@@ -5,42 +5,172 @@ does the loss curve, and a run may resume with another number of processes.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import cast
 
 import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.datasets import rank_slice
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.models.build import build
 from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
-from peasy.training import fsdp
+from peasy.nn.block import Block
 from peasy.training.attention_snapshots import trim_snapshots
 from peasy.training.distributed import ProcessGroup
 from peasy.training.event import Event
 from peasy.training.learner import (
+    Diverged,
     FullState,
     GradientLearner,
-    StepResult,
     autocast,
     choose_precision,
+    diverged_error,
     seeded_step,
 )
 from peasy.training.loop import TrainLoop, TrainSpec, make_checkpointer
 from peasy.training.metrics_log import MetricsRecorder
-from peasy.training.nan_check import Diverged, diverged_error, is_nonfinite
 from peasy.training.objective import Batch, Contrastive, NGramCounting, Objective
-from peasy.training.optimizer import Optimizer
+from peasy.training.optimizer import (
+    MuonConfig,
+    MuonOptimizer,
+    Optimizer,
+    OptimizerConfig,
+    linear_weights,
+    orthogonalise,
+)
 from peasy.training.run_folder import run_lock
 from peasy.training.state import Progress, latest_state, load_optimizer_state, load_state, remove_leftovers
 
-E = TypeVar("E", bound=Event)
+
+def _shard_model(loss_module: nn.Module, device: str) -> None:
+    """Shard the weights of each block, then the remaining weights, over all processes."""
+    mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
+    for module in loss_module.modules():
+        if isinstance(module, Block):
+            fully_shard(module, mesh=mesh)
+    fully_shard(loss_module, mesh=mesh)
+
+
+class _ShardedOptimizer(Optimizer):
+    """Optimizer on FSDP2 shards; its state is sharded like the weights."""
+
+    def __init__(self, model: nn.Module, config: OptimizerConfig, *, bfloat16: bool = False) -> None:
+        super().__init__(model, config, bfloat16=bfloat16)
+        if isinstance(config, MuonConfig) and self._muon is not None:
+            self._muon = _ShardedMuon(linear_weights(model), config, self._muon.dtype)
+
+    def grad_norm(self) -> Tensor:
+        """Return the global gradient norm, computed over all processes."""
+        norm = super().grad_norm()
+        return norm.full_tensor() if isinstance(norm, DTensor) else norm
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load full tensors, saved by any number of processes, and shard them."""
+        sharded: dict[str, Tensor] = {}
+        for key, tensor in state.items():
+            # a state tensor such as `adam.exp_avg.head.weight` has the shape of the weight; `adam.step.` is a scalar
+            name = re.match(r"(?:muon|adam\.exp_avg_sq|adam\.exp_avg)\.(.*)", key)
+            weight = self.params.get(name[1]) if name else None
+            sharded[key] = tensor if weight is None else _shard_like(weight, tensor)
+        super().load_state_dict(sharded)
+
+
+class _ShardedMuon(MuonOptimizer):
+    """Muon with sharded momentum. Each matrix is gathered for its update, on every process, one after the other."""
+
+    def __init__(self, matrices: Mapping[str, Tensor], config: MuonConfig, dtype: torch.dtype) -> None:
+        self.matrices, self.config, self.dtype = matrices, config, dtype
+        self.momentum = {name: torch.zeros_like(matrix) for name, matrix in matrices.items()}
+
+    @torch.no_grad()
+    def step(self, lr: float) -> None:
+        """Update every matrix."""
+        for name, matrix in self.matrices.items():
+            if matrix.grad is None:
+                continue
+            self.momentum[name].lerp_(matrix.grad, 1 - self.config.momentum)
+            update = cast(DTensor, matrix.grad.lerp(self.momentum[name], self.config.momentum)).full_tensor()
+            rows, columns = update.shape
+            wide = update if rows <= columns else update.mT
+            orthogonal = orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
+            scaled_lr = lr * max(1.0, rows / columns) ** 0.5
+            matrix.mul_(1 - lr * self.config.weight_decay)
+            matrix.sub_(_shard_like(matrix, orthogonal if rows <= columns else orthogonal.mT), alpha=scaled_lr)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the momentum of each matrix."""
+        return dict(self.momentum)
+
+
+def _shard_like(weight: Tensor, full: Tensor) -> Tensor:
+    """Return this process's shard of a full tensor, laid out like `weight`; no communication."""
+    if not isinstance(weight, DTensor):
+        return full
+    on_device = full.to(weight.device).contiguous()
+    return distribute_tensor(on_device, weight.device_mesh, weight.placements, src_data_rank=None)
+
+
+def _gather_model(model: Model, *, keep: bool) -> Model | None:
+    """Gather the full model on the CPU where `keep` is true; a collective, so all ranks must call it."""
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in model.state_dict().items():
+        full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        if keep:
+            tensors[name] = full.detach().cpu()
+    return _model_from_tensors(model, tensors) if keep else None
+
+
+def _model_from_tensors(model: Model, tensors: Mapping[str, Tensor]) -> Model:
+    """Build a model with the same config over these tensors."""
+    copy = build(model.config, seed=None)
+    copy.load_state_dict(dict(tensors), strict=True, assign=True)
+    return copy.eval()
+
+
+def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool) -> FullState | None:
+    """Write the shards of all processes (DCP, safetensors) and read them back as full tensors on rank 0.
+
+    `folder` must be visible to all processes; it is deleted afterwards.
+    """
+    tensors = {f"weights.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"state.{name}": tensor for name, tensor in optimizer.state_dict().items()}
+    # Scalars, equal on all ranks, come back from torch's consolidation as 0, so they are kept here.
+    scalars = {name: tensors.pop(name) for name in [name for name, tensor in tensors.items() if not tensor.ndim]}
+    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, enable_consolidation=True)
+    try:
+        save_shards(tensors, storage_writer=writer)
+    except CheckpointException as error:
+        cause = next((failure[0] for failure in error.failures.values()), error)
+        raise ResourceUnavailable(f"Cannot write the shards of {folder}: {str(cause)[:200]}.") from error
+    if not is_main:
+        return None
+    files = sorted(folder.glob("model-*.safetensors"))
+    if not files:
+        raise InvalidInput(f"{folder} contains no shards.")
+    full = scalars | {name: tensor.clone() for file in files for name, tensor in load_file(file).items()}
+    shutil.rmtree(folder, ignore_errors=True)
+    weights, state = (
+        {name.removeprefix(prefix): tensor for name, tensor in full.items() if name.startswith(prefix)}
+        for prefix in ("weights.", "state.")
+    )
+    return FullState(_model_from_tensors(model, weights), state)
 
 
 def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
@@ -67,24 +197,8 @@ def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
         if group.is_main:
             trim_snapshots(spec.run, progress.step)
         sinks = (*spec.recipe.sinks, *spec.sinks)
-        with MetricsRecorder(spec.run, progress.step, sinks) if group.is_main else _SilentRecorder() as recorder:
+        with MetricsRecorder(spec.run if group.is_main else None, progress.step, sinks) as recorder:
             yield from TrainLoop(spec, learner, recorder, checkpointer, progress).events()
-
-
-class _SilentRecorder(MetricsRecorder):
-    """Recorder of the ranks that write nothing."""
-
-    def __init__(self) -> None:
-        pass
-
-    def record(self, event: E) -> E:
-        return event
-
-    def flush(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
 
 
 class LossModule(nn.Module):
@@ -105,8 +219,7 @@ class LossModule(nn.Module):
         model = self.model
         assert isinstance(model, Encoder)
         embed = model.embed
-        gathered = lambda ids, padding_mask=None: self.group.all_gather(embed(ids, padding_mask=padding_mask))  # noqa: E731
-        model.embed = gathered  # type: ignore[method-assign]
+        model.embed = lambda ids, **masks: self.group.all_gather(embed(ids, **masks))  # type: ignore[method-assign]
         try:
             total = self.objective.loss_sum(model, batch)
         finally:
@@ -122,50 +235,41 @@ class _DistributedLearner(GradientLearner):
         self.group, self.is_sharded = group, recipe.parallel == "fsdp"
         self.loss_module: nn.Module = LossModule(spec.model, spec.objective, group)
         if self.is_sharded:
-            fsdp.shard_model(self.loss_module, device)
+            _shard_model(self.loss_module, device)
         else:
             with group.detect_lost_ranks():
                 # Not every objective uses an encoder's pooler or head.
                 unused = isinstance(spec.model, Encoder)
                 self.loss_module = DistributedDataParallel(self.loss_module, find_unused_parameters=unused)
         precision = choose_precision(recipe.precision, device)
-        optimizer_class = fsdp.ShardedOptimizer if self.is_sharded else Optimizer
+        optimizer_class = _ShardedOptimizer if self.is_sharded else Optimizer
         optimizer = optimizer_class(spec.model, recipe.optimizer, bfloat16=precision == "bfloat16")
         super().__init__(
             spec.model, spec.objective, optimizer, seed=recipe.seed, grad_clip=recipe.grad_clip, precision=precision,
             compile=recipe.compile and not self.is_sharded,
         )  # fmt: skip
 
-    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
-        """Do one training step on all ranks."""
-        count = sum(map(self.objective.num_targets, micro_batches))
-        local_parts = [local_rows(part, self.group) for part in micro_batches]
-        self.optimizer.zero_grad()
-        loss = 0.0
-        with self._use_compiled(), self._seeded_step(step_number), self.group.detect_lost_ranks():
-            for number, part in enumerate(local_parts):
-                with self._no_sync(number + 1 < len(local_parts)), autocast(self.precision, self.device):
-                    total = self.loss_module(part) / count
-                    (total * self.group.world_size).backward()  # DDP and FSDP average gradients over ranks
-                loss += float(total.detach())
-            norm = float(self.optimizer.clip_grad_norm(self.grad_clip))
+    def _backward(self, micro_batch: Batch, count: int, is_last: bool) -> float:
+        """Compute this rank's rows; gradients are synchronised with the last micro-batch only."""
+        sync: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if isinstance(self.loss_module, DistributedDataParallel) and not is_last:
+            sync = self.loss_module.no_sync()
+        with sync, autocast(self.precision, self.device):
+            total: Tensor = self.loss_module(local_rows(micro_batch, self.group)) / count
+            torch.autograd.backward(total * self.group.world_size)  # DDP and FSDP average gradients over ranks
+        return float(total.detach())
+
+    def _communication(self) -> contextlib.AbstractContextManager[None]:
+        return self.group.detect_lost_ranks()
+
+    def _reduce_loss(self, loss: float) -> float:
         loss = self.group.reduce_step(loss)
         self.stopping = self.group.stopping
-        if is_nonfinite(loss) or is_nonfinite(norm):
-            raise self._find_nan_source(micro_batches, count, step_number)
-        with self.group.detect_lost_ranks():
-            self.optimizer.step(lr_scale)
-        return StepResult(loss, norm)
+        return loss
 
     def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         """Seed dropout differently on each rank."""
         return seeded_step(self.seed + self.group.rank, step) if self._has_dropout else contextlib.nullcontext()
-
-    def _no_sync(self, skip: bool) -> contextlib.AbstractContextManager[None]:
-        """Skip gradient synchronisation except for the last micro-batch."""
-        if skip and isinstance(self.loss_module, DistributedDataParallel):
-            return self.loss_module.no_sync()
-        return contextlib.nullcontext()
 
     def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> Diverged:
         if not self.is_sharded:
@@ -182,7 +286,7 @@ class _DistributedLearner(GradientLearner):
         model = self.model.eval() if self.group.is_main else None
         if self.is_sharded:
             with self.group.detect_lost_ranks():
-                model = fsdp.gather_model(self.model, keep=self.group.is_main)
+                model = _gather_model(self.model, keep=self.group.is_main)
         yield model
         self.group.broadcast_str()
         self.model.train()
@@ -193,7 +297,7 @@ class _DistributedLearner(GradientLearner):
         if self.is_sharded:
             with self.group.detect_lost_ranks():
                 shards = folder.with_name(f".{folder.name}.part-shards")
-                yield fsdp.gather_checkpoint(shards, self.model, self.optimizer, is_main=self.group.is_main)
+                yield _gather_checkpoint(shards, self.model, self.optimizer, is_main=self.group.is_main)
         else:
             yield FullState(self.model, self.optimizer.state_dict()) if self.group.is_main else None
         self.group.broadcast_str()
@@ -206,6 +310,8 @@ class _DistributedObjective(Objective):
 
     def __init__(self, objective: Objective, loss_module: nn.Module, group: ProcessGroup) -> None:
         self.inner, self.loss_module, self.group = objective, loss_module, group
+        if isinstance(loss_module, DistributedDataParallel):
+            self.loss_module = loss_module.module
 
     def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
         return self.inner.prepare(batch, config, rng)
@@ -214,13 +320,10 @@ class _DistributedObjective(Objective):
         return self.inner.num_targets(batch)
 
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
-        loss_module = (
-            self.loss_module.module if isinstance(self.loss_module, DistributedDataParallel) else self.loss_module
-        )
-        rows = len(batch["ids"])
-        if rows % self.group.world_size or isinstance(self.inner, Contrastive):
-            return loss_module(batch)
-        return self.group.all_reduce(loss_module(local_rows(batch, self.group)).detach().clone())
+        if len(batch["ids"]) % self.group.world_size or isinstance(self.inner, Contrastive):
+            loss: Tensor = self.loss_module(batch)
+            return loss
+        return self.group.all_reduce(self.loss_module(local_rows(batch, self.group)).detach().clone())
 
 
 def local_rows(batch: Batch, group: ProcessGroup) -> Batch:

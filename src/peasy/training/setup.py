@@ -134,14 +134,13 @@ def read_run(run: Path) -> RunSetup:
 def environment_changes(run: Path) -> str | None:
     """Return a warning if torch or the thread count differ from the start of the run, as results may then differ."""
     about = SafeFolder(run).read_json(ABOUT_FILE)
-    recorded = {"torch": about["versions"].get("torch"), "threads": about["machine"].get("threads")}
-    current = {"torch": package_versions().get("torch"), "threads": torch.get_num_threads()}
-    changes = [
-        f"{name} was {recorded[name]} and is now {current[name]}" for name in current if recorded[name] != current[name]
-    ]
-    return (
-        f"{', '.join(changes)}: results may differ in the last digits from an uninterrupted run." if changes else None
+    versions, threads = about["versions"], about["machine"].get("threads")
+    compared = (
+        ("torch", versions.get("torch"), package_versions().get("torch")),
+        ("threads", threads, torch.get_num_threads()),
     )
+    changes = ", ".join(f"{name} was {before} and is now {now}" for name, before, now in compared if before != now)
+    return f"{changes}: results may differ in the last digits from an uninterrupted run." if changes else None
 
 
 def special_ids(tokenizer: Tokenizer) -> SpecialTokensConfig:

@@ -17,19 +17,17 @@ from torch import Tensor
 
 from peasy import config
 from peasy.atomic import set_aside
-from peasy.checkpoint.manifest import is_intact
 from peasy.checkpoint.model import check_weights, save_model
 from peasy.checkpoint.paths import list_checkpoints
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import read_checkpoint
+from peasy.checkpoint.store import is_intact, read_checkpoint
 from peasy.checkpoint.tensors import TensorFile, check_finite
 from peasy.errors import ResourceUnavailable
-from peasy.models.ngram import NGramModel
+from peasy.models.baselines import NGramModel
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 from peasy.training.event import Saved
-from peasy.training.learner import Learner
-from peasy.training.nan_check import check_weights_finite
+from peasy.training.learner import Learner, check_weights_finite
 from peasy.training.optimizer import Optimizer
 
 CHECKPOINTS_FOLDER = "checkpoints"
@@ -106,19 +104,14 @@ def save_state(
 
 def latest_state(run: Path) -> tuple[Path | None, str | None]:
     """Return the newest intact checkpoint, and a warning if newer ones are damaged; those are set aside."""
-    damaged, newest = [], None
-    for folder in list_checkpoints(run):
-        if is_intact(folder):
-            newest = folder
-            break
-        damaged.append(folder)
+    folders = list_checkpoints(run)
+    newest = next((folder for folder in folders if is_intact(folder)), None)
+    damaged = folders if newest is None else folders[: folders.index(newest)]
     for folder in damaged:
         set_aside(folder, "damaged")
-    if not damaged:
-        return newest, None
-    damaged_names = ", ".join(folder.name for folder in damaged)
     instead = f"{newest.name} is used instead" if newest else "training starts over"
-    return newest, f"{run}: {damaged_names} is damaged; {instead}."
+    names = ", ".join(folder.name for folder in damaged)
+    return newest, f"{run}: {names} is damaged; {instead}." if damaged else None
 
 
 def load_state(folder: Path, model: Model, optimizer: Optimizer | None) -> Progress:

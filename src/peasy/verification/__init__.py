@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from peasy.verification.equality import prove_model
-    from peasy.verification.implementation.diagnosis import Diagnosis
-    from peasy.verification.verdict import DivergencePoint, Equality, Proof
+    from peasy.verification.verdict import Diagnosis, DivergencePoint, Equality, Proof
 
 _LAZY_EXPORTS = {
-    "Diagnosis": "peasy.verification.implementation.diagnosis",
+    "Diagnosis": "peasy.verification.verdict",
     "DivergencePoint": "peasy.verification.verdict",
     "Equality": "peasy.verification.verdict",
     "Proof": "peasy.verification.verdict",

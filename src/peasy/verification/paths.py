@@ -152,10 +152,8 @@ def varlen_logits(
     states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
     logits: list[list[Tensor]] = [[] for _ in sequences]
     cuts = [(len(sequence.ids) + 1) // 2 if first_chunk is None else first_chunk for sequence in sequences]
-    for halves in (
-        [sequence.ids[:cut] for sequence, cut in zip(sequences, cuts, strict=True)],
-        [sequence.ids[cut:] for sequence, cut in zip(sequences, cuts, strict=True)],
-    ):
+    parts = [(sequence.ids[:cut], sequence.ids[cut:]) for sequence, cut in zip(sequences, cuts, strict=True)]
+    for halves in zip(*parts, strict=True):
         rows = [index for index, half in enumerate(halves) if half]
         taps = [recorder.make_tap(0, len(halves[row])) if recorder and recorder.index == row else None for row in rows]
         if rows:
@@ -168,33 +166,28 @@ def varlen_logits(
 
 def cached(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
     """Run with the KV cache: the first half as a prompt, then one token at a time."""
-    return [_run_in_chunks(model, sequences, i, _prefill_decode_sizes, recorder) for i in range(len(sequences))]
+    firsts = [max(len(sequence.ids) // 2, 1) for sequence in sequences]
+    sizes = [[first, *[1] * (len(sequence.ids) - first)] for first, sequence in zip(firsts, sequences, strict=True)]
+    return _run_in_chunks(model, sequences, sizes, recorder)
 
 
 def chunked(model: Model, sequences: Sequence[TokenSequence], recorder: StepRecorder | None = None) -> list[PathResult]:
     """Run with the KV cache in chunks of 1, 2, 3, 5, 8, ... tokens."""
-    return [_run_in_chunks(model, sequences, i, _fibonacci_sizes, recorder) for i in range(len(sequences))]
+    return _run_in_chunks(model, sequences, [_fibonacci_sizes(len(sequence.ids)) for sequence in sequences], recorder)
 
 
 def _run_in_chunks(
-    model: Model,
-    sequences: Sequence[TokenSequence],
-    index: int,
-    chunk_sizes: Callable[[int], list[int]],
-    recorder: StepRecorder | None,
-) -> PathResult:
-    sequence, active = sequences[index], recorder if recorder is not None and recorder.index == index else None
-    state = model.new_state(capacity=len(sequence.ids), **source_inputs(model, [sequence]))
-    logits = []
-    for chunk in torch.split(_to_tensor(model, [sequence.ids]), chunk_sizes(len(sequence.ids)), dim=1):
-        tap = None if active is None else active.make_tap(0, chunk.shape[1])
-        logits.append(model(chunk, cache=state, tap=tap)[0])
-    return PathResult(torch.cat(logits))
-
-
-def _prefill_decode_sizes(length: int) -> list[int]:
-    first = max(length // 2, 1)
-    return [first, *[1] * (length - first)]
+    model: Model, sequences: Sequence[TokenSequence], chunk_sizes: Sequence[list[int]], recorder: StepRecorder | None
+) -> list[PathResult]:
+    results = []
+    for index, sequence in enumerate(sequences):
+        state = model.new_state(capacity=len(sequence.ids), **source_inputs(model, [sequence]))
+        logits = []
+        for chunk in torch.split(_to_tensor(model, [sequence.ids]), chunk_sizes[index], dim=1):
+            tap = recorder.make_tap(0, chunk.shape[1]) if recorder is not None and recorder.index == index else None
+            logits.append(model(chunk, cache=state, tap=tap)[0])
+        results.append(PathResult(torch.cat(logits)))
+    return results
 
 
 def _fibonacci_sizes(length: int) -> list[int]:

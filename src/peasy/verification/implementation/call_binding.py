@@ -4,49 +4,27 @@ import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from peasy import config
 from peasy.errors import InvalidInput, UsageError, did_you_mean
 from peasy.verification.implementation.target import Arg, SignatureParameter, TargetDescription
 
-NAMES_BY_ROLE = {
-    "query": "q query queries qs xq q_in query_states",
-    "key": "k key keys ks xk k_in key_states",
-    "value": "v value values val vals vs xv v_in value_states",
-    "x": "x input inputs inp hidden hidden_states hidden_state embeddings embedding emb tokens seq sequence src data"
-    " states",
-    "source": "source memory context encoder_hidden_states encoder_output encoder_outputs enc enc_out kv x_kv y cross",
-    "mask": "mask attn_mask attention_mask m masks src_mask tgt_mask causal_mask bias_mask visible allowed may_look"
-    " keep hide hidden_mask additive_mask bias attn_bias attention_bias",
-    "padding": "key_padding_mask padding_mask pad_mask key_mask valid kv_mask src_key_padding_mask",
-    "heads": "heads num_heads n_heads n_head nhead nheads h head_count num_attention_heads numheads head",
-    "key_heads": "kv_heads num_kv_heads n_kv_heads n_kv_head key_heads num_key_value_heads num_kv n_kv groups"
-    " num_groups n_groups",
-    "repeats": "n_rep num_rep rep repeats group group_size num_key_value_groups",
-    "causal": "causal is_causal autoregressive look_back",
-    "d_model": "d_model embed_dim dim hidden_size n_embd emb_dim d_in d_out width model_dim embedding_dim d_emb"
-    " embed_size dmodel n_embed input_dim output_dim in_dim out_dim features d emb_size hidden_dim",
-    "d_head": "d_k dk d_head head_dim head_size d_v dv dim_head key_dim value_dim d_key d_value",
-    "length": "seq_len context_length block_size max_len max_seq_len n_ctx context_size max_length t window_size"
-    " n_positions max_position_embeddings max_seq_length ctx_len seq_length",
-    "dropout": "dropout dropout_p p attn_pdrop attn_dropout resid_pdrop p_drop dropout_rate drop attention_dropout",
-    "training": "training train",
-    "cache": "cache past past_key_value past_key_values kv_cache layer_past state layer_cache past_kv",
-    "past_key": "past_k past_key past_keys k_cache cache_k key_cache k_past cached_k cached_keys",
-    "past_value": "past_v past_value past_values v_cache cache_v value_cache v_past cached_v cached_values",
-    "offset": "offset start_pos start pos position past_length past_len input_pos start_position pos_offset"
-    " cache_length",
-    "use_cache": "use_cache return_cache",
-    "w_q": "w_q wq w_query wquery weight_q q_weight w_queries",
-    "w_k": "w_k wk w_key wkey weight_k k_weight w_keys",
-    "w_v": "w_v wv w_value wvalue weight_v v_weight w_values",
-    "w_o": "w_o wo w_out w_output weight_o o_weight out_weight",
-    "scale": "scale scaling softmax_scale",
-    "weights": "need_weights return_weights return_attention output_attentions return_attn",
-    "batch_first": "batch_first",
-    "flag": "qkv_bias use_bias add_bias_kv",
-    "config": "config cfg args conf params",
-}
-ROLE_BY_NAME = {name: role for role, names in NAMES_BY_ROLE.items() for name in names.split()}
+_Names = dict[str, str]
+
+
+@dataclass(frozen=True)
+class _KnownNames:
+    """Names, separated by spaces, that attention code gives its parameters (by role) and weights (by part)."""
+
+    parameters: _Names
+    weights: _Names
+    whole_weights: _Names
+    ignored: str
+
+
+NAMES = config.read_file(_KnownNames, Path(__file__).with_name("names.toml"))
+ROLE_BY_NAME = {name: role for role, names in NAMES.parameters.items() for name in names.split()}
 _CALL_WORDS = (
     "q", "k", "v", "x", "source", "mask", "w_q", "w_k", "w_v", "w_o", "heads", "past_k", "past_v", "cache", "offset",
 )  # fmt: skip
@@ -88,21 +66,15 @@ class CallBinding:
 
     def bind(self, values: Mapping[str, Arg]) -> tuple[list[Arg], dict[str, Arg]] | None:
         """Return (args, kwargs) for these values by role; None if a required role has no value."""
-        args, kwargs = [], {}
-        for slot in self.slots:
-            if slot.role is None:
-                value = slot.literal
-            elif slot.role in values:
-                value = values[slot.role]
-            elif slot.required:
-                return None
-            else:
-                continue
-            if slot.name is None:
-                args.append(value)
-            else:
-                kwargs[slot.name] = value
-        return args, kwargs
+        if any(slot.required and slot.role is not None and slot.role not in values for slot in self.slots):
+            return None
+        bound = [
+            (slot.name, slot.literal if slot.role is None else values[slot.role])
+            for slot in self.slots
+            if slot.role is None or slot.role in values
+        ]
+        args = [value for name, value in bound if name is None]
+        return args, {name: value for name, value in bound if name is not None}
 
     def summary(self) -> str:
         """Return the call as source text."""
@@ -117,12 +89,8 @@ class CallBinding:
 
 def infer_binding(description: TargetDescription) -> CallBinding:
     """Infer the binding from the target's signature."""
-    roles = roles_of(description)
-    slots = [
-        _ArgumentSlot(parameter.name, roles[parameter.name], required=parameter.required)
-        for parameter in description.parameters
-        if parameter.name in roles
-    ]
+    required = {parameter.name: parameter.required for parameter in description.parameters}
+    slots = (_ArgumentSlot(name, role, None, required[name]) for name, role in roles_of(description).items())
     return CallBinding(description.name, tuple(slots))
 
 

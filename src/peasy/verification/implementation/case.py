@@ -7,10 +7,17 @@ import numpy as np
 
 from peasy.verification.implementation.call_binding import CallBinding
 from peasy.verification.implementation.instantiate import QKVProjections
-from peasy.verification.implementation.layout import D_HEAD, NUM_KV_HEADS, MaskConvention, SeededInputs, TensorLayout
-from peasy.verification.implementation.search import Observation
+from peasy.verification.implementation.mistake import Observation
 from peasy.verification.implementation.target import Arg, CallResult, Target
-from peasy.verification.implementation.variant import Array, VariantInputs
+from peasy.verification.implementation.variant import (
+    D_HEAD,
+    NUM_KV_HEADS,
+    Array,
+    MaskConvention,
+    SeededInputs,
+    TensorLayout,
+    VariantInputs,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation import layout as sizes
+from peasy.verification.implementation import variant as sizes
 from peasy.verification.implementation.call_binding import CallBinding, declared_mask_meaning, infer_binding
 from peasy.verification.implementation.case import CallSpec, Case
-from peasy.verification.implementation.checks import CHECKS
-from peasy.verification.implementation.dependence import check_dependence
-from peasy.verification.implementation.diagnosis import Diagnosis
+from peasy.verification.implementation.checks import CHECKS, check_dependence
 from peasy.verification.implementation.instantiate import (
     LinearMap,
     QKVProjections,
@@ -19,18 +18,18 @@ from peasy.verification.implementation.instantiate import (
     instantiate_module,
     read_projections,
 )
-from peasy.verification.implementation.layout import (
+from peasy.verification.implementation.mistake import CATALOGUE, MISTAKES, Mistake, Observation, Report, find_variant
+from peasy.verification.implementation.target import Arg, CallResult, Target
+from peasy.verification.implementation.variant import (
     FLAT_LAYOUTS,
     LAYOUTS,
     MaskConvention,
     SeededInputs,
     TensorLayout,
+    Variant,
     mask_conventions,
 )
-from peasy.verification.implementation.mistake import DROPOUT_MISTAKE, MISTAKES, Report
-from peasy.verification.implementation.search import Observation, VariantMatch, find_variant, first_difference
-from peasy.verification.implementation.target import Arg, CallResult, Target
-from peasy.verification.implementation.variant import Variant
+from peasy.verification.verdict import Diagnosis
 
 _BASE_VARIANTS = [Variant(causal=causal, rope=rope) for rope in (None, "halves", "pairs") for causal in (None, 0)]
 """Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
@@ -63,14 +62,18 @@ def examine(target: Target, *, binding: CallBinding | None = None, seed: int = 0
         check_dependence(report, target, SeededInputs(seed), list(widths))
         return report.to_diagnosis(name, kind)
     working = _working_cases(cases, report)
-    match = _best_match(working)
-    if match is None:
-        _record_unexplained(report, working)
-        return report.to_diagnosis(name, kind)
-    case, convention, variant_match, observation = match
-    _record_match(report, case, variant_match, observation)
-    for check in CHECKS:
-        check(report, case, convention, variant_match.variant)
+    for count, (case, convention, observations) in product(range(3), working):  # the fewest mistakes over all cases
+        bases = [base for base in _BASE_VARIANTS if case.projection is not None or base.rope is None]
+        match = find_variant(observations, bases, MISTAKES, [count])
+        if match is not None:
+            _record_match(report, case, *match, observations[0])
+            for check in CHECKS:
+                check(report, case, convention, match[0])
+            return report.to_diagnosis(name, kind)
+    case, _, observations = working[0]
+    report.explained = False
+    report.conventions.append(case.layout.summary)
+    report.difference = observations[0].first_difference(Variant())
     return report.to_diagnosis(name, kind)
 
 
@@ -143,7 +146,7 @@ def _working_cases(cases: Sequence[Case], report: Report) -> list[_WorkingCase]:
                 failures += [first] if isinstance(first, CallResult) else []
                 continue
             if not report.findings and not np.array_equal(first.actual, second.actual, equal_nan=True):
-                report.add_mistakes([DROPOUT_MISTAKE])
+                report.add_mistakes(CATALOGUE.dropout)
                 case = replace(case, disable_dropout=True)
             results = [replace(case, seeded=SeededInputs(case.seeded.seed + n)).run(spec) for n in range(_NUM_SEEDS)]
             observations = [result for result in results if isinstance(result, Observation)]
@@ -167,19 +170,9 @@ def _required_conventions(case: Case, report: Report) -> list[MaskConvention] | 
     return mask_conventions(case.layout, "mask", declared)
 
 
-def _best_match(cases: Sequence[_WorkingCase]) -> tuple[Case, MaskConvention | None, VariantMatch, Observation] | None:
-    """Return the variant with the fewest mistakes over all working cases."""
-    for count in range(3):
-        for case, convention, observations in cases:
-            bases = [base for base in _BASE_VARIANTS if case.projection is not None or base.rope is None]
-            match = find_variant(observations, bases, MISTAKES, [count])
-            if match is not None:
-                return case, convention, match, observations[0]
-    return None
-
-
-def _record_match(report: Report, case: Case, match: VariantMatch, observation: Observation) -> None:
-    variant = match.variant
+def _record_match(
+    report: Report, case: Case, variant: Variant, mistakes: Sequence[Mistake], observation: Observation
+) -> None:
     report.checks.append(f"{_NUM_SEEDS} seeded inputs")
     report.conventions.append(case.layout.summary)
     if observation.inputs.merged_output:
@@ -195,11 +188,4 @@ def _record_match(report: Report, case: Case, match: VariantMatch, observation: 
     if variant.rope is not None:
         report.conventions.append(f"rotary positions, by {variant.rope}")
     correct = Variant(causal=None if variant.causal is None else 0, rope=variant.rope)
-    report.add_mistakes(match.mistakes, first_difference(observation, correct))
-
-
-def _record_unexplained(report: Report, cases: Sequence[_WorkingCase]) -> None:
-    case, _, observations = cases[0]
-    report.explained = False
-    report.conventions.append(case.layout.summary)
-    report.difference = first_difference(observations[0], Variant())
+    report.add_mistakes(*mistakes, difference=observation.first_difference(correct))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation import layout as sizes
-from peasy.verification.implementation.call_binding import NAMES_BY_ROLE, ROLE_BY_NAME, CallBinding, roles_of
+from peasy.verification.implementation import variant as sizes
+from peasy.verification.implementation.call_binding import NAMES, ROLE_BY_NAME, CallBinding, roles_of
 from peasy.verification.implementation.target import Arg, NamespaceArgument, Target, TargetDescription, TargetFault
 from peasy.verification.implementation.variant import Array
 
@@ -18,23 +18,10 @@ _CONSTRUCTOR_VALUES: dict[str, Arg] = {
     "repeats": sizes.NUM_HEADS // sizes.NUM_KV_HEADS,
 }  # fmt: skip
 """Constructor arguments by role: pairwise different sizes, and dropout, which must have no effect in eval mode."""
-_IGNORED_WORDS = {
-    "w", "proj", "linear", "layer", "to", "weight", "matrix", "net", "fc", "lin", "in", "project", "projection",
-    "transform", "map", "dense", "attn", "attention",
-}  # fmt: skip
-_WORDS_BY_PART = {
-    "q": {"q", "query", "queries", "wq", "wquery"},
-    "k": {"k", "key", "keys", "wk", "wkey"},
-    "v": {"v", "value", "values", "wv", "wvalue"},
-    "o": {"o", "out", "output", "wo", "c", "combine", "final", "last", "merge", "outproj", "unify", "unifyheads"},
-    "qkv": {"qkv", "wqkv", "kqv"},
-    "kv": {"kv", "wkv"},
-}
-_PART_BY_NAME = {
-    "c_attn": "qkv", "in_proj": "qkv", "in_proj_weight": "qkv", "query_key_value": "qkv", "attn": "qkv",
-    "c_proj": "o", "proj": "o", "dense": "o", "fc": "o", "fc_out": "o", "linear": "o", "projection": "o",
-    "out_linear": "o", "w_concat": "o",
-}  # fmt: skip
+_PART_BY_NAME, _WHOLE_PART_BY_NAME = (
+    {name: part for part, names in table.items() for name in names.split()}
+    for table in (NAMES.weights, NAMES.whole_weights)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +51,12 @@ class QKVProjections:
     def d_in(self) -> int:
         """Input width."""
         return int(self.query.weight.shape[0])
+
+    def shapes_match(self) -> bool:
+        """Return whether the shapes match: queries with keys, values with the output projection."""
+        query, key, value = (linear.weight.shape[1] for linear in (self.query, self.key, self.value))
+        matches_output = self.output is None or self.output.weight.shape[0] == query
+        return query % key == 0 and key == value and matches_output
 
 
 def instantiate_module(
@@ -99,12 +92,7 @@ def _constructor_arguments(description: TargetDescription, binding: CallBinding 
 
 def _config_values() -> dict[str, Arg]:
     """Return the config values under every common name."""
-    known = {
-        name: _CONSTRUCTOR_VALUES[role]
-        for role, names in NAMES_BY_ROLE.items()
-        if role in _CONSTRUCTOR_VALUES
-        for name in names.split()
-    }
+    known = {name: _CONSTRUCTOR_VALUES[role] for name, role in ROLE_BY_NAME.items() if role in _CONSTRUCTOR_VALUES}
     return known | {"bias": True, "attention_bias": True, "use_bias": True, "qkv_bias": True, "vocab_size": 50}
 
 
@@ -124,26 +112,11 @@ def infer_num_heads(description: TargetDescription, projections: QKVProjections)
 
 def read_projections(state: Mapping[str, Array]) -> list[QKVProjections]:
     """Return the likely projections of a module's weights, best first; empty if the names are unknown."""
-    return [
-        projection
-        for transposed in (False, True)
-        for projection in _iter_projections(state, transposed)
-        if _shapes_match(projection)
-    ]
+    projections = [_projections(_linear_maps(state, transposed)) for transposed in (False, True)]
+    return [projection for projection in projections if projection is not None and projection.shapes_match()]
 
 
-def _shapes_match(projections: QKVProjections) -> bool:
-    """Return whether the shapes match: queries with keys, values with the output projection."""
-    query, key, value = (linear.weight.shape[1] for linear in (projections.query, projections.key, projections.value))
-    return (
-        query % key == 0
-        and key == value
-        and (projections.output is None or projections.output.weight.shape[0] == query)
-    )
-
-
-def _iter_projections(state: Mapping[str, Array], transposed: bool) -> Iterator[QKVProjections]:
-    linears = _linear_maps(state, transposed)
+def _projections(linears: Mapping[str, LinearMap]) -> QKVProjections | None:
     parts: dict[str, list[str]] = {}
     for stem in linears:
         part = _guess_part(stem, list(linears))
@@ -153,13 +126,14 @@ def _iter_projections(state: Mapping[str, Array], transposed: bool) -> Iterator[
     joined = {part: _concatenate([linears[stem] for stem in stems]) for part, stems in parts.items()}
     output = joined.get("o")
     if {"q", "k", "v"} <= joined.keys():
-        yield QKVProjections(joined["q"], joined["k"], joined["v"], output, f"{names['q']}; {names['k']}; {names['v']}")
-    elif {"q", "kv"} <= joined.keys():
+        return QKVProjections(joined["q"], joined["k"], joined["v"], output, "; ".join(names[part] for part in "qkv"))
+    if {"q", "kv"} <= joined.keys():
         key, value = _split(joined["kv"], 2)
-        yield QKVProjections(joined["q"], key, value, output, f"{names['q']}; {names['kv']}")
-    elif "qkv" in joined and joined["qkv"].weight.shape[1] % 3 == 0:
+        return QKVProjections(joined["q"], key, value, output, f"{names['q']}; {names['kv']}")
+    if "qkv" in joined and joined["qkv"].weight.shape[1] % 3 == 0:
         query, key, value = _split(joined["qkv"], 3)
-        yield QKVProjections(query, key, value, output, f"{names['qkv']} (fused query/key/value)")
+        return QKVProjections(query, key, value, output, f"{names['qkv']} (fused query/key/value)")
+    return None
 
 
 def _linear_maps(state: Mapping[str, Array], transposed: bool) -> dict[str, LinearMap]:
@@ -187,10 +161,8 @@ def _guess_part(stem: str, stems: list[str]) -> str | None:
             return "qkvo"[siblings.index(stem)]
         parts.pop()
     last = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", parts[-1]).lower()
-    if last in _PART_BY_NAME:
-        return _PART_BY_NAME[last]
-    name = "".join(word for word in last.split("_") if word not in _IGNORED_WORDS)
-    return next((part for part, words in _WORDS_BY_PART.items() if name in words), None)
+    name = "".join(word for word in last.split("_") if word not in NAMES.ignored.split())
+    return _WHOLE_PART_BY_NAME.get(last) or _PART_BY_NAME.get(name)
 
 
 def _concatenate(linears: list[LinearMap]) -> LinearMap:

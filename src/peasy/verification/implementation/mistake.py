@@ -1,24 +1,20 @@
-"""Catalogue of known attention mistakes, each with its change to the formula and a fix; report of those found."""
+"""Catalogue of known attention mistakes, the report of those found, and the search for the mistakes of an output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
 
+import numpy as np
+
+from peasy import config
 from peasy.verification.implementation.call_binding import CallBinding
-from peasy.verification.implementation.diagnosis import (
-    CAUTION,
-    MISTAKE,
-    Diagnosis,
-    FirstDifference,
-    ImplementationFinding,
-)
-from peasy.verification.implementation.target import SourceCode, TargetDescription
-from peasy.verification.implementation.variant import Variant
+from peasy.verification.implementation.target import TargetDescription
+from peasy.verification.implementation.variant import Array, Variant, VariantInputs, compute_variant
+from peasy.verification.verdict import MISTAKE, Diagnosis, FirstDifference, ImplementationFinding
 
-_SCALED_FORMULA = "scaled = QKᵀ / √d_k"
-_MASKED_FORMULA = "masked = scaled + M, with M = -∞ where a query may not attend"
-_WEIGHTS_FORMULA = "weights = softmax(masked), over the keys of each query"
-_HEADS_FORMULA = "Concat(head_1, ..., head_h): each token's width is split into heads"
-_CAUSAL_FORMULA = "query i may attend to key j where j ≤ i + (keys - queries)"
+_TOLERANCE = 1e-4
+"""The code under test computes in float32; the compared values are of order 1."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Mistake:
     formula: str
     likely_code: str
     fix: str
-    variant_changes: Sequence[Mapping[str, str | int | bool]] = ()
+    variant_changes: tuple[Mapping[str, str | int | bool], ...] = ()
     source_words: tuple[str, ...] = ()
     level: str = MISTAKE
     prefer_last: bool = False
@@ -51,145 +47,20 @@ class Mistake:
             return False
         return "causal" not in changes or variant.causal == 0
 
-    def to_finding(self, source: SourceCode, difference: FirstDifference | None = None) -> ImplementationFinding:
-        """Return it as a finding, with the likely source line."""
-        line, code = source.find_line(self.source_words, self.prefer_last)
-        return ImplementationFinding(
-            self.name, self.level, self.description, self.formula, self.likely_code, self.fix, line, code, difference
-        )
+
+@dataclass(frozen=True)
+class _Catalogue:
+    """All known mistakes: those that show in one call, those that only show with a cache, and three special ones."""
+
+    mistakes: tuple[Mistake, ...]
+    cache_mistakes: tuple[Mistake, ...]
+    top_left: Mistake
+    dropout: Mistake
+    nan_rows: Mistake
 
 
-_SCORE_WORDS = ("sqrt", "** -0.5", "**-0.5", "** 0.5", "**0.5", "scale", " @ ", "matmul", "bmm", "einsum", "dot(")
-_MASK_WORDS = ("masked_fill", "where(", "-inf", "1e9", "mask", "tril", "triu")
-_CAUSAL_WORDS = ("tril", "triu", "diagonal", "causal", "mask")
-
-MISTAKES = (
-    Mistake(
-        "no scale", "The scores are not divided by √d_k.", _SCALED_FORMULA,
-        "scores = q @ k.transpose(-2, -1)", "scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))",
-        [{"scale": "none"}], (" @ ", "matmul", "bmm", "einsum", "dot("),
-    ),
-    Mistake(
-        "scale by d_k", "The scores are divided by d_k, not by √d_k.", _SCALED_FORMULA,
-        "scores / d_k", "scores / math.sqrt(d_k)",
-        [{"scale": "width"}], _SCORE_WORDS,
-    ),
-    Mistake(
-        "scale by model width", "The scores are divided by √d_model instead of √d_k: each head is narrower.",
-        _SCALED_FORMULA, "scores / math.sqrt(d_model)", "scores / math.sqrt(d_model // n_heads)",
-        [{"scale": "model"}], _SCORE_WORDS,
-    ),
-    Mistake(
-        "scale multiplied", "The scores are multiplied by √d_k instead of divided.", _SCALED_FORMULA,
-        "scores * math.sqrt(d_k)", "scores / math.sqrt(d_k)",
-        [{"scale": "times"}], _SCORE_WORDS,
-    ),
-    Mistake(
-        "scale after softmax", "The weights are divided by √d_k after the softmax, not the scores before it.",
-        _SCALED_FORMULA, "softmax(scores) / math.sqrt(d_k)", "softmax(scores / math.sqrt(d_k))",
-        [{"scale": "late"}], _SCORE_WORDS,
-    ),
-    Mistake(
-        "softmax over queries", "The softmax runs over the queries: columns sum to 1, rows do not.", _WEIGHTS_FORMULA,
-        "softmax(scores, dim=-2)", "softmax(scores, dim=-1)",
-        [{"softmax_over": "queries"}], ("softmax", "exp("),
-    ),
-    Mistake(
-        "mask after softmax", "The mask is applied after the softmax: masked keys still count in each row's sum.",
-        _MASKED_FORMULA, "softmax(scores) * mask", "softmax(scores.masked_fill(~mask, float('-inf')))",
-        [{"masking": "after"}], ("* mask", "*mask", *_MASK_WORDS),
-    ),
-    Mistake(
-        "mask inverted", "The mask is inverted: queries attend only to the keys that should be masked.",
-        _MASKED_FORMULA,
-        "scores.masked_fill(mask, -inf) with True = may attend", "scores.masked_fill(~mask, float('-inf'))",
-        [{"masking": "inverted"}, {"attends_ahead": True}], _MASK_WORDS,
-    ),
-    Mistake(
-        "mask multiplies scores", "Masked scores become 0 instead of -∞: e⁰ = 1 still gets a weight.",
-        _MASKED_FORMULA, "scores * mask", "scores.masked_fill(~mask, float('-inf'))",
-        [{"masking": "zeroed"}], ("* mask", "*mask", "* torch.tril", "* np.tril", ", 0)", *_MASK_WORDS),
-    ),
-    Mistake(
-        "mask ignored", "The mask argument has no effect.", _MASKED_FORMULA,
-        "def attention(q, k, v, mask): ... and no mask below", "scores.masked_fill(~mask, float('-inf'))",
-        [{"masking": "ignored"}], ("mask",),
-    ),
-    Mistake(
-        "causal mask off by one (future)", "Each query also attends to the next token: the one it should predict.",
-        _CAUSAL_FORMULA,
-        "torch.tril(ones, diagonal=1), or triu(diagonal=2) masked", "torch.tril(ones), or triu(diagonal=1) masked",
-        [{"causal": 1}], _CAUSAL_WORDS,
-    ),
-    Mistake(
-        "causal mask off by one (self)", "No query attends to its own token; the first row is fully masked.",
-        _CAUSAL_FORMULA,
-        "torch.tril(ones, diagonal=-1), or triu(diagonal=0) masked", "torch.tril(ones), or triu(diagonal=1) masked",
-        [{"causal": -1}], _CAUSAL_WORDS,
-    ),
-    Mistake(
-        "keys and values swapped", "The queries are scored against the values, and the keys are summed.",
-        "context = softmax(QKᵀ/√d_k) V", "softmax(q @ v.transpose(-2, -1)) @ k",
-        "softmax(q @ k.transpose(-2, -1)) @ v",
-        [{"keys_values_swapped": True}], (" @ ", "matmul", "bmm", "einsum", "dot("),
-    ),
-    Mistake(
-        "heads split by a wrong reshape", "The width is reshaped directly into heads, which mixes tokens.",
-        _HEADS_FORMULA, "x.view(batch, heads, time, width)", "x.view(batch, time, heads, width).transpose(1, 2)",
-        [{"head_split": "reshape"}], (".view(", ".reshape(", "rearrange("),
-    ),
-    Mistake(
-        "heads merged without transpose", "The heads are merged without transposing back, which mixes tokens.",
-        _HEADS_FORMULA, "context.reshape(batch, time, d_model)",
-        "context.transpose(1, 2).reshape(batch, time, d_model)",
-        [{"head_merge": "reshape"}], (".reshape(", ".view(", "rearrange("), prefer_last=True,
-    ),
-    Mistake(
-        "kv heads tiled", "Key/value heads are tiled; adjacent query heads should share one.",
-        "query head i uses key head i // group", "k.repeat(1, group, 1, 1)", "k.repeat_interleave(group, dim=1)",
-        [{"group_order": "tile"}], ("repeat(", "tile(", "expand("),
-    ),
-)  # fmt: skip
-"""Mistakes that show in the outputs of one call. If two fit equally well, the first is reported."""
-
-CACHE_MISTAKES = (
-    Mistake(
-        "causal top-left with a cache",
-        "With a cache the causal mask is aligned top-left: new queries cannot attend to all earlier keys.",
-        _CAUSAL_FORMULA, "torch.tril(torch.ones(queries, keys)), or is_causal=True",
-        "torch.tril(torch.ones(queries, keys), diagonal=keys - queries)",
-        [{"causal_alignment": "start"}], ("is_causal", *_CAUSAL_WORDS),
-    ),
-    Mistake(
-        "positions not shifted with the cache",
-        "Positions of new tokens start at 0 again instead of after the cached tokens.",
-        "position of a new token = tokens in the cache + its index", "positions = torch.arange(x.size(1))",
-        "positions = torch.arange(past, past + x.size(1))",
-        [{"offset_positions": False}], ("arange", "pos", "rope", "rotary", "freqs"),
-    ),
-    Mistake(
-        "cache not used", "The cached keys and values are not used.", "K = all keys so far, V = all values so far",
-        "k, v = new ones only", "k = torch.cat([past_k, k], dim=-2)", (), ("cache", "past"),
-    ),
-)  # fmt: skip
-"""Mistakes that only show when a sequence is processed in chunks with a cache."""
-
-TOP_LEFT_CAUTION = replace(
-    CACHE_MISTAKES[0],
-    level=CAUTION,
-    description="With fewer queries than keys the causal mask is aligned top-left; with a cache that would be wrong.",
-)
-DROPOUT_MISTAKE = Mistake(
-    "dropout left on", "The same input gives different outputs: dropout is active outside of training.",
-    "context = weights · V", "F.dropout(weights, p)", "F.dropout(weights, p, training=self.training)",
-    (), ("dropout(", "Dropout(", "drop"),
-)  # fmt: skip
-NAN_ROWS_CAUTION = Mistake(
-    "NaN on fully masked rows", "A fully masked row gives NaN, which spreads through the network.",
-    "a fully masked row gives zeros", "softmax of a row of -∞",
-    "torch.nan_to_num(weights), or zeros for such rows",
-    (), ("softmax",), CAUTION,
-)  # fmt: skip
+CATALOGUE = config.read_file(_Catalogue, Path(__file__).with_name("mistakes.toml"))
+MISTAKES = CATALOGUE.mistakes
 
 
 @dataclass
@@ -205,11 +76,15 @@ class Report:
     explained: bool = True
     difference: FirstDifference | None = None
 
-    def add_mistakes(self, mistakes: Sequence[Mistake], difference: FirstDifference | None = None) -> None:
-        """Add mistakes as findings, each once."""
+    def add_mistakes(self, *mistakes: Mistake, difference: FirstDifference | None = None) -> None:
+        """Add mistakes as findings, each once, with the likely line of the source."""
         for mistake in mistakes:
             if mistake.name not in {finding.name for finding in self.findings}:
-                self.findings.append(mistake.to_finding(self.description.source, difference))
+                line, code = self.description.source.find_line(mistake.source_words, mistake.prefer_last)
+                self.findings.append(ImplementationFinding(
+                    mistake.name, mistake.level, mistake.description, mistake.formula, mistake.likely_code, mistake.fix,
+                    line, code, difference,
+                ))  # fmt: skip
 
     def set_unexplained(self, call: str, difference: FirstDifference | None = None) -> None:
         """Note that no known mistake explains the outputs of this kind of call."""
@@ -223,3 +98,58 @@ class Report:
             name, kind, self.binding.summary(), tuple(self.conventions), tuple(self.findings), tuple(self.checks),
             self.explained, self.difference, tuple(self.notes),
         )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Inputs and outputs of one call, and the function from a context to such an output (layout, output projection)."""
+
+    inputs: VariantInputs
+    actual: Array
+    to_output: Callable[[Array], Array]
+
+    def predict(self, variant: Variant) -> Array:
+        """Return the output that a variant would give."""
+        with np.errstate(invalid="ignore"):
+            return self.to_output(compute_variant(variant, self.inputs)[0])
+
+    def matches(self, variant: Variant) -> bool:
+        """Return whether a variant gives these outputs; fully masked rows (NaN) are not compared."""
+        predicted = self.predict(variant)
+        finite = np.isfinite(predicted)
+        if predicted.shape != self.actual.shape or finite.mean() < 0.3:
+            return False
+        errors = np.abs(self.actual[finite] - predicted[finite])
+        return bool(np.all(errors <= _TOLERANCE * max(1.0, float(np.abs(predicted[finite]).max()))))
+
+    def first_difference(self, correct: Variant) -> FirstDifference | None:
+        """Return the first value that differs from the formula."""
+        expected = self.predict(correct)
+        if expected.shape != self.actual.shape:
+            return None
+        tolerance = _TOLERANCE * max(1.0, float(np.nanmax(np.abs(expected))))
+        differs = np.isfinite(expected) & ~(np.abs(self.actual - expected) <= tolerance)
+        if not differs.any():
+            return None
+        index = tuple(int(i) for i in np.argwhere(differs)[0])
+        return FirstDifference(index, float(self.actual[index]), float(expected[index]))
+
+
+def find_variant(
+    observations: Sequence[Observation],
+    bases: Sequence[Variant],
+    mistakes: Iterable[Mistake] = (),
+    mistake_counts: Iterable[int] = (0, 1),
+) -> tuple[Variant, tuple[Mistake, ...]] | None:
+    """Return the first variant that reproduces every observation, and its mistakes; fewest mistakes first."""
+    candidates = list(mistakes)
+    for count in mistake_counts:
+        for base in bases:
+            for combination in combinations(candidates, count):
+                variants = [base]
+                for mistake in combination:
+                    variants = [changed for variant in variants for changed in mistake.apply_to(variant)]
+                for variant in variants:
+                    if all(observation.matches(variant) for observation in observations):
+                        return variant, combination
+    return None

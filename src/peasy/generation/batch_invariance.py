@@ -83,7 +83,7 @@ def measure_batch_invariance(model: Model) -> PackingMeasurement:
     linears = {linear_kind(module): module for module in model.modules() if isinstance(module, PackedLinear)}
     min_rows = {kind: find_min_rows(linear) for kind, linear in linears.items()}
     _pad_small_batches(model, min_rows)
-    holds = None not in min_rows.values() and is_batch_invariant(model)
+    holds = None not in min_rows.values() and _is_batch_invariant(model)
     return PackingMeasurement(True, min_rows, holds, measure_invariance_cost(model) if holds else 0.0)
 
 
@@ -158,7 +158,7 @@ def find_min_rows(linear: PackedLinear) -> int | None:
     return None
 
 
-def is_batch_invariant(model: Model) -> bool:
+def _is_batch_invariant(model: Model) -> bool:
     """True if every sequence gets the same bits alone, batched, in another order and in chunks."""
     limit, vocabulary = getattr(model.config, "max_seq_len", None) or 12, _vocab_size(model)
     generator = torch.Generator().manual_seed(0)

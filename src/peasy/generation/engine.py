@@ -7,6 +7,7 @@ beams, or everything again without a cache), and `accept` takes the logits, samp
 prefilled once and forked, equal beginnings come from the prefix cache, and no output depends on the rest of the batch.
 """
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -189,13 +190,8 @@ class Engine:
             response.request.num_sequences if response.request.beam_search else len(response.open_choices)
             for response in self.reserved_bytes
         )
-        free_bytes = (self.limits.kv_cache_bytes or 0) - sum(self.reserved_bytes.values())
-
-        def fits(response: ResponseStream) -> bool:
-            has_memory = self.limits.kv_cache_bytes is None or response.state_bytes <= free_bytes
-            return response.request.num_sequences <= free_seqs and has_memory
-
-        while (response := self.queue.pop(fits)) is not None:
+        free_bytes = (self.limits.kv_cache_bytes or math.inf) - sum(self.reserved_bytes.values())
+        while (response := self.queue.pop(free_seqs, free_bytes)) is not None:
             free_seqs, free_bytes = free_seqs - response.request.num_sequences, free_bytes - response.state_bytes
             self.reserved_bytes[response] = response.state_bytes
             try:

@@ -32,7 +32,7 @@ from peasy.generation.packed_llvm import (
 QUERY_BLOCK = 16
 """Queries of one sequence and head per task: their keys and values are loaded into the CPU cache once."""
 
-WORDS_PER_SEQUENCE = 18
+_WORDS_PER_SEQUENCE = 18
 """64-bit words per sequence: address, token stride and head stride (bytes) of queries, keys and values; number of
 queries and keys; output address; address and strides of new keys and values (0 = nothing to append)."""
 
@@ -45,7 +45,7 @@ def visible_keys(seq: ndarray, row: int, causal: bool, window: int) -> tuple[int
 
 
 @njit(error_model="numpy")
-def append_kv(new: ndarray, cache: ndarray, start: int, count: int, head: int, width: int) -> None:
+def _append_kv(new: ndarray, cache: ndarray, start: int, count: int, head: int, width: int) -> None:
     """Append a KV head's new keys or values to its cache; query heads that share it all write the same."""
     for row in range(count):
         vector = carray(float32_pointer(new[0] + row * new[1] + head * new[2]), (width,))
@@ -53,7 +53,7 @@ def append_kv(new: ndarray, cache: ndarray, start: int, count: int, head: int, w
 
 
 @njit(error_model="numpy")
-def score_block(
+def _score_block(
     seq: ndarray,
     head: int,
     kv_head: int,
@@ -85,7 +85,7 @@ def score_block(
 
 
 @njit(error_model="numpy", fastmath={"nnan", "nsz"})
-def row_max(row: ndarray) -> np.float32:
+def _row_max(row: ndarray) -> np.float32:
     """Return the maximum."""
     top = row[0]
     for index in range(row.size):
@@ -94,7 +94,7 @@ def row_max(row: ndarray) -> np.float32:
 
 
 @njit(error_model="numpy", fastmath={"reassoc"})
-def row_sum(row: ndarray) -> np.float32:
+def _row_sum(row: ndarray) -> np.float32:
     """Return the sum, vectorised; its order depends only on the row's length."""
     total = np.float32(0)
     for index in range(row.size):
@@ -103,7 +103,7 @@ def row_sum(row: ndarray) -> np.float32:
 
 
 @njit(error_model="numpy")
-def softmax_row(row: ndarray, scale: np.float32) -> None:
+def _softmax_row(row: ndarray, scale: np.float32) -> None:
     """Softmax in place, after scaling; a non-finite score makes the whole row NaN."""
     largest_bits = np.int32(0)
     for index in range(row.size):
@@ -112,10 +112,10 @@ def softmax_row(row: ndarray, scale: np.float32) -> None:
     if largest_bits >= INFINITY_BITS:
         row[:] = np.float32(np.nan)
         return
-    top = row_max(row)
+    top = _row_max(row)
     for index in range(row.size):
         row[index] = exp_float32(np.float32(row[index] - top))
-    inverse = np.float32(1) / row_sum(row)
+    inverse = np.float32(1) / _row_sum(row)
     for index in range(row.size):
         row[index] = np.float32(row[index] * inverse)
 
@@ -139,14 +139,14 @@ def _make_weighted_sum(rows: int) -> Callable[..., None]:
             accumulate_1(weights, weights_stride, values + 4 * offset, step, count, output + 4 * offset, output_stride)
             offset += 8
 
-    return weighted_sum  # type: ignore[no-any-return]
+    return weighted_sum
 
 
 _weighted_sum_one, _weighted_sum_two = _make_weighted_sum(1), _make_weighted_sum(2)
 
 
 @njit(error_model="numpy")
-def weighted_sum_block(
+def _weighted_sum_block(
     seq: ndarray,
     head: int,
     kv_head: int,
@@ -182,7 +182,7 @@ def attend_varlen(task: TaskPointer) -> None:
     """softmax(q Kᵀ · scale) V of each query: causal, causal with a sliding window, or over all keys."""
     words = carray(task, (9,))
     num_seqs, heads, kv_heads, width, causal, window = words[1], words[2], words[3], words[4], words[5], words[6]
-    table, scale = carray(int64_pointer(words[7]), (num_seqs, WORDS_PER_SEQUENCE)), bits_to_float(np.int32(words[8]))
+    table, scale = carray(int64_pointer(words[7]), (num_seqs, _WORDS_PER_SEQUENCE)), bits_to_float(np.int32(words[8]))
     max_keys, tickets = np.int64(0), np.int64(0)
     for index in range(num_seqs):
         max_keys = max(max_keys, table[index, 10])
@@ -199,10 +199,10 @@ def attend_varlen(task: TaskPointer) -> None:
         seq, head, first = table[index], ticket % heads, ticket // heads * QUERY_BLOCK
         kv_head = head // (heads // kv_heads)
         if seq[12]:
-            append_kv(seq[12:15], seq[3:6], seq[10] - seq[9], seq[9], kv_head, width)
-            append_kv(seq[15:18], seq[6:9], seq[10] - seq[9], seq[9], kv_head, width)
-        score_block(seq, head, kv_head, first, width, causal, window, scores, sums)
+            _append_kv(seq[12:15], seq[3:6], seq[10] - seq[9], seq[9], kv_head, width)
+            _append_kv(seq[15:18], seq[6:9], seq[10] - seq[9], seq[9], kv_head, width)
+        _score_block(seq, head, kv_head, first, width, causal, window, scores, sums)
         for row in range(first, min(first + QUERY_BLOCK, seq[9])):
             begin, end = visible_keys(seq, row, causal, window)
-            softmax_row(scores[row - first, begin:end], scale)
-        weighted_sum_block(seq, head, kv_head, first, width, heads, causal, window, scores)
+            _softmax_row(scores[row - first, begin:end], scale)
+        _weighted_sum_block(seq, head, kv_head, first, width, heads, causal, window, scores)

@@ -20,21 +20,21 @@ _PageIds = tuple[int, ...]
 _PageKey = tuple[int, _PageIds]
 """Id of the previous page (0 = start of the sequence), and the token ids of this page."""
 
-PageContent = list[dict[str, Tensor]] | DecodeState
+_PageContent = list[dict[str, Tensor]] | DecodeState
 """Keys and values of each layer for the tokens of a page, or the whole recurrent state after them."""
 
 
 @dataclass(frozen=True, eq=False)
-class PrefixPage:
+class _PrefixPage:
     """Cached page of a sequence."""
 
     page_id: int
     key: _PageKey
-    content: PageContent
+    content: _PageContent
     nbytes: int
 
 
-PageChain = tuple[PrefixPage, ...]
+PageChain = tuple[_PrefixPage, ...]
 
 
 class PrefixCache:
@@ -53,19 +53,19 @@ class PrefixCache:
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.nbytes = max_bytes, 0
-        self.pages: OrderedDict[_PageKey, PrefixPage] = OrderedDict()
+        self.pages: OrderedDict[_PageKey, _PrefixPage] = OrderedDict()
         self._page_ids = count(1)
 
-    def find(self, chain: PageChain, ids: _PageIds) -> PrefixPage | None:
+    def find(self, chain: PageChain, ids: _PageIds) -> _PrefixPage | None:
         """Return the page of exactly these ids after that chain; an encoded source is the page before the first."""
         return self.pages.get(_key(chain, ids))
 
-    def insert(self, chain: PageChain, ids: _PageIds, content: PageContent) -> PageChain | None:
+    def insert(self, chain: PageChain, ids: _PageIds, content: _PageContent) -> PageChain | None:
         """Store a page; return the extended chain, or None if a page of it was evicted or the page is too large."""
         size = tensor_bytes(content)
         if size > self.max_bytes or not all(self.pages.get(page.key) is page for page in chain):
             return None
-        page = PrefixPage(next(self._page_ids), _key(chain, ids), content, size)
+        page = _PrefixPage(next(self._page_ids), _key(chain, ids), content, size)
         self.pages[page.key] = page
         self.nbytes += size
         self.touch((*chain, page))
@@ -90,7 +90,7 @@ def _key(chain: PageChain, ids: _PageIds) -> _PageKey:
     return (chain[-1].page_id if chain else 0, ids)
 
 
-def extract(state: DecodeState, start: int, end: int) -> PageContent | None:
+def extract(state: DecodeState, start: int, end: int) -> _PageContent | None:
     """Copy the state of the tokens from `start` to `end`; None if it is not available or not finite.
 
     A recurrent state cannot be split by token: it is copied whole, and only if it ends at `end`.
@@ -115,7 +115,7 @@ def _extract_layer(layer: LayerKVCache, start: int, end: int) -> dict[str, Tenso
     return {"key": layer.keys[:, :, span].clone(), "value": layer.values[:, :, span].clone()} | shifts
 
 
-def restore(state: DecodeState, pages: Sequence[PageContent]) -> DecodeState:
+def restore(state: DecodeState, pages: Sequence[_PageContent]) -> DecodeState:
     """Return the state as if the tokens of these pages had been computed into it."""
     layered = [page for page in pages if isinstance(page, list)]
     if not isinstance(state, KVCache):

@@ -131,12 +131,13 @@ class RequestQueue:
         with self._lock:
             self.closed = True
 
-    def pop(self, fits: Callable[[ResponseStream], bool]) -> ResponseStream | None:
-        """Remove and return the first request if it fits, else None."""
+    def pop(self, free_seqs: int, free_bytes: float) -> ResponseStream | None:
+        """Remove and return the first request if its sequences and their states fit, else None."""
         with self._lock:
-            if not self._queue or not fits(self._queue[0]):
+            first = self._queue[0] if self._queue else None
+            if first is None or first.request.num_sequences > free_seqs or first.state_bytes > free_bytes:
                 return None
-            self.tokens -= self._queue[0].total_tokens
+            self.tokens -= first.total_tokens
             return self._queue.popleft()
 
     def expire(

@@ -16,9 +16,9 @@ from peasy.generation.request import AttentionQuery, DecodingStep, Ended, Finish
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import Sampler
 from peasy.models.protocol import DecodeState
-from peasy.nn.attention_topk import AttentionTopK
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.module_path import LayerTopK
+from peasy.nn.tap import AttentionTopK
 from peasy.tokenization import Tokenizer
 
 
@@ -59,7 +59,7 @@ class RunningSequence:
         self.response, self.request, self.choice = response, request, choice
         self.ids, self.prompt_length = list(response.prompt), len(response.prompt)
         sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
-        self.sampler, self.detokenizer = Sampler(sampling, self.ids), Detokenizer(tokenizer, sampling.stop)
+        self.sampler, self.detokenizer = Sampler(sampling, self.ids), _Detokenizer(tokenizer, sampling.stop)
         self.attention = new_attention_topk(request.attention_query)
         has_intervention = request.intervention is not None
         self.is_plain = (
@@ -206,7 +206,7 @@ def new_attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
     return None if query is None else AttentionTopK(query.top_k, query.layers, query.heads)
 
 
-class Detokenizer:
+class _Detokenizer:
     """Incremental detokenizer with stop strings: returns completed text, holds back what may start a stop string."""
 
     def __init__(self, tokenizer: Tokenizer | None, stop: tuple[str, ...] = ()) -> None:

@@ -49,7 +49,7 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
-        query, key, value = self.project(x)
+        query, key, value = self._project(x)
         if ctx.cos_sin is not None:
             query, key = apply_rope(query, ctx.cos_sin), apply_rope(key, ctx.cos_sin)
         if ctx.sequences:
@@ -59,7 +59,7 @@ class Attention(nn.Module):
         context = self.backend.attend(self, ctx, query, KVBatch((key, value), caches))
         return self.output(context)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, `[batch, head, time, d_head]`."""
         if self.qkv_proj is None:
             query = _split_heads(self.query(x), self.num_heads)

@@ -32,12 +32,12 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
-        x = self.residual(x, self.attention, self.attention_norm, ctx)
+        x = self._residual(x, self.attention, self.attention_norm, ctx)
         if self.cross_attention is not None and self.cross_attention_norm is not None:
-            x = self.residual(x, self.cross_attention, self.cross_attention_norm, ctx)
-        return self.residual(x, self.feedforward, self.feedforward_norm, ctx)
+            x = self._residual(x, self.cross_attention, self.cross_attention_norm, ctx)
+        return self._residual(x, self.feedforward, self.feedforward_norm, ctx)
 
-    def residual(self, x: Tensor, sublayer: Attention | FeedForward, norm: nn.Module, ctx: ForwardContext) -> Tensor:
+    def _residual(self, x: Tensor, sublayer: Attention | FeedForward, norm: nn.Module, ctx: ForwardContext) -> Tensor:
         """Add the sublayer's output to x; with the norm before the sublayer (pre-norm) or after the sum (post-norm)."""
         inputs = norm(x) if self.pre_norm else x
         if self.token_shift and sublayer.path.part != "cross_attention":

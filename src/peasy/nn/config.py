@@ -3,15 +3,16 @@
 No tensors: reading a config does not import torch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from peasy.errors import InvalidInput
 
 ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
 
 
-def check_minimums(settings: Any, **minimums: float) -> None:
+def check_minimums(settings: object, **minimums: float) -> None:
     """Raise if a field is below its minimum; None is always allowed."""
     for name, minimum in minimums.items():
         value = getattr(settings, name)
@@ -19,19 +20,28 @@ def check_minimums(settings: Any, **minimums: float) -> None:
             raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {minimum:g}.")
 
 
+class _Checked:
+    """Base of the configs: numbers are checked against `minimums`; a soft cap is above 0."""
+
+    minimums: ClassVar[Mapping[str, float]] = {}
+
+    def __post_init__(self) -> None:
+        check_minimums(self, **self.minimums)
+        if (softcap := getattr(self, "softcap", None)) is not None and softcap <= 0:
+            raise InvalidInput(f"softcap is {softcap}.", hint="softcap must be above 0.")
+
+
 # Position encodings.
 
 
 @dataclass(frozen=True)
-class LearnedPositionConfig:
+class LearnedPositionConfig(_Checked):
     """Learned absolute position embeddings; the first `offset` rows are unused."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"offset": 0}
     kind: ClassVar[str] = "learned"
     offset: int = 0
     """Unused rows at the start of the position table."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, offset=0)
 
 
 @dataclass(frozen=True)
@@ -44,15 +54,13 @@ class SinusoidalPositionConfig:
 
 
 @dataclass(frozen=True)
-class LinearRopeScaling:
+class LinearRopeScaling(_Checked):
     """Linear RoPE scaling: positions are divided by `factor`."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"factor": 1}
     kind: ClassVar[str] = "linear"
     factor: float
     """Divisor of the positions."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, factor=1)
 
 
 @dataclass(frozen=True)
@@ -79,17 +87,15 @@ class Llama3RopeScaling:
 
 
 @dataclass(frozen=True)
-class RotaryConfig:
+class RotaryConfig(_Checked):
     """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"base": 1}
     kind: ClassVar[str] = "rotary"
     base: float = 10_000.0
     """Base of the geometric series of wavelengths (theta)."""
     scaling: LinearRopeScaling | Llama3RopeScaling | None = None
     """RoPE scaling to longer sequences; null: none."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, base=1)
 
 
 @dataclass(frozen=True)
@@ -122,9 +128,10 @@ PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig
 
 
 @dataclass(frozen=True)
-class LayerNormConfig:
+class LayerNormConfig(_Checked):
     """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "layer"
     placement: Literal["pre", "post"] = "pre"
     """Before each sublayer (pre) or after it (post)."""
@@ -133,22 +140,17 @@ class LayerNormConfig:
     bias: bool = True
     """Whether the norm has a bias."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, eps=0)
-
 
 @dataclass(frozen=True)
-class RMSNormConfig:
+class RMSNormConfig(_Checked):
     """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "rms"
     placement: Literal["pre", "post"] = "pre"
     """Before each sublayer (pre) or after it (post)."""
     eps: float = 1e-6
     """Added to the mean square."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, eps=0)
 
 
 NormConfig = LayerNormConfig | RMSNormConfig
@@ -158,13 +160,14 @@ NormConfig = LayerNormConfig | RMSNormConfig
 
 
 @dataclass(frozen=True)
-class AttentionConfig:
+class AttentionConfig(_Checked):
     """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`.
 
     `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
     queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
     """
 
+    minimums: ClassVar[Mapping[str, float]] = {"num_heads": 1, "num_kv_heads": 1, "d_head": 1, "window": 1, "scale": 0}
     num_heads: int
     """Number of query heads."""
     num_kv_heads: int | None = None
@@ -187,9 +190,7 @@ class AttentionConfig:
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, num_heads=1, num_kv_heads=1, d_head=1, window=1, scale=0)
-        if self.softcap is not None and self.softcap <= 0:
-            raise InvalidInput(f"softcap is {self.softcap}.", hint="softcap must be above 0.")
+        super().__post_init__()
         if self.num_heads % (self.num_kv_heads or self.num_heads):
             raise InvalidInput(
                 f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly.",
@@ -202,9 +203,10 @@ class AttentionConfig:
 
 
 @dataclass(frozen=True)
-class MLPConfig:
+class MLPConfig(_Checked):
     """Two-layer MLP: up projection, activation, down projection."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"d_ff": 1}
     kind: ClassVar[str] = "mlp"
     d_ff: int
     """Width of the hidden layer."""
@@ -213,14 +215,12 @@ class MLPConfig:
     bias: bool = True
     """Whether the projections have a bias."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, d_ff=1)
-
 
 @dataclass(frozen=True)
-class GatedMLPConfig:
+class GatedMLPConfig(_Checked):
     """Gated MLP (SwiGLU with silu): down(act(gate(x)) * up(x))."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"d_ff": 1}
     kind: ClassVar[str] = "gated"
     d_ff: int
     """Width of the hidden layer."""
@@ -229,20 +229,18 @@ class GatedMLPConfig:
     bias: bool = False
     """Whether the projections have a bias."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, d_ff=1)
-
 
 FeedForwardConfig = MLPConfig | GatedMLPConfig
 
 
 @dataclass(frozen=True)
-class StackConfig:
+class StackConfig(_Checked):
     """Stack of identical Transformer blocks.
 
     `token_shift`: half of each input vector of attention and MLP comes from the previous token.
     """
 
+    minimums: ClassVar[Mapping[str, float]] = {"num_layers": 1}
     num_layers: int
     """Number of Transformer blocks."""
     attention: AttentionConfig
@@ -254,21 +252,19 @@ class StackConfig:
     token_shift: bool = False
     """Whether half of each input vector of attention and MLP comes from the previous token."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, num_layers=1)
-
 
 # Embedding and LM head.
 
 
 @dataclass(frozen=True)
-class EmbeddingConfig:
+class EmbeddingConfig(_Checked):
     """Token embedding, optionally `scaled` by sqrt(d_model), with `segments` (token types) and a `norm`.
 
     `max_ngram`: hashed n-gram embeddings up to this length are added to each token's vector, with one table of
     `ngram_buckets` vectors per length.
     """
 
+    minimums: ClassVar[Mapping[str, float]] = {"segments": 0, "max_ngram": 1, "ngram_buckets": 1}
     scaled: bool = False
     """Whether token embeddings are multiplied by sqrt(d_model)."""
     segments: int = 0
@@ -280,12 +276,9 @@ class EmbeddingConfig:
     ngram_buckets: int = 16_384
     """Vectors per table of n-gram embeddings."""
 
-    def __post_init__(self) -> None:
-        check_minimums(self, segments=0, max_ngram=1, ngram_buckets=1)
-
 
 @dataclass(frozen=True)
-class LMHeadConfig:
+class LMHeadConfig(_Checked):
     """LM head: from hidden states to logits.
 
     `tied`: shares the token embedding's weights. `scaled`: the input is divided by sqrt(d_model).
@@ -302,7 +295,3 @@ class LMHeadConfig:
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
     softcap: float | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
-
-    def __post_init__(self) -> None:
-        if self.softcap is not None and self.softcap <= 0:
-            raise InvalidInput(f"softcap is {self.softcap}.", hint="softcap must be above 0.")

@@ -5,7 +5,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -60,13 +60,8 @@ class BenchResult(Result):
 
     def data(self) -> JsonDict:
         """The measurements as plain data."""
-        return {
-            "model": self.name,
-            "parameters": self.parameters,
-            "throughputs": [asdict(throughput) for throughput in self.throughputs],
-            "description": list(self.description),
-            "machine": self.machine,
-        }
+        data = super().data()
+        return {"model": data.pop("name")} | data
 
     def __repr__(self) -> str:
         medians = ", ".join(f"{s.weight_format} {s.phase} {s.median:,.0f}/s" for s in self.throughputs)
@@ -102,6 +97,8 @@ def bench(
     """
     import torch
 
+    from peasy.generation.packed import pack, packing_of
+
     loaded = load(model, device="cpu", offline=offline, confirm=confirm)
     if loaded.model.is_encoder_decoder or loaded.kind in ("encoder", "ngram"):
         raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
@@ -113,7 +110,8 @@ def bench(
             f"{loaded.name} has a context of {context} tokens, not {prompt_tokens + max_tokens}.",
             hint="Give fewer --max-tokens.",
         )
-    variants, notes = _weight_variants(loaded.model)
+    variants = {"original": loaded.model} | {form: pack(loaded.model, form) for form in _PACKED_FORMATS}
+    notes = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
     generator = torch.Generator().manual_seed(seed)
     prompts = torch.randint(loaded.model.config.vocab_size, (batch_size, prompt_tokens), generator=generator).tolist()
     samples: dict[tuple[str, str, int], list[float]] = {}
@@ -126,16 +124,11 @@ def bench(
     throughputs = tuple(
         Throughput(*key, statistics.median(sample), min(sample), max(sample)) for key, sample in samples.items()
     )
-    return BenchResult(loaded.name, loaded.model.count_parameters(), throughputs, notes, _machine_description())
-
-
-def _weight_variants(model: "Model") -> tuple[dict[str, "Model"], tuple[str, ...]]:
-    """Return the model and its packed variants by name, with a description of each packing."""
-    from peasy.generation.packed import pack, packing_of
-
-    variants = {"original": model} | {form: pack(model, form) for form in _PACKED_FORMATS}
-    descriptions = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
-    return variants, descriptions
+    machine = (
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}. "
+        "Run nothing else meanwhile."
+    )
+    return BenchResult(loaded.name, loaded.model.count_parameters(), throughputs, notes, machine)
 
 
 def _measure_throughput(model: "Model", prompts: list[list[int]], max_tokens: int) -> tuple[float, float]:
@@ -147,12 +140,3 @@ def _measure_throughput(model: "Model", prompts: list[list[int]], max_tokens: in
     sampling = SamplingParams(max_tokens=max_tokens + 1, logit_bias=no_eos)
     prefill, *decodes = [event.seconds for event in decode(model, prompts, sampling) if isinstance(event, Pass)]
     return len(prompts) * len(prompts[0]) / prefill, len(prompts) * len(decodes) / max(sum(decodes), 1e-9)
-
-
-def _machine_description() -> str:
-    import torch
-
-    return (
-        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}. "
-        "Run nothing else meanwhile."
-    )

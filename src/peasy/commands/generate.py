@@ -14,7 +14,6 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, check_keywords, did_you_mean, parameter_names
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
-from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.generation import (
     FINISH_REASONS,
@@ -26,7 +25,6 @@ from peasy.views.generation import (
 )
 
 if TYPE_CHECKING:
-    from peasy.generation.decode import Pass
     from peasy.generation.request import Ended, Token
     from peasy.models.protocol import Model
 
@@ -136,16 +134,7 @@ def generate(
         use_cache: Decode with a KV cache; without one, every token recomputes the whole sequence.
         show_cache: Show cached and computed tokens of each step, with and without the KV cache.
 
-    >>> from tempfile import TemporaryDirectory
-    >>> from peasy.checkpoint.model import save_model
-    >>> from peasy.models.build import build
-    >>> from peasy.models.preset import preset
-    >>> from peasy.tokenization import train_tokenizer
-    >>> tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "words")
-    >>> model = build(preset("gpt-tiny", vocab_size=len(tokenizer)), seed=1)
-    >>> with TemporaryDirectory() as folder:
-    ...     _ = save_model(f"{folder}/cats", model, tokenizer)
-    ...     result = generate(f"{folder}/cats", "the cat", max_tokens=3)
+    >>> result = generate("stories", "The pizza", max_tokens=3)
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
@@ -190,7 +179,7 @@ class GenerationJob:
         self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
         self._num_unknown = [0] * len(prompts)
 
-    def events(self) -> "Iterator[Token | Ended | Pass]":
+    def events(self) -> "Iterator[Token | Ended]":
         """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
         from peasy.generation.decode import Pass, decode
         from peasy.generation.request import Ended
@@ -221,11 +210,10 @@ class GenerationJob:
             self.seconds = time.perf_counter() - began
             if isinstance(event, SpeculationStats):
                 self.acceptance_rate = event.acceptance_rate
-            elif isinstance(event, Pass):
-                yield event._replace(sequences=tuple((rows[row], new, old) for row, new, old in event.sequences))
-            else:
-                event = replace(event, choice=rows[event.choice])
-                self._events[event.choice].append(event)
+            elif not isinstance(event, Pass):
+                if event.choice != (row := rows[event.choice]):
+                    event = replace(event, choice=row)
+                self._events[row].append(event)
                 yield event
 
     def _sampling_of(self, row: int) -> SamplingParams:
@@ -254,17 +242,17 @@ class GenerationJob:
     def _output(self, row: int, events: "list[Token | Ended]") -> GeneratedText:
         from peasy.generation.request import Ended, Token
 
-        tokenizer, index = self.loaded.output_tokenizer(), row // self.n
+        piece, index, tokens = self.loaded.output_tokenizer().piece, row // self.n, []
         last = events[-1] if events and isinstance(events[-1], Ended) else None
+        for sampled in (event.sampled for event in events if isinstance(event, Token)):
+            candidates = tuple((piece(other.id), math.exp(other.logprob)) for other in sampled.top_logprobs)
+            probability = None if sampled.logprob is None else math.exp(sampled.logprob)
+            tokens.append(GeneratedToken(sampled.id, piece(sampled.id), probability, candidates))
         return GeneratedText(
-            self.prompts[index],
-            "".join(event.text for event in events),
-            "cancelled" if last is None else last.reason,
-            self._sampling_of(row).seed,
-            tuple(_generated_token(event, tokenizer) for event in events if isinstance(event, Token)),
-            self._num_unknown[index],
+            self.prompts[index], "".join(event.text for event in events), "cancelled" if last is None else last.reason,
+            self._sampling_of(row).seed, tuple(tokens), self._num_unknown[index],
             None if last is None or last.error is None else last.error.message,
-        )
+        )  # fmt: skip
 
     def result(self, show_cache: bool = False) -> GenerateResult:
         """Return the outputs so far, finished or not."""
@@ -280,13 +268,6 @@ class GenerationJob:
             self.loaded.name, outputs, self.sampling, self.weights_label, self.seconds, cache, pieces,
             self.acceptance_rate,
         )  # fmt: skip
-
-
-def _generated_token(event: "Token", tokenizer: Tokenizer) -> GeneratedToken:
-    chosen = event.sampled
-    candidates = tuple((tokenizer.piece(other.id), math.exp(other.logprob)) for other in chosen.top_logprobs)
-    probability = None if chosen.logprob is None else math.exp(chosen.logprob)
-    return GeneratedToken(chosen.id, tokenizer.piece(chosen.id), probability, candidates)
 
 
 def cache_steps(

@@ -19,7 +19,6 @@ from peasy.views.generation import TranslationHypothesis, translations_document
 
 if TYPE_CHECKING:
     from peasy.commands.look_result import AlignmentResult
-    from peasy.generation.request import Ended
     from peasy.inspection.alignment import GoldPairs
 
 BATCH_SIZE = 16
@@ -66,11 +65,7 @@ class Translation(DisplayMixin):
 
     def document(self) -> Document:
         """Return the translation and the other hypotheses."""
-        return translations_document((self.table_row(),), self.loaded.name)
-
-    def table_row(self) -> tuple[str, tuple[TranslationHypothesis, ...], str | None]:
-        """Return source, hypotheses and error message."""
-        return self.source, self.hypotheses, None if self.error is None else self.error.message
+        return _translations_document([self], self.loaded.name)
 
     def data(self) -> JsonDict:
         """Return the source, the translations with scores and tokens, or the error."""
@@ -105,9 +100,7 @@ class TranslateResult(Result):
         count = sum(len(one.hypotheses[0].ids) for one in self.translations if one.hypotheses)
         method = f"{self.search.num_beams} beams" if self.search.num_beams > 1 else "greedy"
         speed = f" · {count / self.seconds:,.0f} tokens/s" if self.seconds else ""
-        page = translations_document(
-            tuple(one.table_row() for one in self.translations), f"{self.name} · {method} · {count:,} tokens{speed}"
-        )
+        page = _translations_document(self.translations, f"{self.name} · {method} · {count:,} tokens{speed}")
         parts = [part for one in self.alignments for part in (Heading("Alignment"), *one.document().parts)]
         return replace(page, parts=(*page.parts, *parts))
 
@@ -118,6 +111,11 @@ class TranslateResult(Result):
         for row, alignment in zip(translated, self.alignments, strict=False):
             row["alignment"] = alignment.data()
         return {"model": self.name, "translations": rows, "seconds": self.seconds, "search": vars(self.search)}
+
+
+def _translations_document(translations: Sequence[Translation], note: str) -> Document:
+    rows = [(one.source, one.hypotheses, None if one.error is None else one.error.message) for one in translations]
+    return translations_document(tuple(rows), note)
 
 
 def translate(
@@ -199,7 +197,7 @@ def _translate_each(
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
     context = getattr(loaded.model.config, "max_seq_len", None) or 10**9
-    rows, requests = list[int](), list[Request]()
+    tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     for index, text in enumerate(texts):
         try:
             if not text.strip():
@@ -214,15 +212,10 @@ def _translate_each(
     limits = EngineLimits.unlimited(max_num_seqs=BATCH_SIZE * search.num_beams)
     for event in run_requests(Engine(loaded.model, limits=limits, isolate_errors=False), requests):
         if isinstance(event, Ended):
-            index = rows[event.choice]
-            yield index, Translation(texts[index], _as_translated(loaded, event), loaded, event.error)
-
-
-def _as_translated(loaded: LoadedModel, ended: "Ended") -> tuple[TranslationHypothesis, ...]:
-    tokenizer = loaded.output_tokenizer()
-    return tuple(
-        TranslationHypothesis(
-            tokenizer.decode(one.ids), tuple(map(tokenizer.piece, one.ids)), one.ids, one.score, one.logprob
-        )
-        for one in ended.hypotheses
-    )
+            hypotheses = tuple(
+                TranslationHypothesis(
+                    tokenizer.decode(one.ids), tuple(map(tokenizer.piece, one.ids)), one.ids, one.score, one.logprob
+                )
+                for one in event.hypotheses
+            )
+            yield rows[event.choice], Translation(texts[rows[event.choice]], hypotheses, loaded, event.error)

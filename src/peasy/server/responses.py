@@ -19,6 +19,7 @@ _SCHEMA_VERSION = 1
 
 Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Seed = Annotated[int, Field(ge=0, le=2**31)]
 
 _OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
 

@@ -2,7 +2,7 @@
 
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
+from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -17,39 +17,24 @@ PAGES = ("work", "look", "generate", "translate", "meaning", "experiments", "tra
 _STYLE_SHEETS = ("web/style.css", "web/render/page.css")
 """Paths that serve the style sheet of rendered documents: render's page.css plus one rule for every shade."""
 
-MEDIA_TYPES = {
+_MEDIA_TYPES = {
     ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png",
     ".ico": "image/x-icon", ".json": "application/json", ".webmanifest": "application/manifest+json",
 }  # fmt: skip
 
 
-def suffix(name: str) -> str:
-    """Return the file extension with its dot."""
-    return name[name.rfind(".") :] if "." in name else ""
-
-
-def list_files() -> dict[str, Traversable]:
+def list_files() -> dict[str, Path]:
     """Return every static file by its URL path."""
-    own = dict(_list_folder(files("peasy.server") / "studio", "/"))
-    return own | dict(_list_folder(files("peasy.render") / "web", "/web/render/"))
+    found = {}
+    for package, folder, url_prefix in (("peasy.server", "studio", "/"), ("peasy.render", "web", "/web/render/")):
+        root = Path(str(files(package) / folder))
+        for path in root.rglob("*"):
+            if path.suffix in _MEDIA_TYPES:
+                found[url_prefix + path.relative_to(root).as_posix()] = path
+    return found
 
 
-def _list_folder(folder: Traversable, url_prefix: str) -> list[tuple[str, Traversable]]:
-    if not folder.is_dir():
-        return []
-    listing: list[tuple[str, Traversable]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            listing += _list_folder(entry, f"{url_prefix}{entry.name}/")
-        elif suffix(entry.name) in MEDIA_TYPES:
-            listing.append((f"{url_prefix}{entry.name}", entry))
-    return listing
-
-
-@cache
-def _cached_style_sheet() -> str:
-    """Return the style sheet of rendered documents, with a rule for every shade of a cell."""
-    return style_sheet()
+_cached_style_sheet = cache(style_sheet)
 
 
 def static_router() -> APIRouter:
@@ -71,7 +56,7 @@ def static_router() -> APIRouter:
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
-        return Response(source.read_bytes(), media_type=MEDIA_TYPES[suffix(path)])
+        return Response(source.read_bytes(), media_type=_MEDIA_TYPES[source.suffix])
 
     for page in ("", *PAGES):
         router.add_api_route(f"/{page}", index, methods=["GET", "HEAD"], response_model=None)

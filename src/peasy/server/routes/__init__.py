@@ -8,13 +8,10 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-_API_MODULES = (
-    "completions", "embeddings", "explain", "inference", "look", "data_runs", "health", "scale", "generate",
-    "semantic_map",
-)  # fmt: skip
+_API_MODULES = ("completions", "embeddings", "explain", "inference", "look", "data_runs", "health", "generate")
 """Modules of this package, each with a `router`."""
 
-_STUDIO_MODULES = ("training", "experiment", "prove_import")
+_STUDIO_MODULES = ("training",)
 """Modules for the studio only: they start processes and write into the user's data directory."""
 
 

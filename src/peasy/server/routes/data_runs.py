@@ -1,10 +1,6 @@
 """Routes for data sets, experiments and training runs."""
 
-from typing import Annotated
-
-from annotated_types import Ge, Le
 from fastapi import APIRouter, Request, Response
-from pydantic import Field
 
 from peasy.commands.data import data
 from peasy.commands.runs import Run, RunResult, runs
@@ -12,7 +8,7 @@ from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
 from peasy.server.derive import add_command_route
-from peasy.server.responses import CommandBody, Name, respond
+from peasy.server.responses import CommandBody, Name, Seed, respond
 
 router = APIRouter(prefix="/api")
 
@@ -21,7 +17,7 @@ class DataBody(CommandBody):
     """Name of a built-in data set; without it, all of them."""
 
     source: Name | None = None
-    seed: int = Field(0, ge=0, le=2**31)
+    seed: Seed = 0
 
 
 @router.post("/data")
@@ -41,7 +37,6 @@ def check_built_in(name: str) -> str:
     return name
 
 
-Seed = Annotated[int, Ge(0), Le(2**31)]
 add_command_route(router, "/experiment", experiment, hide=("store",), changes={"name": Name | None, "seed": Seed})
 
 

@@ -1,4 +1,4 @@
-"""Routes for worked examples: explain, check, exercise, examples. They need no model."""
+"""Routes for worked examples (explain, check, exercise, examples), √d_k (scale) and meaning (meaning, words, why)."""
 
 import json
 import tomllib
@@ -13,9 +13,11 @@ from peasy.commands.examples import examples
 from peasy.commands.exercise import exercise
 from peasy.commands.explain import explain
 from peasy.commands.result import Result
+from peasy.commands.semantic_map import MAX_POINTS, map_texts, map_words, similarity_by_words
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.experiments.why_root_dk import MAX_D_K, scale
 from peasy.server.derive import add_command_route, derive_body
-from peasy.server.responses import CommandBody, respond
+from peasy.server.responses import CommandBody, Seed, Text, respond
 from peasy.worked import Example, example_names, read_example
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
@@ -117,5 +119,13 @@ def _parse(text: str, text_format: str) -> dict[str, Any]:
     return data
 
 
-add_command_route(router, "/exercise", exercise, changes={"seed": Annotated[int, Ge(0), Le(2**31)], "topic": str})
+_Sentences = Annotated[list[Annotated[str, Field(max_length=5_000)]], Field(max_length=MAX_POINTS)]
+_Words = Annotated[list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=MAX_POINTS)]
+_Documents = Annotated[list[_Sentences], Field(min_length=1, max_length=100)]
+
+add_command_route(router, "/exercise", exercise, changes={"seed": Seed, "topic": str})
 add_command_route(router, "/examples", examples)
+add_command_route(router, "/scale", scale, changes={"d_k": Annotated[int, Ge(1), Le(MAX_D_K)], "seed": Seed})
+add_command_route(router, "/meaning", map_texts, changes={"documents": _Documents, "seed": Seed})
+add_command_route(router, "/words", map_words, changes={"words": _Words, "seed": Seed | None})
+add_command_route(router, "/why", similarity_by_words, changes={"first": Text, "second": Text})

@@ -1,4 +1,7 @@
-"""Training routes: start, resume, stop, compare, metrics, attention history, uploads. Jobs run in one subprocess."""
+"""Studio routes that write data or start jobs: training, metrics, uploads, experiments, proofs, imports.
+
+Jobs run in one subprocess.
+"""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,15 +12,20 @@ from typing import Annotated
 from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import Field
 
+from peasy.checkpoint.hub import list_cached
 from peasy.checkpoint.paths import run_path
 from peasy.commands.attention_history import module_attention_history
+from peasy.commands.importing import import_model
+from peasy.commands.prove import prove
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import metrics_since, runs
-from peasy.errors import InvalidInput, UsageError
+from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.experiments.experiment import EXPERIMENTS, ExperimentsResult
+from peasy.experiments.result import ExperimentResult, load_result
 from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.jobs import JobRunner
-from peasy.server.responses import CommandBody, Name, respond
+from peasy.server.responses import CommandBody, Name, Seed, Text, respond
 from peasy.server.routes.data_runs import check_built_in, find_run
 from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document, Paragraph
@@ -37,7 +45,7 @@ router = APIRouter(prefix="/api", lifespan=lifespan)
 
 
 @dataclass(frozen=True)
-class StatusResult(Result):
+class _StatusResult(Result):
     """Status in one sentence, with its JSON data."""
 
     title: str
@@ -53,11 +61,11 @@ class StatusResult(Result):
         return self.content
 
 
-def job_status(job_runner: JobRunner) -> StatusResult:
+def _job_status(job_runner: JobRunner) -> _StatusResult:
     """Return the newest job, or none."""
     job = None if job_runner.job is None else job_runner.job.data()
     sentence = "No job is running." if job is None else f"{job['description']}: {job['state']}."
-    return StatusResult("Job", sentence, {"job": job})
+    return _StatusResult("Job", sentence, {"job": job})
 
 
 class TrainingBudgetBody(CommandBody):
@@ -68,7 +76,7 @@ class TrainingBudgetBody(CommandBody):
     preset: ModelSize | None = None
     minutes: float | None = Field(None, gt=0, le=1440)
     steps: int | None = Field(None, ge=1, le=1_000_000)
-    seed: int | None = Field(None, ge=0, le=2**31)
+    seed: Seed | None = None
     run: RunName | None = None
 
     def data_flags(self) -> list[str]:
@@ -102,7 +110,7 @@ async def _start_job(
 
     def work() -> Result:
         job_runner.start(command, [*arguments, "--json"], description, run_names)
-        return job_status(job_runner)
+        return _job_status(job_runner)
 
     return await respond(request, command, body, work)
 
@@ -150,7 +158,7 @@ async def post_compare(request: Request, body: CompareBody) -> Response:
 @router.post("/job")
 async def post_job(request: Request, body: CommandBody) -> Response:
     """Return the running job, or the last one."""
-    return await respond(request, "job", body, lambda: job_status(request.app.state.job_runner))
+    return await respond(request, "job", body, lambda: _job_status(request.app.state.job_runner))
 
 
 @router.post("/job/stop")
@@ -159,7 +167,7 @@ async def post_stop(request: Request, body: CommandBody) -> Response:
 
     def work() -> Result:
         request.app.state.job_runner.stop()
-        return job_status(request.app.state.job_runner)
+        return _job_status(request.app.state.job_runner)
 
     return await respond(request, "job", body, work)
 
@@ -178,7 +186,7 @@ async def post_metrics(request: Request, body: MetricsBody) -> Response:
     def work() -> Result:
         if _is_preparing(request.app.state.job_runner, body.name):
             empty = {"run": body.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
-            return StatusResult(body.name, "The run is being prepared.", empty)
+            return _StatusResult(body.name, "The run is being prepared.", empty)
         return metrics_since(find_run(body.name), body.since)
 
     return await respond(request, "metrics", body, work)
@@ -204,7 +212,7 @@ async def post_attention_history(request: Request, body: AttentionHistoryBody) -
                 return module_attention_history(run.folder, body.module_path)
         empty: JsonDict = {"run": body.name, "text": "", "steps": []}
         empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
-        return StatusResult(body.name, "No attention has been recorded yet.", empty)
+        return _StatusResult(body.name, "No attention has been recorded yet.", empty)
 
     return await respond(request, "attention-history", body, work)
 
@@ -230,6 +238,113 @@ async def post_upload(request: Request, body: UploadBody) -> Response:
     def work() -> Result:
         id = body.upload_id or upload.new_upload_id(body.name)
         size = upload.append_text(id, body.text)
-        return StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
+        return _StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
 
     return await respond(request, "upload", body, work)
+
+
+class ExperimentVerdicts(ExperimentsResult):
+    """All experiments, each with the verdict of its last run."""
+
+    def data(self) -> JsonDict:
+        """Return questions and claims, with the last verdict if there is one."""
+        data = super().data()
+        for entry in data["experiments"]:
+            entry["last"] = None
+            if (stored := load_result(entry["name"])) is not None:
+                result, time = stored
+                entry["last"] = {"time": time} | {key: getattr(result, key) for key in ("holds", "verdict", "seed")}
+        return data
+
+
+@dataclass(frozen=True, repr=False)
+class StoredExperimentResult(ExperimentResult):
+    """Stored result of an experiment and its time in seconds since 1970."""
+
+    time: float = 0.0
+
+
+@router.post("/experiments")
+async def post_experiments(request: Request, body: CommandBody) -> Response:
+    """List all experiments with their last verdicts."""
+    return await respond(request, "experiments", body, ExperimentVerdicts)
+
+
+class ExperimentNameBody(CommandBody):
+    """Name and seed of one experiment."""
+
+    name: Name
+    seed: Seed = 0
+
+
+@router.post("/experiments/last")
+async def post_last(request: Request, body: ExperimentNameBody) -> Response:
+    """Return the last result of an experiment, with its tables and figures."""
+
+    def work() -> Result:
+        last = load_result(_check_experiment(body.name))
+        if last is None:
+            raise NotFound(f"{body.name} has not been run yet.", hint="Run it; it takes about a minute.")
+        result, time = last
+        return StoredExperimentResult(**vars(result), time=time)
+
+    return await respond(request, "experiments", body, work)
+
+
+@router.post("/experiments/run")
+async def post_run(request: Request, body: ExperimentNameBody) -> Response:
+    """Run an experiment as a background job; /api/job gives its progress."""
+    name = _check_experiment(body.name)
+
+    def work() -> Result:
+        job_runner: JobRunner = request.app.state.job_runner
+        job_runner.start("experiment", [name, "--seed", str(body.seed)], f"Experiment {name}")
+        return _job_status(job_runner)
+
+    return await respond(request, "experiments", body, work)
+
+
+def _check_experiment(name: str) -> str:
+    if name not in {entry.name for entry in EXPERIMENTS}:
+        raise NotFound(f'There is no experiment "{name[:100]}".')
+    return name
+
+
+class ProveBody(CommandBody):
+    """Model and prompts for the proof; without prompts, three built-in sentences."""
+
+    model: Name
+    prompts: list[Text] | None = Field(None, min_length=1, max_length=8)
+    max_tokens: int = Field(64, ge=1, le=512)
+    seed: Seed = 0
+
+
+@router.post("/prove")
+async def post_prove(request: Request, body: ProveBody) -> Response:
+    """Check that a model's execution paths agree: cached or not, alone or batched, fused or by the formula."""
+
+    def work() -> Result:
+        with request.app.state.registry.use(body.model) as loaded:
+            return prove(loaded, **body.arguments())
+
+    return await respond(request, "prove", body, work)
+
+
+class ImportBody(CommandBody):
+    """Model in the hub's cache to import; `yes` confirms that the user agreed."""
+
+    model: Name
+    name: RunName | None = None
+    yes: bool = False
+
+
+@router.post("/import")
+async def post_import(request: Request, body: ImportBody) -> Response:
+    """Import a model from the hub's cache; nothing is downloaded, no path is opened."""
+    cached = list_cached()
+    if body.model not in cached:
+        hint = did_you_mean(body.model, cached) or f"In a terminal: peasy import {body.model[:100]}"
+        raise NotFound(f"{body.model[:100]} is not in this machine's hub cache.", hint=hint)
+    if not body.yes:
+        raise UsageError(f"Copying {body.model} into peasy's data directory needs consent.", hint="Send yes: true.")
+    return await respond(request, "import", body, lambda: import_model(body.model, name=body.name, offline=True))

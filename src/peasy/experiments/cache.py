@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.commands.load import LoadedModel
 from peasy.experiments.models import ModelSource, open_model
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
-from peasy.views.document import CacheFigure, Curves, Table
+from peasy.views.document import CacheFigure
 
 if TYPE_CHECKING:
     from peasy.generation.cache_benchmark import CacheBenchmarkStep
@@ -22,65 +21,46 @@ _SHOWN_STEPS = 8
 
 
 def run(
-    seed: int = 0,
-    on_status: OnStatus = ignore_status,
-    model: ModelSource = "stories",
-    max_tokens: int = 240,
+    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", max_tokens: int = 240,
     repeats: int = 3,
-) -> ExperimentResult:
+) -> ExperimentResult:  # fmt: skip
     """Generate with and without a cache, then time each step both ways; the shortest time of `repeats` counts."""
-    loaded = open_model(model)
-    prompt = loaded.encode_prompt(_PROMPT)
-    context = getattr(loaded.model.config, "max_seq_len", None)
-    count = max_tokens if context is None else min(max_tokens, context - len(prompt))
-    on_status(f"generating {count} tokens with a KV cache ...")
-    generated = _sample_tokens(loaded, prompt, count, seed, use_cache=True)
-    on_status("generating them without a cache ...")
-    tokens_equal = generated == _sample_tokens(loaded, prompt, count, seed, use_cache=False)
-    steps = _time_steps(loaded, prompt, generated, repeats, on_status)
-    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
-    return conclude(steps, tokens_equal, _cache_bytes_per_token(loaded, prompt), pieces, seed)
+    loaded = open_model(model)  # reports a missing torch before the imports below do
 
+    import torch
 
-def _sample_tokens(loaded: LoadedModel, prompt: Sequence[int], count: int, seed: int, *, use_cache: bool) -> list[int]:
-    """Sample `count` tokens; eos is forbidden."""
+    from peasy.generation.cache_benchmark import benchmark_cache
     from peasy.generation.decode import generate
     from peasy.generation.sampling_params import SamplingParams
 
-    bias = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
-    sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=bias)
-    return generate(loaded.model, [list(prompt)], sampling, use_cache=use_cache)[0]
-
-
-def _cache_bytes_per_token(loaded: LoadedModel, prompt: Sequence[int]) -> int:
-    """Return the bytes per token of a KV cache."""
-    import torch
-
-    state = loaded.model.new_state()
-    with torch.inference_mode():
-        loaded.model.forward_varlen([list(prompt)], [state])
-    arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
-    return sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
-
-
-def _time_steps(
-    loaded: LoadedModel, prompt: Sequence[int], generated: Sequence[int], repeats: int, on_status: OnStatus
-) -> list["CacheBenchmarkStep"]:
-    """Take the minimum time of every step, free of interruptions by other programs, and the largest difference."""
-    from peasy.generation.cache_benchmark import benchmark_cache
-
+    prompt = list(loaded.encode_prompt(_PROMPT))
+    context = getattr(loaded.model.config, "max_seq_len", None)
+    count = max_tokens if context is None else min(max_tokens, context - len(prompt))
+    no_eos = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
+    sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=no_eos)
+    on_status(f"generating {count} tokens with a KV cache ...")
+    generated = generate(loaded.model, [prompt], sampling, use_cache=True)[0]
+    on_status("generating them without a cache ...")
+    tokens_equal = generated == generate(loaded.model, [prompt], sampling, use_cache=False)[0]
     measured = []
     for number in range(repeats):
         on_status(f"timing each step, repeat {number + 1} of {repeats} ...")
         measured.append(list(benchmark_cache(loaded.model, prompt, generated)))
-    return [
-        steps[0]._replace(
-            seconds=min(step.seconds for step in steps),
-            seconds_uncached=min(step.seconds_uncached for step in steps),
-            max_difference=max(step.max_difference for step in steps),
+    steps = [
+        repeated[0]._replace(
+            seconds=min(step.seconds for step in repeated),  # free of interruptions by other programs
+            seconds_uncached=min(step.seconds_uncached for step in repeated),
+            max_difference=max(step.max_difference for step in repeated),
         )
-        for steps in zip(*measured, strict=True)
+        for repeated in zip(*measured, strict=True)
     ]
+    state = loaded.model.new_state()
+    with torch.inference_mode():
+        loaded.model.forward_varlen([prompt], [state])
+    arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
+    bytes_per_token = sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
+    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
+    return conclude(steps, tokens_equal, bytes_per_token, pieces, seed)
 
 
 def conclude(
@@ -100,11 +80,31 @@ def conclude(
         f"{last_without / first_without:.1f} without it. The cache needs {bytes_per_token:,} bytes per token, "
         f"{bytes_per_token * length / 1024:,.0f} KiB for this sequence."
     )
+    columns = [
+        ("context", ","), ("ms", ".2f"), ("without", ".2f"), ("million products", ",.2f"), ("without", ",.2f"),
+        ("cache (KiB)", ",.0f"),
+    ]  # fmt: skip
+    rows = [
+        (
+            step.num_cached + step.num_new, step.seconds * 1e3, step.seconds_uncached * 1e3,
+            step.multiplications / 1e6, step.multiplications_uncached / 1e6,
+            bytes_per_token * (step.num_cached + step.num_new) / 1024,
+        )
+        for step in (steps[index] for index in sorted({1, len(steps) // 4, len(steps) // 2, len(steps) - 1}))
+    ]  # fmt: skip
+    width = max(len(steps) // 12, 1)  # curves are smoothed by medians over neighbouring steps
+    lines: dict[str, list[tuple[float, float]]] = {"with a KV cache": [], "without": []}
+    for start in range(1, len(steps), width):
+        group = steps[start : start + width]
+        centre = float(np.mean([step.num_cached for step in group]))
+        times = np.median([(step.seconds, step.seconds_uncached) for step in group], axis=0) * 1e3
+        for line, milliseconds in zip(lines.values(), times.tolist(), strict=True):
+            line.append((centre, milliseconds))
     shown = tuple((step.num_cached, step.num_new) for step in steps[:_SHOWN_STEPS])
     parts = (
         CacheFigure("Computed and cached keys and values of each step", tuple(pieces[: sum(shown[-1])]), shown),
-        _table(steps, bytes_per_token),
-        _time_curves(steps),
+        table("Cost of one more token, with and without a KV cache", columns, rows),
+        curves("Time per token", lines, "context length (tokens)", "milliseconds"),
     )
     caveat = (
         "Times hold for this machine and a small model, where much of a step is not arithmetic. Even with a cache each "
@@ -129,31 +129,3 @@ def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:
     """
     eighth = max((len(seconds) - 1) // 8, 1)
     return float(np.median(seconds[1 : 1 + eighth])), float(np.median(seconds[-eighth:]))
-
-
-def _table(steps: Sequence["CacheBenchmarkStep"], bytes_per_token: int) -> Table:
-    columns = [
-        ("context", ","), ("ms", ".2f"), ("without", ".2f"), ("million products", ",.2f"), ("without", ",.2f"),
-        ("cache (KiB)", ",.0f"),
-    ]  # fmt: skip
-    rows = []
-    for index in sorted({1, len(steps) // 4, len(steps) // 2, len(steps) - 1}):
-        step = steps[index]
-        length = step.num_cached + step.num_new
-        times = step.seconds * 1e3, step.seconds_uncached * 1e3
-        products = step.multiplications / 1e6, step.multiplications_uncached / 1e6
-        rows.append((length, *times, *products, bytes_per_token * length / 1024))
-    return table("Cost of one more token, with and without a KV cache", columns, rows)
-
-
-def _time_curves(steps: Sequence["CacheBenchmarkStep"]) -> Curves:
-    """Return the time curves, smoothed by medians over neighbouring steps."""
-    width = max(len(steps) // 12, 1)
-    lines: dict[str, list[tuple[float, float]]] = {"with a KV cache": [], "without": []}
-    for start in range(1, len(steps), width):
-        group = steps[start : start + width]
-        centre = float(np.mean([step.num_cached for step in group]))
-        times = np.median([(step.seconds, step.seconds_uncached) for step in group], axis=0) * 1e3
-        for line, milliseconds in zip(lines.values(), times.tolist(), strict=True):
-            line.append((centre, milliseconds))
-    return curves("Time per token", lines, "context length (tokens)", "milliseconds")

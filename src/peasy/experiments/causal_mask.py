@@ -11,7 +11,7 @@ QUESTION = "In training, a token may attend only to earlier tokens. What does a 
 _SENTENCE = "The pizza came out of the oven"
 _LABELS = {"causal": "causal mask", "unmasked": "no mask"}
 """Names of the two models in tables and figures."""
-_MODEL_SETTINGS: dict[str, object] = {
+_BLOCKS: dict[str, object] = {
     "d_model": 64,
     "position": {"kind": "rotary"},
     "stack": {
@@ -21,7 +21,7 @@ _MODEL_SETTINGS: dict[str, object] = {
         "norm": {"kind": "rms"},
     },
 }
-_UNMASKED_SETTINGS: dict[str, object] = {
+_UNMASKED: dict[str, object] = {
     "embedding": {"norm": False, "segments": 0},
     "lm_head": {"tied": True, "bias": False, "transform": None},
 }
@@ -34,6 +34,10 @@ _TRAIN_SETTINGS = {
     "batch_size": 16,
     **_TOKENIZER,
 }
+_SETTINGS: dict[str, dict[str, object]] = {
+    "causal": {**_TRAIN_SETTINGS, "model": _BLOCKS},
+    "unmasked": {**_TRAIN_SETTINGS, "model": _BLOCKS | _UNMASKED, "objective": {"kind": "next-token"}},
+}
 
 
 def run(
@@ -41,21 +45,15 @@ def run(
 ) -> ExperimentResult:
     """Train two models with the same blocks, data and steps; `leak=False` uses the causal model twice (the control)."""
     stories = stories_for_steps(max(steps, 20))
-
-    def train(kind: str, name: str, settings: dict[str, object]) -> TrainedModel:
-        return train_temporary(
-            kind, stories, name, on_status, steps=steps, seed=seed, settings=_TRAIN_SETTINGS | settings
-        )
-
-    causal = other = train("gpt", "causal mask", {"model": _MODEL_SETTINGS})
-    if leak:
-        unmasked = _MODEL_SETTINGS | _UNMASKED_SETTINGS
-        other = train("encoder", "no mask", {"model": unmasked, "objective": {"kind": "next-token"}})
+    kinds = {"causal": "gpt", "unmasked": "encoder"} if leak else {"causal": "gpt"}
+    models = {
+        name: train_temporary(kind, stories, _LABELS[name], on_status, steps=steps, seed=seed, settings=_SETTINGS[name])
+        for name, kind in kinds.items()
+    }
+    models.setdefault("unmasked", models["causal"])
     on_status("training an n-gram model as the judge ...")
-    judge = train_temporary(
-        "ngram", stories, "judge", ignore_status, steps=min(steps, 200), seed=seed, settings=_TOKENIZER
-    )
-    models = {"causal": causal, "unmasked": other}
+    judge_steps = min(steps, 200)
+    judge = train_temporary("ngram", stories, "judge", ignore_status, steps=judge_steps, seed=seed, settings=_TOKENIZER)
     samples = {name: _sample_texts(trained, texts, seed) for name, trained in models.items()}
     cross_entropy = {name: _ngram_cross_entropy(judge, sampled) for name, sampled in samples.items()}
     return _conclude(models, samples, cross_entropy, seed)

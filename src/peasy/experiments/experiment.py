@@ -54,14 +54,6 @@ class Experiment:
     claims: tuple[str, ...]
     duration: str
 
-    def run(
-        self, seed: int = 0, on_status: OnStatus = ignore_status, **options: Unpack[ExperimentOptions]
-    ) -> ExperimentResult:
-        """Run the experiment; `options` are its own parameters."""
-        run: Callable[..., ExperimentResult] = import_module(f"peasy.experiments.{self.name.replace('-', '_')}").run
-        check_keywords(self.name, options, parameter_names(run))
-        return run(seed=seed, on_status=on_status, **options)
-
 
 EXPERIMENTS = (
     Experiment(
@@ -151,11 +143,13 @@ def experiment(
     """
     if name is None:
         return ExperimentsResult()
-    by_name = {entry.name: entry for entry in EXPERIMENTS}
-    if name not in by_name:
-        hint = did_you_mean(name, by_name) or "See all: peasy experiment"
+    names = [entry.name for entry in EXPERIMENTS]
+    if name not in names:
+        hint = did_you_mean(name, names) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
-    result = by_name[name].run(seed, on_progress or ignore_status, **options)
+    run: Callable[..., ExperimentResult] = import_module(f"peasy.experiments.{name.replace('-', '_')}").run
+    check_keywords(name, options, parameter_names(run))
+    result = run(seed=seed, on_status=on_progress or ignore_status, **options)
     if store:
         with suppress(PeasyError, OSError):  # the result is worth showing even if it cannot be stored
             save_result(result)

@@ -13,7 +13,7 @@ from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.formula import attend
-from peasy.views.document import Maps, Table
+from peasy.views.document import Maps
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,22 +57,17 @@ class FirstTokenAttention:
 
 
 def run(
-    seed: int = 0,
-    on_status: OnStatus = ignore_status,
-    model: ModelSource = "stories",
-    texts: int = 48,
+    seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", texts: int = 48,
     causal: bool = True,
-) -> ExperimentResult:
+) -> ExperimentResult:  # fmt: skip
     """Compare one sentence with and without a mask, then many texts. `causal=False` omits the mask (the control)."""
     loaded = open_model(model)
     on_status("one sentence, with and without a mask ...")
     comparison = compare_masks(loaded, causal)
     inputs = _validation_stories(loaded, texts, seed)
     on_status(f"attention to the first token in {texts} texts ...")
-    attention = {
-        "trained": _first_token_attention(loaded, inputs),
-        "untrained": _first_token_attention(untrained(loaded, seed), inputs),
-    }
+    models = {"trained": loaded, "untrained": untrained(loaded, seed)}
+    attention = {name: _first_token_attention(one, inputs) for name, one in models.items()}
     on_status("masking the first token ...")
     return conclude(comparison, attention, _mask_first_tokens(loaded, inputs), seed)
 
@@ -161,11 +156,15 @@ def conclude(
         f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f}: "
         f"{'there is an attention sink' if trained.sinks else 'there is no attention sink here'}."
     )
+    by_head = {name: {format_head(head): weight for head, weight in by.heads.items()} for name, by in attention.items()}
     changes = {"change of the context": [*enumerate(comparison.context_change, 1)]}
+    columns = [("head", ""), ("trained", ".2f"), ("untrained", ".2f")]
+    rows = [(head, weight, by_head["untrained"][head]) for head, weight in by_head["trained"].items()]
+    rows.append(("uniform", trained.uniform, fresh.uniform))
     parts = (
         _attention_maps(comparison),
         curves("Effect of the causal mask", changes, "position", "relative change (median head)"),
-        _sink_table(trained, fresh),
+        table("Mean attention weight on the first token", columns, rows),
         table("", [("masked key", ""), ("nats per token", ".3f")], losses.items()),
     )
     caveat = (
@@ -176,9 +175,7 @@ def conclude(
     numbers = {
         "value_error": comparison.value_error,
         "context_change": list(comparison.context_change),
-        "first_token_weight": {
-            name: {format_head(head): weight for head, weight in by.heads.items()} for name, by in attention.items()
-        },
+        "first_token_weight": by_head,
         "uniform": trained.uniform,
         "losses": losses,
     }
@@ -193,10 +190,3 @@ def _attention_maps(comparison: MaskComparison) -> Maps:
     maps = np.stack([unmasked, np.where(causal > 0, causal, np.nan)])[None]
     title, tokens = f'"{_SENTENCE}" in head {format_head(head)}', comparison.tokens
     return Maps(title, maps, tokens, tokens, across=("self", "masked"), across_axis="attention", down_axis="")
-
-
-def _sink_table(trained: FirstTokenAttention, fresh: FirstTokenAttention) -> Table:
-    rows = [(format_head(head), weight, fresh.heads[head]) for head, weight in trained.heads.items()]
-    rows.append(("uniform", trained.uniform, fresh.uniform))
-    columns = [("head", ""), ("trained", ".2f"), ("untrained", ".2f")]
-    return table("Mean attention weight on the first token", columns, rows)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,7 @@ from peasy.datasets import open_corpus
 from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary
 from peasy.experiments.pronoun import SENTENCE, pronoun_stories, referent_weights, story_accuracy
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
-from peasy.views.document import Maps, Table
-
-if TYPE_CHECKING:
-    from peasy.inspection.results import HeadScore
+from peasy.views.document import Maps
 
 QUESTION = (
     "A layer can have one wide head or several narrow ones. With the same parameter count, do several learn more?"
@@ -24,7 +20,7 @@ QUESTION = (
 _SHOWN_COUNT = 4
 
 
-@dataclass(frozen=True)
+@dataclass
 class HeadCountResult:
     """Results for one head count: parameters, losses and accuracies by seed, and the loss curve of the first seed.
 
@@ -40,30 +36,12 @@ class HeadCountResult:
     head_distance: float
     attention_shares: dict[LayerHead, dict[str, float]]
 
-    @property
-    def main_target(self) -> dict[LayerHead, str]:
-        """Kind of target that each head attends to most."""
-        return {head: max(shares, key=lambda name: shares[name]) for head, shares in self.attention_shares.items()}
-
-    @property
-    def num_kinds(self) -> int:
-        """Number of kinds of heads, by their main target."""
-        return len(set(self.main_target.values()))
-
-    @property
-    def loss(self) -> float:
-        """Mean loss over seeds."""
-        return float(np.mean(self.losses))
-
-    @property
-    def noise(self) -> float:
-        """Largest difference of the loss between seeds."""
-        return max(self.losses) - min(self.losses)
-
-    @property
-    def accuracy(self) -> float:
-        """Mean accuracy over seeds."""
-        return float(np.mean(self.accuracies))
+    def __post_init__(self) -> None:
+        self.loss, self.accuracy = float(np.mean(self.losses)), float(np.mean(self.accuracies))
+        self.noise = max(self.losses) - min(self.losses)  # between seeds
+        shares = self.attention_shares.items()
+        self.main_target = {head: max(by_kind, key=lambda kind: by_kind[kind]) for head, by_kind in shares}
+        self.num_kinds = len(set(self.main_target.values()))
 
 
 def run(
@@ -73,23 +51,23 @@ def run(
     """Train each head count with several seeds; heads are analysed for the first seed."""
     trained, figure = [], None
     for count in counts:
-        models = [_train_heads(count, seed + number, steps, on_status) for number in range(seeds)]
+        settings = {
+            "tokenizer": {"algorithm": "words", "vocab_size": 512},
+            "num_validations": 6,
+            "model": {"stack": {"attention": {"num_heads": count}}},  # d_model is split among them: all have one size
+        }
+        models = []
+        for one_seed in range(seed, seed + seeds):
+            name = f"{count} head{'s' * (count > 1)}, seed {one_seed}"
+            stories = stories_for_steps(steps)
+            models.append(
+                train_temporary("gpt", stories, name, on_status, steps=steps, seed=one_seed, settings=settings)
+            )
         trained.append(_evaluate_heads(count, models, probes, seed))
         if figure is None or count == _SHOWN_COUNT:
             figure = _attention_maps(models[0].model)
     assert figure is not None, "at least one count is trained"
     return conclude(trained, figure, seed)
-
-
-def _train_heads(count: int, seed: int, steps: int, on_status: OnStatus) -> TrainedModel:
-    """Train on the stories with `count` heads per layer; d_model is split among them, so all have the same size."""
-    settings = {
-        "tokenizer": {"algorithm": "words", "vocab_size": 512},
-        "num_validations": 6,
-        "model": {"stack": {"attention": {"num_heads": count}}},
-    }
-    name = f"{count} head{'s' * (count > 1)}, seed {seed}"
-    return train_temporary("gpt", stories_for_steps(steps), name, on_status, steps=steps, seed=seed, settings=settings)
 
 
 def _evaluate_heads(count: int, models: Sequence[TrainedModel], probes: int, seed: int) -> HeadCountResult:
@@ -102,10 +80,16 @@ def _evaluate_heads(count: int, models: Sequence[TrainedModel], probes: int, see
     texts = list(islice(open_corpus("stories").texts("valid"), 24))
     weights = referent_weights(loaded, stories)
     report = score_heads(loaded.model, [make_input(loaded, text).model_input for text in texts], seed=seed)
-    shares = {}
-    for score in report.heads:
-        head = (score.path.layer, score.head)
-        shares[head] = _attention_shares(score, weights[head][0])
+    shares = {
+        (score.path.layer, score.head): {
+            "previous token": score.previous,
+            "same position": score.own,
+            "first token": score.first,
+            "same token": score.same,
+            "referent": weights[score.path.layer, score.head][0],  # measured at the pronoun only
+        }
+        for score in report.heads
+    }
     return HeadCountResult(
         count,
         loaded.model.count_parameters(),
@@ -115,17 +99,6 @@ def _evaluate_heads(count: int, models: Sequence[TrainedModel], probes: int, see
         _head_distance(loaded, texts),
         shares,
     )
-
-
-def _attention_shares(score: "HeadScore", referent: float) -> dict[str, float]:
-    """Shares of a head's attention weight by kind of target; "referent" is measured at the pronoun only."""
-    return {
-        "previous token": score.previous,
-        "same position": score.own,
-        "first token": score.first,
-        "same token": score.same,
-        "referent": referent,
-    }
 
 
 def _head_distance(loaded: LoadedModel, texts: Sequence[str]) -> float:
@@ -172,11 +145,14 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         ("heads differ", ".0%"), ("kinds", ""),
     ]  # fmt: skip
     rows = ((m.heads, m.parameters, m.loss, m.noise, m.accuracy, m.head_distance, m.num_kinds) for m in trained)
+    shares = best.attention_shares
+    share_columns = [("head", ""), *((kind, ".0%") for kind in next(iter(shares.values()), {})), ("most", "")]
+    share_rows = ((format_head(head), *by.values(), best.main_target[head]) for head, by in shares.items())
     parts = (
         table("Same parameter count, same number of steps", columns, rows),
         curves("Training on stories", {f"{m.heads} heads": m.curve for m in trained}, "step", "validation loss"),
         figure,
-        _shares_table(best),
+        table(f"What the heads attend to ({best.heads} heads per layer)", share_columns, share_rows),
     )
     caveat = (
         "More heads are narrower heads, and at some point each is too narrow to be useful. The models are small and "
@@ -192,13 +168,3 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         for model in trained
     }  # fmt: skip
     return ExperimentResult("heads", QUESTION, parts, verdict, holds, caveat, numbers, seed)
-
-
-def _shares_table(trained: HeadCountResult) -> Table:
-    names = next(iter(trained.attention_shares.values()), {})
-    rows = (
-        (format_head(head), *shares.values(), trained.main_target[head])
-        for head, shares in trained.attention_shares.items()
-    )
-    columns = [("head", ""), *((name, ".0%") for name in names), ("most", "")]
-    return table(f"What the heads attend to ({trained.heads} heads per layer)", columns, rows)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import takewhile
 from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,12 +11,12 @@ import numpy as np
 
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, Probe
+from peasy.datasets.corpus import SyntheticCorpus
 from peasy.datasets.puzzles import Recall, RecallConfig
-from peasy.datasets.synthetic import SyntheticCorpus
 from peasy.experiments.models import stories_for_steps, time_call, train_temporary
 from peasy.experiments.pronoun import pronoun_stories, story_accuracy
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
-from peasy.views.document import DocumentPart, Table
+from peasy.extras import require_extra
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
@@ -47,18 +47,13 @@ class _RecallCorpus(SyntheticCorpus):
     def __init__(self, distances: Sequence[int], *, seed: int, size: int = 1) -> None:
         super().__init__(seed=seed, num_train=size, num_valid=400)
         self.distances = tuple(distances)
+        self.tasks = {distance: Recall(RecallConfig(distance=distance, num_pairs=2)) for distance in distances}
         settings = {"sample_unit": "documents", "seq_len": max(distances) + 8, "seq_len_warmup": None}
         self.suggested_settings = MappingProxyType({**settings, "batch_size": _BATCH_SIZE})
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Choose a distance, then a sample of `recall`."""
-        return _recall_task(rng.choice(self.distances)).draw(rng)
-
-
-@cache
-def _recall_task(distance: int) -> Recall:
-    """The `recall` task at one distance."""
-    return Recall(RecallConfig(distance=distance, num_pairs=2))
+        return self.tasks[rng.choice(self.distances)].draw(rng)
 
 
 @dataclass
@@ -76,12 +71,8 @@ class ArchitectureResult:
     @property
     def recall_distance(self) -> int:
         """Longest distance up to which recall succeeds; 0 if it never does."""
-        reached = 0
-        for distance, share in sorted(self.recall.items()):
-            if share < _MIN_RECALL:
-                break
-            reached = distance
-        return reached
+        reached = [*takewhile(lambda distance: self.recall[distance] >= _MIN_RECALL, sorted(self.recall))]
+        return reached[-1] if reached else 0
 
 
 def run(
@@ -90,6 +81,10 @@ def run(
     models: Sequence[str] = tuple(KINDS),
 ) -> ExperimentResult:  # fmt: skip
     """Train each architecture on both tasks, then measure speed by sequence length."""
+    require_extra("torch")
+    from peasy.models.build import build
+    from peasy.models.preset import preset
+
     results = {}
     puzzles, stories = _RecallCorpus(distances, seed=seed, size=steps * _BATCH_SIZE), stories_for_steps(steps)
     for name in models:
@@ -99,10 +94,14 @@ def run(
         }
         writer = _train_architecture(name, stories, 512, seed, steps, on_status)
         endings = story_accuracy(writer, pronoun_stories(probes, seed))
-        kind = ArchitectureResult(writer.model.count_parameters(), recall, endings, _num_layers(writer.model))
+        config: Any = writer.model.config  # of one of the four architectures
+        num_layers = 1 if writer.model.trained_by == "counts" else int(getattr(config, "stack", config).num_layers)
+        kind = ArchitectureResult(writer.model.count_parameters(), recall, endings, num_layers)
+        overrides = _MODEL_SETTINGS[name] | ({"max_seq_len": max(lengths) + 64} if name == "Transformer" else {})
         for length in lengths:
             on_status(f"{name}: sequences of {length} tokens ...")
-            model = _build_untrained(name, max(lengths) + 64)
+            # Random weights: speed does not depend on training.
+            model = build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **overrides), seed=0)
             kind.tokens_per_second[length] = _training_speed(model, length)
             kind.seconds_per_token[length] = _seconds_per_token(model, length)
         results[name] = kind
@@ -119,27 +118,10 @@ def _train_architecture(
     return train_temporary(KINDS[name], data, label, on_status, steps=steps, seed=seed, settings=settings).model
 
 
-def _num_layers(model: "Model") -> int:
-    """Number of layers that a sequence passes one after another."""
-    if model.trained_by == "counts":
-        return 1
-    config: Any = model.config  # of one of the four architectures
-    return int(getattr(config, "stack", config).num_layers)
-
-
 def validation_probes(distance: int, count: int, seed: int) -> list[Probe]:
     """Return validation samples at one distance."""
     corpus = _RecallCorpus([distance], seed=seed)
     return [corpus.probe(number, "valid") for number in range(count)]
-
-
-def _build_untrained(name: str, max_seq_len: int) -> "Model":
-    """Build the same architecture with random weights: speed does not depend on training."""
-    from peasy.models.build import build
-    from peasy.models.preset import preset
-
-    overrides = {"max_seq_len": max_seq_len} if name == "Transformer" else {}
-    return build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **_MODEL_SETTINGS[name], **overrides), seed=0)
 
 
 def _training_speed(model: "Model", length: int, repeats: int = 5) -> float:
@@ -195,7 +177,27 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         "recipe, and with longer training an RNN or a deeper CNN recalls over longer distances. Two CPU cores are "
         "little to run in parallel on: on a GPU the differences in speed are far larger."
     )
-    parts = (_table(results, short, long), *_figures(results))
+    columns = [
+        ("model", ""), ("parameters", ","), ("recall distance", ""), ("endings", ".0%"),
+        (f"k tok/s at {short}", ",.0f"), (f"at {long}", ",.0f"), (f"ms/tok at {short}", ".2f"), (f"at {long}", ".2f"),
+    ]  # fmt: skip
+    recall = {name: kind.recall for name, kind in results.items()}
+    speed = {name: {n: rate / 1e3 for n, rate in kind.tokens_per_second.items()} for name, kind in results.items()}
+    times = {name: {n: time * 1e3 for n, time in kind.seconds_per_token.items()} for name, kind in results.items()}
+    rows = [
+        (
+            name, kind.parameters, kind.recall_distance, kind.ending_accuracy,
+            *(by[name][length] for by in (speed, times) for length in (short, long)),
+        )
+        for name, kind in results.items()
+    ]  # fmt: skip
+    speed.pop("n-gram", None)  # it counts, and has no training steps to compare
+    parts = (
+        table("Same tasks, same budget", columns, rows),
+        curves("Recall by distance", recall, "distance (words)", "accuracy (chance 0.5)"),
+        curves("Training speed by sequence length", speed, "sequence length (tokens)", "thousand tokens/s"),
+        curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
+    )
     numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
     return ExperimentResult("long-or-parallel", QUESTION, parts, verdict, furthest and parallel, caveat, numbers, seed)
 
@@ -227,34 +229,3 @@ def _details(transformer: ArchitectureResult, rnn: ArchitectureResult, short: in
     sequential = f"{long * rnn.layers:,} in the RNN and {transformer.layers} in the Transformer"
     points.append(f"sequential steps for {long} tokens: {sequential}")
     return f"In detail: {'; '.join(points)}."
-
-
-def _figures(results: Mapping[str, ArchitectureResult]) -> tuple[DocumentPart, ...]:
-    recall = {name: kind.recall for name, kind in results.items()}
-    speed = {  # an n-gram model counts: it has no training steps to compare
-        name: {length: rate * 1e-3 for length, rate in kind.tokens_per_second.items()}
-        for name, kind in results.items()
-        if name != "n-gram"
-    }
-    times = {name: {length: s * 1e3 for length, s in kind.seconds_per_token.items()} for name, kind in results.items()}
-    return (
-        curves("Recall by distance", recall, "distance (words)", "accuracy (chance 0.5)"),
-        curves("Training speed by sequence length", speed, "sequence length (tokens)", "thousand tokens/s"),
-        curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
-    )
-
-
-def _table(results: Mapping[str, ArchitectureResult], short: int, long: int) -> Table:
-    columns = [
-        ("model", ""), ("parameters", ","), ("recall distance", ""), ("endings", ".0%"),
-        (f"k tok/s at {short}", ",.0f"), (f"at {long}", ",.0f"), (f"ms/tok at {short}", ".2f"), (f"at {long}", ".2f"),
-    ]  # fmt: skip
-    rows = (
-        (
-            name, kind.parameters, kind.recall_distance, kind.ending_accuracy,
-            *(kind.tokens_per_second[length] / 1e3 for length in (short, long)),
-            *(kind.seconds_per_token[length] * 1e3 for length in (short, long)),
-        )
-        for name, kind in results.items()
-    )  # fmt: skip
-    return table("Same tasks, same budget", columns, rows)

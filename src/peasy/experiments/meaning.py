@@ -13,7 +13,7 @@ from peasy.datasets import LabelledText, open_corpus
 from peasy.experiments.models import ModelSource, open_model, untrained
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
 from peasy.metrics.kmeans import spherical_kmeans
-from peasy.views.document import DocumentPart, Table
+from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
 QUESTION = (
@@ -66,12 +66,9 @@ class ClusterQuality:
 
 
 def run(
-    seed: int = 0,
-    on_status: OnStatus = ignore_status,
-    words: ModelSource = "words",
-    sentences: ModelSource = "sentences",
-    texts: int = 240,
-) -> ExperimentResult:
+    seed: int = 0, on_status: OnStatus = ignore_status, words: ModelSource = "words",
+    sentences: ModelSource = "sentences", texts: int = 240,
+) -> ExperimentResult:  # fmt: skip
     """Compare words, one word in context, sentences and documents with the same models untrained."""
     on_status("word vectors before and after training ...")
     word_cosines = _compare_words(open_model(words), seed)
@@ -167,7 +164,7 @@ def purity(clusters: Sequence[int], labels: Sequence[str]) -> float:
     return sum(max(group.count(label) for label in set(group)) for group in groups) / len(labels)
 
 
-def _neighbour_figures(loaded: LoadedModel, samples: Sequence[LabelledText]) -> tuple[DocumentPart, Table]:
+def _neighbour_figures(loaded: LoadedModel, samples: Sequence[LabelledText]) -> tuple[DocumentPart, ...]:
     """Draw a 2-D map of some sentences by label, and a table of nearest neighbours."""
     sentences, labels = zip(*((sample.text, sample.label) for sample in samples[:_NUM_DRAWN]), strict=True)
     vectors = loaded.embed(list(sentences))
@@ -179,38 +176,46 @@ def _neighbour_figures(loaded: LoadedModel, samples: Sequence[LabelledText]) -> 
 
 
 def conclude(
-    words: WordCosines,
-    contexts: dict[str, ContextCosines],
-    clusters: dict[str, dict[str, ClusterQuality]],
-    pictures: Sequence[DocumentPart],
-    seed: int,
-) -> ExperimentResult:
+    words: WordCosines, contexts: dict[str, ContextCosines], clusters: dict[str, dict[str, ClusterQuality]],
+    pictures: Sequence[DocumentPart], seed: int,
+) -> ExperimentResult:  # fmt: skip
     """Holds if all three claims, each with its own control, are confirmed."""
-    pair, unrelated = WORD_PAIRS[0], WORD_PAIRS[-2:]
-    unrelated_cosine = float(np.mean([words.after[words_pair] for words_pair in unrelated]))
+    pair = WORD_PAIRS[0]
+    unrelated_cosine = float(np.mean([words.after[unrelated] for unrelated in WORD_PAIRS[-2:]]))
     together = words.after[pair] > words.before[pair] + 0.2 and words.after[pair] > unrelated_cosine + 0.2
     trained, fresh = contexts["trained"], contexts["untrained"]
     contextual = trained.same_meaning - trained.other_meaning > 0.1 and trained.nearest_same > 0.75
     grouped = all(models["trained"].purity > models["untrained"].purity + 0.1 for models in clusters.values())
-    opposites = words.after["great", "terrible"]
     sentences, documents = clusters["sentences"], clusters["documents"]
     verdict = (
         f'The cosine of "awesome" and "great" was {words.before[pair]:.2f} before training and is '
         f'{words.after[pair]:.2f} after it (unrelated words: {unrelated_cosine:.2f}; but "great" and "terrible": '
-        f'{opposites:.2f}). The static vector of "great" is the same in both sentences; its contextual vectors have a '
-        f"cosine of {trained.example_cosine:.2f}, and its nearest other use has the same meaning in "
-        f"{trained.nearest_same:.0%} of cases (untrained: {fresh.nearest_same:.0%}). Clusters of sentences have a "
-        f"purity of {sentences['trained'].purity:.0%} (untrained: {sentences['untrained'].purity:.0%}), clusters of "
-        f"documents {documents['trained'].purity:.0%} ({documents['untrained'].purity:.0%}); cosines correlate with "
-        f"the number of shared labels (Spearman {sentences['trained'].spearman:.2f})."
+        f'{words.after["great", "terrible"]:.2f}). The static vector of "great" is the same in both sentences; its '
+        f"contextual vectors have a cosine of {trained.example_cosine:.2f}, and its nearest other use has the same "
+        f"meaning in {trained.nearest_same:.0%} of cases (untrained: {fresh.nearest_same:.0%}). Clusters of sentences "
+        f"have a purity of {sentences['trained'].purity:.0%} (untrained: {sentences['untrained'].purity:.0%}), "
+        f"clusters of documents {documents['trained'].purity:.0%} ({documents['untrained'].purity:.0%}); cosines "
+        f"correlate with the number of shared labels (Spearman {sentences['trained'].spearman:.2f})."
     )
     groups = [group for group, names in WORD_GROUPS.items() for _ in names]
     planes = (
         embedding_map(f"Words {when} training", words.names, vectors, groups)[0]
         for when, vectors in words.vectors.items()
     )
-    pairs_table, contexts_table, clusters_table = _tables(words, contexts, clusters)
-    parts = (*planes, pairs_table, contexts_table, *pictures, clusters_table)
+    pairs = ((" / ".join(pair), words.before[pair], words.after[pair]) for pair in WORD_PAIRS)
+    use_columns = [
+        ('vector of "great"', ""), ("pizza / broken phone", ".2f"), ("same meaning", ".2f"), ("other meaning", ".2f"),
+        ("nearest has same meaning", ".0%"),
+    ]  # fmt: skip
+    uses = [("static", 1, 1, 1, 0.5), *((f"contextual, {name}", *astuple(by)) for name, by in contexts.items())]
+    quality = ((what, name, *astuple(by)) for what, models in clusters.items() for name, by in models.items())
+    parts = (
+        *planes,
+        table("Word pairs", [("words", ""), ("cosine before", ".2f"), ("after", ".2f")], pairs),
+        table("One word in two contexts (cosines)", use_columns, uses),
+        *pictures,
+        table("Clusters", [("texts", ""), ("encoder", ""), ("purity", ".0%"), ("Spearman", ".2f")], quality),
+    )
     caveat = (
         "The texts are synthetic, with the same few hundred words in training and validation: real language is harder, "
         "and a MiniLM is far better at it. Words become similar when they occur in the same contexts, and so do "
@@ -224,22 +229,3 @@ def conclude(
     }
     holds = together and contextual and grouped
     return ExperimentResult("meaning", QUESTION, parts, verdict, holds, caveat, numbers, seed)
-
-
-def _tables(
-    words: WordCosines, contexts: dict[str, ContextCosines], clusters: dict[str, dict[str, ClusterQuality]]
-) -> tuple[Table, Table, Table]:
-    """Return the tables of word pairs, of one word in two contexts, and of clusters."""
-    pairs = ((" / ".join(pair), words.before[pair], words.after[pair]) for pair in WORD_PAIRS)
-    uses: list[tuple[object, ...]] = [("static", 1, 1, 1, 0.5)]
-    uses += [(f"contextual, {name}", *astuple(context)) for name, context in contexts.items()]
-    quality = ((what, name, *astuple(by)) for what, models in clusters.items() for name, by in models.items())
-    context_columns = [
-        ('vector of "great"', ""), ("pizza / broken phone", ".2f"), ("same meaning", ".2f"), ("other meaning", ".2f"),
-        ("nearest has same meaning", ".0%"),
-    ]  # fmt: skip
-    return (
-        table("Word pairs", [("words", ""), ("cosine before", ".2f"), ("after", ".2f")], pairs),
-        table("One word in two contexts (cosines)", context_columns, uses),
-        table("Clusters", [("texts", ""), ("encoder", ""), ("purity", ".0%"), ("Spearman", ".2f")], quality),
-    )

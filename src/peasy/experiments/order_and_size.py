@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import product
 from random import Random
 
 import numpy as np
@@ -11,7 +12,7 @@ from babel.dates import format_date
 from peasy.commands.alignment_head import LayerHead, best_alignment_head, link_accuracies
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, TextPair, open_corpus
-from peasy.datasets.synthetic import is_validation
+from peasy.datasets.corpus import is_validation
 from peasy.experiments.models import ModelSource, format_head, open_model, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.tokenization.encoding import split_words
@@ -55,11 +56,10 @@ def run(
     for loaded in translators:
         on_status(f"{loaded.name}: aligning {len(selection) + len(test)} sentence pairs ...")
         results.append(_evaluate_translator(loaded, selection, test))
-    pictures = [
-        _alignment_figure(loaded, one.head, text)
-        for text in _SHOWN
-        for loaded, one in zip(translators, results, strict=True)
-    ]
+    pictures = []
+    for text, (loaded, (layer, head)) in product(_SHOWN, zip(translators, [by.head for by in results], strict=True)):
+        alignment = alignment_links(loaded.look(text).alignment(layer=layer, head=head))
+        pictures.append(replace(alignment, title=f"{loaded.name}, head {format_head((layer, head))}"))
     controls = _CONTROL_MODELS.items() if steps else ()
     accuracy = {name: train_on_dates(name, attention, seed, steps, on_status) for name, attention in controls}
     diagonal_errors = {name: diagonal_error([pair for pair in test if pair.category == name]) for name in CATEGORIES}
@@ -117,12 +117,6 @@ def reordering(pairs: Sequence[TextPair]) -> tuple[float, float]:
     return float(np.mean(crossed)), float(np.mean(resized))
 
 
-def _alignment_figure(loaded: LoadedModel, head: LayerHead, text: str) -> DocumentPart:
-    """Draw a translation with ribbons to the source words it attends to."""
-    alignment = alignment_links(loaded.look(text).alignment(layer=head[0], head=head[1]))
-    return replace(alignment, title=f"{loaded.name}, head {format_head(head)}")
-
-
 class DatesCorpus(Corpus):
     """Parallel corpus (en-fr) of one to `_MAX_DATES` dates in a row: all words are known, only the length varies."""
 
@@ -141,19 +135,16 @@ class DatesCorpus(Corpus):
 
     def row(self, rng: Random, count: int, split: str) -> TextPair:
         """Return a sample with `count` dates."""
-        days = [_draw_date(rng, split) for _ in range(count)]
+        days: list[date] = []
+        while len(days) < count:
+            day = date(rng.randint(1950, 2049), rng.randint(1, 12), rng.randint(1, 28))
+            if is_validation(day.isoformat()) == (split == "valid"):
+                days.append(day)
         english, french = (
             " ".join(format_date(day, "long", locale=language).replace(",", "") for day in days)
             for language in ("en", "fr")
         )
         return TextPair(english, french, str(count))
-
-
-def _draw_date(rng: Random, split: str) -> date:
-    while True:
-        day = date(rng.randint(1950, 2049), rng.randint(1, 12), rng.randint(1, 28))
-        if is_validation(day.isoformat()) == (split == "valid"):
-            return day
 
 
 def train_on_dates(name: str, use_attention: bool, seed: int, steps: int, on_status: OnStatus) -> dict[int, float]:
@@ -188,13 +179,9 @@ def _word_accuracy(translation: str, reference: str) -> float:
 
 
 def conclude(
-    results: Sequence[TranslatorAlignment],
-    diagonal_errors: Mapping[str, float],
-    changes: tuple[float, float],
-    pictures: Sequence[DocumentPart],
-    accuracy_by_length: Mapping[str, Mapping[int, float]],
-    seed: int,
-) -> ExperimentResult:
+    results: Sequence[TranslatorAlignment], diagonal_errors: Mapping[str, float], changes: tuple[float, float],
+    pictures: Sequence[DocumentPart], accuracy_by_length: Mapping[str, Mapping[int, float]], seed: int,
+) -> ExperimentResult:  # fmt: skip
     """Holds if alignment beats the diagonal baseline by far, and the fixed-vector translator loses more with length."""
     baseline = float(np.mean(list(diagonal_errors.values())))
     aligned = all(translator.mean("error") < baseline / 2 for translator in results)
@@ -212,7 +199,7 @@ def conclude(
         (t.name, format_head(t.head), *(f"{t.error[c]:.0%} / {t.exact[c]:.0%}" for c in CATEGORIES)) for t in results
     ]
     rows.append(("diagonal baseline", "", *(diagonal_errors[category] for category in CATEGORIES)))
-    parts = [table("Alignment error / exact translations (validation)", columns, rows), *pictures]
+    parts: list[DocumentPart] = [table("Alignment error / exact translations (validation)", columns, rows), *pictures]
     worse = True
     if accuracy_by_length:
         ends = {name: accuracy[_MAX_DATES] for name, accuracy in accuracy_by_length.items()}
@@ -224,7 +211,12 @@ def conclude(
             f"{ends['attention']:.2f} with attention: without attention, length "
             f"{'hurts more' if worse else 'does not hurt more'}."
         )
-        parts += _length_parts(accuracy_by_length)
+        length_columns = [("dates", ""), *((name, ".2f") for name in accuracy_by_length)]
+        lengths = ((n, *(accuracy[n] for accuracy in accuracy_by_length.values())) for n in range(1, _MAX_DATES + 1))
+        parts += [
+            table("Word accuracy of two small recurrent translators", length_columns, lengths),
+            curves("Word accuracy by length", accuracy_by_length, "dates per sequence", "word accuracy"),
+        ]
     caveat = (
         "The head is the one that aligns best on other pairs; other heads do other things. A head may attend to a "
         "neighbouring word into which the encoder has mixed the right one, so a translation can be right and its "
@@ -239,12 +231,3 @@ def conclude(
     }
     holds = aligned and worse
     return ExperimentResult("order-and-size", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
-
-
-def _length_parts(accuracy_by_length: Mapping[str, Mapping[int, float]]) -> list[DocumentPart]:
-    columns = [("dates", ""), *((name, ".2f") for name in accuracy_by_length)]
-    rows = ((n, *(accuracy[n] for accuracy in accuracy_by_length.values())) for n in range(1, _MAX_DATES + 1))
-    return [
-        table("Word accuracy of two small recurrent translators", columns, rows),
-        curves("Word accuracy by length", accuracy_by_length, "dates per sequence", "word accuracy"),
-    ]

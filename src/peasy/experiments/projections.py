@@ -14,7 +14,7 @@ from peasy.datasets.stories import story_words
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.pronoun import best_referent_head, pronoun_stories, referent_weights
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
-from peasy.views.document import DocumentPart, Table
+from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
 QUESTION = "W_Q, W_K and W_V are linear maps of a token's vector. How do they change which words are similar?"
@@ -81,8 +81,8 @@ def _choose_nouns(loaded: LoadedModel) -> dict[str, str]:
     return nouns
 
 
-def _word_ids(loaded: LoadedModel, word: str) -> list[int]:
-    return list(loaded.require_tokenizer().encode(f" {word}", add_special_tokens=False).ids)
+def _word_ids(loaded: LoadedModel, word: str) -> tuple[int, ...]:
+    return loaded.require_tokenizer().encode(f" {word}", add_special_tokens=False).ids
 
 
 def _project_nouns(loaded: LoadedModel, nouns: Sequence[str], head: LayerHead) -> dict[str, np.ndarray]:
@@ -148,14 +148,9 @@ def _similar_and_next(loaded: LoadedModel, words: Sequence[str]) -> WordNeighbou
 
 
 def conclude(
-    head: LayerHead,
-    spaces: Mapping[str, SpaceStatistics],
-    control: Mapping[str, SpaceStatistics],
-    neighbours: WordNeighbours,
-    figures: Sequence[DocumentPart],
-    by_chance: float,
-    seed: int,
-) -> ExperimentResult:
+    head: LayerHead, spaces: Mapping[str, SpaceStatistics], control: Mapping[str, SpaceStatistics],
+    neighbours: WordNeighbours, figures: Sequence[DocumentPart], by_chance: float, seed: int,
+) -> ExperimentResult:  # fmt: skip
     """Holds if the projections change the neighbours, the classes are learned, and the two spaces differ."""
     sharpest = max(("query", "key", "value"), key=lambda name: spaces[name].same_class)
     kept = min(space.neighbours_kept for name, space in spaces.items() if name != "normed")
@@ -171,7 +166,23 @@ def conclude(
         f"words and likely next words overlap by {neighbours.overlap:.0%}: these are "
         f"{'two spaces' if apart else 'NOT two spaces'}."
     )
-    parts = (*figures, _spaces_table(spaces, control), _neighbours_table(neighbours))
+    columns = [
+        ("space", ""), ("width", ""), ("effective dimension", ".1f"), ("neighbours kept", ".0%"),
+        ("nearest of same class", ".0%"), ("untrained", ".0%"),
+    ]  # fmt: skip
+    rows = (
+        (SPACES[name], s.width, s.effective_dimension, s.neighbours_kept, s.same_class, control[name].same_class)
+        for name, s in spaces.items()
+    )
+    word_columns = [("word", ""), ("most similar", ""), ("most likely next", "")]
+    word_rows = (
+        (word, " ".join(near), " ".join(neighbours.next_words[word])) for word, near in neighbours.similar.items()
+    )
+    parts = (
+        *figures,
+        table("The same words in four vector spaces", columns, rows),
+        table("Similar words and next words", word_columns, word_rows),
+    )
     caveat = (
         "The figures show two principal components only, the table uses all dimensions. The projections act on the "
         "input of the layer, which in later layers contains more than the word itself. Queries and keys are shown "
@@ -184,22 +195,3 @@ def conclude(
     numbers = {"head": format_head(head), **measured, "chance": by_chance, **asdict(neighbours)}
     holds = learned and apart and kept < 1
     return ExperimentResult("projections", QUESTION, parts, verdict, holds, caveat, numbers, seed)
-
-
-def _spaces_table(spaces: Mapping[str, SpaceStatistics], control: Mapping[str, SpaceStatistics]) -> Table:
-    columns = [
-        ("space", ""), ("width", ""), ("effective dimension", ".1f"), ("neighbours kept", ".0%"),
-        ("nearest of same class", ".0%"), ("untrained", ".0%"),
-    ]  # fmt: skip
-    rows = (
-        (SPACES[name], s.width, s.effective_dimension, s.neighbours_kept, s.same_class, control[name].same_class)
-        for name, s in spaces.items()
-    )
-    return table("The same words in four vector spaces", columns, rows)
-
-
-def _neighbours_table(neighbours: WordNeighbours) -> Table:
-    rows = tuple(
-        (word, " ".join(neighbours.similar[word]), " ".join(neighbours.next_words[word])) for word in neighbours.similar
-    )
-    return Table(("word", "most similar", "most likely next"), rows, "Similar words and next words")

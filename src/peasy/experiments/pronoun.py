@@ -17,7 +17,7 @@ from peasy.experiments.models import (
     open_model,
     stories_for_steps,
     train_temporary,
-)
+)  # fmt: skip
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
 from peasy.inspection.results import CAVEAT
 from peasy.views.document import DocumentPart, Matrix, Paragraph
@@ -77,8 +77,9 @@ def run(
 
 def pronoun_stories(count: int, seed: int) -> list[Probe]:
     """Validation stories with the pronoun "it"; each seed selects different ones."""
-    things = (probe for probe in open_corpus("stories:things", num_valid=10**6).probes("valid"))
-    return list(islice(things, seed * count, (seed + 1) * count))
+    return list(
+        islice(open_corpus("stories:things", num_valid=10**6).probes("valid"), seed * count, (seed + 1) * count)
+    )
 
 
 def pronoun_attention(loaded: LoadedModel) -> Matrix:
@@ -201,20 +202,15 @@ def best_referent_head(weights: dict[LayerHead, tuple[float, float]]) -> tuple[L
 
 
 def conclude(
-    matrix: Matrix,
-    weights: dict[LayerHead, tuple[float, float]],
-    ablation: HeadAblation,
-    checkpoints: Sequence[CheckpointResult],
-    probes: int,
-    seed: int,
-) -> ExperimentResult:
+    matrix: Matrix, weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation,
+    checkpoints: Sequence[CheckpointResult], probes: int, seed: int,
+) -> ExperimentResult:  # fmt: skip
     """Holds if accuracy is high with all heads, at chance without some, and high without as many others."""
     head, (referent, other) = best_referent_head(weights)
     named = ", ".join(map(format_head, ablation.heads))
-    accuracy, loss = ablation.accuracy, ablation.loss
+    accuracy, loss, improved = ablation.accuracy, ablation.loss, True
     fell = accuracy["none"] > 0.9 and accuracy["ablated"] <= _CHANCE + 1.5 * _MARGIN
     stayed = accuracy["control"] > (accuracy["none"] + _CHANCE) / 2
-    attends = referent > other
     verdict = (
         f'In head {format_head(head)}, "it" attends to its referent with weight {referent:.2f} and to the other noun '
         f"with {other:.2f}. With all heads {accuracy['none']:.0%} of {probes} endings are right, without {named} "
@@ -222,25 +218,21 @@ def conclude(
         f"the loss before the pronoun is {loss['none']:.2f}, {loss['ablated']:.2f} and {loss['control']:.2f} nats per "
         f"token: {'these heads are responsible' if fell and stayed else 'no small set of heads is responsible alone'}."
     )
-    improved = True
     parts: list[DocumentPart] = [matrix, *_ablation_parts(weights, ablation)]
     if checkpoints:
         first, last = checkpoints[0], checkpoints[-1]
-        improved = (
-            last.referent_weight - last.other_weight > first.referent_weight - first.other_weight
-            and last.accuracy > first.accuracy
-        )
+        before, after = (by.referent_weight - by.other_weight for by in (first, last))
+        improved = after > before and last.accuracy > first.accuracy
         verdict += (
             f" In training from scratch, the weight on the referent went from {first.referent_weight:.2f} after "
             f"{first.stories:,} stories to {last.referent_weight:.2f} after {last.stories:,}, and the accuracy from "
             f"{first.accuracy:.0%} to {last.accuracy:.0%}: it {'is' if improved else 'was NOT'} learned from examples."
         )
-        names = {
-            "accuracy": "accuracy of endings",
-            "referent_weight": "weight on the referent",
-            "other_weight": "weight on the other noun",
+        by_stories = {
+            "accuracy of endings": {by.stories: by.accuracy for by in checkpoints},
+            "weight on the referent": {by.stories: by.referent_weight for by in checkpoints},
+            "weight on the other noun": {by.stories: by.other_weight for by in checkpoints},
         }
-        by_stories = {label: {c.stories: getattr(c, name) for c in checkpoints} for name, label in names.items()}
         parts.append(curves("Learning to resolve the pronoun", by_stories, "stories seen", "accuracy, weight"))
     caveat = (
         "The search keeps only the best few sets of each size, so another set as small may exist. Heads that language "
@@ -249,14 +241,11 @@ def conclude(
         "attends, not why the model answers as it does."
     )
     numbers = {
-        "heads": {
-            format_head(head): {"referent_weight": referent, "other_weight": other}
-            for head, (referent, other) in weights.items()
-        },
+        "heads": {format_head(by): {"referent_weight": on, "other_weight": off} for by, (on, off) in weights.items()},
         "ablation": {**asdict(ablation), "heads": [format_head(head) for head in ablation.heads]},
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
-    holds = fell and stayed and attends and improved
+    holds = fell and stayed and referent > other and improved
     return ExperimentResult("pronoun", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 

@@ -24,10 +24,8 @@ _Normalize = Callable[[tuple[float, ...], str], np.ndarray]
 
 def normalize(scores: tuple[float, ...], normalization: str) -> np.ndarray:
     """Return the attention weights that the formula gives for these scores."""
-    n = len(scores)
-    steps = attend([[1.0]], [[s] for s in scores], [[0.0]] * n, scoring="dot", normalise=normalization)
-    weights: np.ndarray = steps.weights[0]
-    return weights
+    keys = [[score] for score in scores]
+    return np.asarray(attend([[1.0]], keys, keys, scoring="dot", normalise=normalization).weights[0])
 
 
 def run(
@@ -37,16 +35,15 @@ def run(
     on_status("chosen scores ...")
     weights = {name: {way: normalize(scores, way) for way in _WAYS} for name, scores in _SCORES.items()}
     derivatives = {
-        name: {way: max(_derivative(normalize, scores, way, key) for key in range(len(scores))) for way in _WAYS}
-        for name, scores in _SCORES.items()
+        name: {way: _derivative(normalize, scores, way) for way in _WAYS} for name, scores in _SCORES.items()
     }
     return _conclude(weights, derivatives, _train_both(seed, steps, on_status) if steps else {}, seed)
 
 
-def _derivative(normalize: _Normalize, scores: tuple[float, ...], way: str, key: int, step: float = 1e-6) -> float:
-    """Return the largest derivative of any weight with respect to one score, by finite differences."""
-    moved = tuple(score + step * (index == key) for index, score in enumerate(scores))
-    return float(np.abs(normalize(moved, way) - normalize(scores, way)).max() / step)
+def _derivative(normalize: _Normalize, scores: tuple[float, ...], way: str, step: float = 1e-6) -> float:
+    """Return the largest derivative of any weight with respect to any score, by finite differences."""
+    moved = [tuple(row) for row in np.asarray(scores) + step * np.eye(len(scores))]
+    return max(float(np.abs(normalize(row, way) - normalize(scores, way)).max() / step) for row in moved)
 
 
 def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]:
@@ -76,11 +73,9 @@ def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]
 
 
 def _conclude(
-    weights: dict[str, dict[str, np.ndarray]],
-    derivatives: dict[str, dict[str, float]],
-    losses: dict[str, Points],
+    weights: dict[str, dict[str, np.ndarray]], derivatives: dict[str, dict[str, float]], losses: dict[str, Points],
     seed: int,
-) -> ExperimentResult:
+) -> ExperimentResult:  # fmt: skip
     """Holds if only softmax gives weights from 0 to 1 for all scores, with smaller derivatives and a lower loss."""
     improper = {way: [name for name, by in weights.items() if not is_valid(by[way])] for way in _WAYS}
     largest = {way: max(by[way] for by in derivatives.values()) for way in _WAYS}

@@ -47,13 +47,10 @@ class ScaleResult(Result):
         """Return both rows of weights, and the averages."""
         keys = tuple(f"key {index + 1}" for index in range(NUM_SHOWN_KEYS))
         rows = tuple((name, *astuple(statistics)) for name, statistics in self.statistics.items())
+        title = f"{_NUM_SHOWN_SAMPLES} samples of {NUM_SHOWN_KEYS} keys"
         parts = (
             Matrix("weights", tuple(self.weights.values()), tuple(self.weights), keys, "√d_k", "key", shaded=True),
-            Table(
-                ("√d_k", "variance of scores", "entropy", "gradient"),
-                rows,
-                f"{_NUM_SHOWN_SAMPLES} samples of {NUM_SHOWN_KEYS} keys",
-            ),
+            Table(("√d_k", "variance of scores", "entropy", "gradient"), rows, title),
             Paragraph("Entropy is relative to its maximum; gradient is the norm of the softmax Jacobian.", "note"),
         )
         return Document(f"Why √d_k: d_k = {self.d_k}", parts)
@@ -154,11 +151,8 @@ def _conclude(
         "The table uses random vectors, as at the start of training. A trained model can learn smaller queries and "
         "keys instead, so the effect on training is weaker."
     )
-    spreads = {
-        name: {width: asdict(spread) for width, spread in by.items()}
-        for name, by in (("without", unscaled), ("with", scaled))
-    }
-    numbers = {"growth": growth, **spreads, "training": losses}
+    without, with_scale = ({width: asdict(spread) for width, spread in by.items()} for by in (unscaled, scaled))
+    numbers = {"growth": growth, "without": without, "with": with_scale, "training": losses}
     return ExperimentResult("why-root-dk", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
 
 

@@ -5,23 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from peasy.atomic import atomic_dir
+from peasy.checkpoint.huggingface import weight_map as weight_maps
 from peasy.checkpoint.huggingface.registry import family_for
-from peasy.checkpoint.huggingface.weight_map import (
-    SplitFused,
-    WeightMap,
-    WeightRule,
-    WeightTransform,
-    export_weights,
-    module_rules,
-    pair_weights,
-)
+from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, WeightTransform, module_rules
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
@@ -31,7 +24,6 @@ from peasy.nn.position import scale_rope_frequency
 
 _GGUF_FILE = "model.gguf"
 GGUFType = Literal["f32", "f16", "q8_0"]
-_GGUF_TYPES: tuple[GGUFType, ...] = ("f32", "f16", "q8_0")
 _Q8_BLOCK_SIZE = 32
 """Elements of a row that share one q8_0 scale."""
 
@@ -93,21 +85,14 @@ def write_gguf(
     """Write a new folder with `model.gguf` and the tokenizer, atomically.
 
     `tensors` have peasy's names. `tensor_type` is the type of the matrices; vectors stay in float32.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> from peasy.models.build import build
-    >>> from peasy.models.preset import preset
-    >>> config = preset("gpt-tiny")
-    >>> with TemporaryDirectory() as home:
-    ...     [file.name for file in write_gguf(f"{home}/out", config, build(config).state_dict()).iterdir()]
-    ['model.gguf']
     """
     if find_spec("gguf") is None:
         raise MissingExtra("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
-    if tensor_type not in _GGUF_TYPES:
-        raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(_GGUF_TYPES)}.")
+    if tensor_type not in get_args(GGUFType):
+        raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(get_args(GGUFType))}.")
     architecture, decoder_config = _find_architecture(config)
-    gguf_tensors = export_weights(pair_weights(weight_map(decoder_config, architecture), tensors), tensors)
+    pairs = weight_maps.pair_weights(weight_map(decoder_config, architecture), tensors)
+    gguf_tensors = weight_maps.export_weights(pairs, tensors)
     gguf_tensors |= _rope_factors(decoder_config)
     with atomic_dir(folder) as temporary:
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
@@ -123,13 +108,24 @@ def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightM
     if architecture.interleaved_rope:
         query_transform = InterleaveRope(attention.num_heads)
         key_transform = InterleaveRope(attention.num_kv_heads or attention.num_heads)
+    fused_rules = [
+        WeightRule(
+            f"{external}attn_qkv.{kind}",
+            tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
+            SplitFused((config.d_model,) * 3),
+        )
+        for kind in ("weight", "bias")
+    ]
     return WeightMap(
         (
             WeightRule("token_embd.weight", "embedding.token.weight"),
             WeightRule("position_embd.weight", "embedding.position.weight"),
-            *(_fused_qkv_rules(external, internal, config.d_model) if architecture.name == "gpt2" else ()),
-            *_rope_projection_rules(external, internal, "q", "query", query_transform),
-            *_rope_projection_rules(external, internal, "k", "key", key_transform),
+            *(fused_rules if architecture.name == "gpt2" else []),
+            *(
+                WeightRule(f"{external}attn_{part[0]}.{kind}", f"{internal}attention.{part}.{kind}", transform)
+                for part, transform in (("query", query_transform), ("key", key_transform))
+                for kind in ("weight", "bias")
+            ),
             *module_rules(external, internal, {
                 "attn_norm": "attention_norm", "attn_v": "attention.value", "attn_output": "attention.output",
                 "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
@@ -139,26 +135,6 @@ def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightM
             *module_rules("", "", {"output_norm": "decoder.norm", "output": "lm_head"}),
         )
     )  # fmt: skip
-
-
-def _fused_qkv_rules(external: str, internal: str, d_model: int) -> list[WeightRule]:
-    return [
-        WeightRule(
-            f"{external}attn_qkv.{kind}",
-            tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
-            SplitFused((d_model,) * 3),
-        )
-        for kind in ("weight", "bias")
-    ]
-
-
-def _rope_projection_rules(
-    external: str, internal: str, external_name: str, internal_name: str, transform: WeightTransform
-) -> list[WeightRule]:
-    return [
-        WeightRule(f"{external}attn_{external_name}.{kind}", f"{internal}attention.{internal_name}.{kind}", transform)
-        for kind in ("weight", "bias")
-    ]
 
 
 def _find_architecture(config: ModelConfig) -> tuple[GGUFArchitecture, DecoderConfig]:
@@ -306,7 +282,8 @@ def _write_tokenizer_metadata(
         writer.add_add_space_prefix(_adds_space_prefix(data))
     writer.add_token_types(types)
     if kind == "gpt2":
-        writer.add_token_merges(_merges(data))
+        merges = data["model"]["merges"]
+        writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
     _write_special_tokens(writer, data, tokenizer_config, config.special_tokens)
     template = tokenizer_config.get("chat_template")
     if isinstance(template, str):
@@ -380,18 +357,11 @@ def _tokens_and_types(data: dict[str, Any], vocab_size: int) -> tuple[list[str],
     return [names.get(id, f"[PAD{id}]") for id in range(vocab_size)], [token_type(id) for id in range(vocab_size)]
 
 
-def _merges(data: dict[str, Any]) -> list[str]:
-    return [merge if isinstance(merge, str) else " ".join(merge) for merge in data["model"]["merges"]]
-
-
 def _scores(data: dict[str, Any], tokens: list[str]) -> list[float]:
     """Return a score per token: earlier merges score higher; tokens that no merge produces score 0."""
-    merged = (
-        "".join(merge.split(" ", 1)) if isinstance(merge, str) else "".join(merge) for merge in data["model"]["merges"]
-    )
     ranks: dict[str, int] = {}
-    for rank, token in enumerate(merged):
-        ranks.setdefault(token, rank)
+    for rank, merge in enumerate(data["model"]["merges"]):
+        ranks.setdefault("".join(merge.split(" ", 1) if isinstance(merge, str) else merge), rank)
     return [-float(ranks.get(token, 0)) for token in tokens]
 
 
@@ -409,17 +379,12 @@ def _write_special_tokens(
     special_ids = {"bos": special.bos, "eos": special.eos[0] if special.eos else None}
     for role, id in {**special_ids, "pad": special.pad, "unk": special.unk}.items():
         token = tokenizer_config.get(f"{role}_token")
-        special_ids[role] = (
-            id if id is not None else ids.get(token.get("content") if isinstance(token, dict) else token)
-        )
+        name = token.get("content") if isinstance(token, dict) else token
+        special_ids[role] = ids.get(name) if id is None else id
         if special_ids[role] is not None:
             getattr(writer, f"add_{role}_token_id")(special_ids[role])
-    template_ids = [ids.get(next(iter(item.values()))["id"]) for item in _single_template(data)] or [None]
+    steps = _components(data, "post_processor", "TemplateProcessing")
+    template = steps[0]["single"] if steps else []
+    template_ids = [ids.get(next(iter(item.values()))["id"]) for item in template] or [None]
     writer.add_add_bos_token(template_ids[0] is not None and template_ids[0] == special_ids["bos"])
     writer.add_add_eos_token(template_ids[-1] is not None and template_ids[-1] == special_ids["eos"])
-
-
-def _single_template(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the post-processor's template for a single sequence."""
-    steps = _components(data, "post_processor", "TemplateProcessing")
-    return list(steps[0]["single"]) if steps else []

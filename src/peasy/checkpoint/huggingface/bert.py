@@ -117,11 +117,8 @@ def write_config(config: EncoderConfig, *, options: _BertOptions) -> dict[str, o
 def weight_map(config: EncoderConfig, *, options: _BertOptions) -> WeightMap:
     """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
     tied = config.lm_head is None or config.lm_head.tied
-    bias, other_bias = (
-        (options.head_bias, f"{options.head_decoder}.bias")
-        if tied
-        else (f"{options.head_decoder}.bias", options.head_bias)
-    )
+    biases = options.head_bias, f"{options.head_decoder}.bias"
+    bias, other_bias = biases if tied else biases[::-1]
     embeddings = f"{options.prefix}embeddings."
     return WeightMap(
         rules=(
@@ -162,18 +159,16 @@ def weight_map(config: EncoderConfig, *, options: _BertOptions) -> WeightMap:
     )
 
 
-def _make_family(
-    name: str, options: _BertOptions, *, base_class: str, masked_lm_class: str, pretraining_class: str | None = None
-) -> ModelFamily:
+def _make_family(name: str, options: _BertOptions, prefix: str, has_pretraining: bool = False) -> ModelFamily:
     def architecture(config: EncoderConfig) -> str:
         if config.lm_head is None:
-            return base_class
-        return pretraining_class if pretraining_class and config.pooler else masked_lm_class
+            return f"{prefix}Model"
+        return f"{prefix}{'ForPreTraining' if has_pretraining and config.pooler else 'ForMaskedLM'}"
 
     return ModelFamily(
         name,
         EncoderConfig,
-        (base_class, masked_lm_class, *([pretraining_class] if pretraining_class else [])),
+        (f"{prefix}Model", f"{prefix}ForMaskedLM", *([f"{prefix}ForPreTraining"] if has_pretraining else [])),
         partial(read_config, options=options),
         partial(write_config, options=options),
         partial(weight_map, options=options),
@@ -183,16 +178,9 @@ def _make_family(
 
 
 FAMILIES = (
-    _make_family(
-        "bert", BERT, base_class="BertModel", masked_lm_class="BertForMaskedLM", pretraining_class="BertForPreTraining"
-    ),
-    _make_family("roberta", ROBERTA, base_class="RobertaModel", masked_lm_class="RobertaForMaskedLM"),
-    _make_family("xlm-roberta", ROBERTA, base_class="XLMRobertaModel", masked_lm_class="XLMRobertaForMaskedLM"),
-    _make_family("camembert", ROBERTA, base_class="CamembertModel", masked_lm_class="CamembertForMaskedLM"),
-    _make_family(
-        "roberta-prelayernorm",
-        _PRE_NORM,
-        base_class="RobertaPreLayerNormModel",
-        masked_lm_class="RobertaPreLayerNormForMaskedLM",
-    ),
+    _make_family("bert", BERT, "Bert", has_pretraining=True),
+    _make_family("roberta", ROBERTA, "Roberta"),
+    _make_family("xlm-roberta", ROBERTA, "XLMRoberta"),
+    _make_family("camembert", ROBERTA, "Camembert"),
+    _make_family("roberta-prelayernorm", _PRE_NORM, "RobertaPreLayerNorm"),
 )

@@ -145,32 +145,24 @@ def pair_weights(weight_map: WeightMap, internal_names: Iterable[str]) -> list[T
 
 def import_weights(pairs: Iterable[TensorPair], external: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return peasy's tensors from the external ones."""
-    return {
-        name: tensor
-        for match in pairs
-        for name, tensor in zip(
-            match.internal, match.transform.forward([external[name] for name in match.external]), strict=True
-        )
-    }
+    weights: dict[str, Tensor] = {}
+    for pair in pairs:
+        tensors = pair.transform.forward([external[name] for name in pair.external])
+        weights |= zip(pair.internal, tensors, strict=True)
+    return weights
 
 
 def export_weights(pairs: Iterable[TensorPair], internal: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the external tensors from peasy's."""
-    return {
-        name: tensor
-        for match in pairs
-        for name, tensor in zip(
-            match.external, match.transform.inverse([internal[name] for name in match.internal]), strict=True
-        )
-    }
+    weights: dict[str, Tensor] = {}
+    for pair in pairs:
+        tensors = pair.transform.inverse([internal[name] for name in pair.internal])
+        weights |= zip(pair.external, tensors, strict=True)
+    return weights
 
 
 def match_pattern(pattern: str, name: str) -> dict[str, str] | None:
-    """Return the numbers for which `pattern` equals `name`, or None.
-
-    >>> match_pattern("h.{layer}.bias", "h.12.bias")
-    {'layer': '12'}
-    """
+    """Return the numbers for which `pattern` equals `name`, or None."""
     match = _compile_pattern(pattern).fullmatch(name)
     return match.groupdict() if match else None
 
@@ -188,10 +180,7 @@ def _pair_for(rules: tuple[WeightRule, ...], name: str) -> TensorPair:
 
 @lru_cache(maxsize=4096)
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    pieces = re.split(r"\{(\w+)\}", pattern)
-    return re.compile(
-        "".join(rf"(?P<{piece}>0|[1-9]\d{{0,5}})" if i % 2 else re.escape(piece) for i, piece in enumerate(pieces))
-    )
+    return re.compile(re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>0|[1-9]\\d{0,5})", re.escape(pattern)))
 
 
 def _as_tuple(names: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -359,5 +359,5 @@ def test_a_named_table_is_not_renamed_by_its_formula():
 )  # fmt: skip
 def test_a_header_of_numbers_is_a_row_and_is_not_lost(header, is_row):
     """Markdown requires a header, so a table without one has its first row there."""
-    cells, _ = split_labels(list(header), [["love", "1", "1"]])
+    cells, *_ = split_labels(list(header), [["love", "1", "1"]])
     assert len(cells) == 1 + is_row

@@ -12,18 +12,6 @@ from peasy.formula.scoring import Additive
 from peasy.formula.step import FormulaStep, Steps
 
 __all__ = [
-    "CONTRIBUTIONS",
-    "Additive",
-    "AttentionSteps",
-    "FormulaStep",
-    "Steps",
-    "alibi",
-    "attend",
-    "attend_with_weights",
-    "layer_norm",
-    "rms_norm",
-    "rotary",
-    "rotary_angles",
-    "sinusoidal",
-    "unnormalised_weights",
-]
+    "CONTRIBUTIONS", "Additive", "AttentionSteps", "FormulaStep", "Steps", "alibi", "attend", "attend_with_weights",
+    "layer_norm", "rms_norm", "rotary", "rotary_angles", "sinusoidal", "unnormalised_weights",
+]  # fmt: skip

@@ -66,15 +66,19 @@ def attend_with_weights(
     steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
+    return steps.with_steps(before=before, after=output_steps(xp, steps, heads, w_o))
+
+
+def output_steps(xp: Namespace, steps: AttentionSteps, heads: int, w_o: Array | None) -> StepArrays:
+    """Return the concatenated heads and the output projection, as far as there are several heads and `w_o`."""
     after: StepArrays = ()
-    context, context_tex = steps.context, steps.step("context").tex
+    context, name, tex = steps.context, "context", steps.step("context").tex
     if heads > 1:
-        context, context_tex = merge_heads(xp, context), CONCAT.tex
+        context, name, tex = merge_heads(xp, context), "concat", CONCAT.tex
         after += ((CONCAT, context),)
     if w_o is not None:
-        name = "concat" if heads > 1 else "context"
-        after += ((replace(OUTPUT, tex=OUTPUT.tex % context_tex), project(context, w_o, (name, "w_o"))),)
-    return steps.with_steps(before=before, after=after)
+        after += ((replace(OUTPUT, tex=OUTPUT.tex % tex), project(context, w_o, (name, "w_o"))),)
+    return after
 
 
 def split_heads(xp: Namespace, array: Array, heads: int) -> Array:

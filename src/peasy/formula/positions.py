@@ -68,12 +68,7 @@ LAYOUTS = {"halves": False, "interleaved": True}
 
 
 def sinusoidal(
-    n_time: int,
-    d_model: int,
-    *,
-    base: float = 10000.0,
-    layout: str = "interleaved",
-    like: Array | None = None,
+    n_time: int, d_model: int, *, base: float = 10000.0, layout: str = "interleaved", like: Array | None = None
 ) -> Steps:
     """Sinusoidal position encoding (2017), to be added to the embeddings. Steps: position, frequency, angle, encoding.
 
@@ -102,13 +97,7 @@ def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array
     return Steps(*_cos_sin_steps(xp, _arange(xp, n_time, like), d_key, base))
 
 
-def rotary(
-    x: Array,
-    *,
-    positions: Array | None = None,
-    base: float = 10000.0,
-    layout: str = "halves",
-) -> Steps:
+def rotary(x: Array, *, positions: Array | None = None, base: float = 10000.0, layout: str = "halves") -> Steps:
     """Rotary position embedding (RoPE): rotate each pair of dimensions of queries or keys by position times frequency.
 
     `x` is `[..., time, d_key]`; `positions` are 0, 1, 2 ... unless given.

@@ -1,47 +1,36 @@
 """Attention scoring functions: dot product, scaled dot product, cosine, additive."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_namespace
 from peasy.formula.step import D_KEY, D_QUERY, Array, Namespace
 
 
-class Scoring(Protocol):
-    """Scoring function of queries against keys."""
+class Scoring:
+    """Scoring function of queries against keys: name, formula in TeX, description in one sentence."""
 
-    @property
-    def name(self) -> str:
-        """Name of the scoring function."""
-
-    @property
-    def tex(self) -> str:
-        """Formula in TeX."""
-
-    @property
-    def description(self) -> str:
-        """Description in one sentence."""
-
-    @property
-    def query_width(self) -> str:
-        """Name of the query's last axis: `d_key` if query and key must have the same width."""
+    name: str
+    tex: str
+    description: str
+    query_width = D_KEY
+    """Name of the query's last axis: `d_key` if query and key must have the same width."""
 
     def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the scores `[..., query, key]`."""
+        raise NotImplementedError
 
     def scale(self, d_key: int) -> float:
-        """Return the default scale of the scores."""
+        """Return the default scale of the scores: 1, unscaled."""
+        return 1.0
 
 
-@dataclass(frozen=True)
-class DotProduct:
+class DotProduct(Scoring):
     """Dot-product scoring, unscaled."""
 
-    name: str = "dot"
-    tex: str = r"Q K^{\top}"
-    description: str = "The dot product of each query with each key: how well does this key match this query?"
-    query_width: str = D_KEY
+    name = "dot"
+    tex = r"Q K^{\top}"
+    description = "The dot product of each query with each key: how well does this key match this query?"
 
     def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the dot products of queries and keys."""
@@ -49,29 +38,23 @@ class DotProduct:
             raise shape_mismatch(("query", "keyᵀ"), query.shape, (*key.shape[:-2], key.shape[-1], key.shape[-2]))
         return query @ xp.matrix_transpose(key)
 
-    def scale(self, d_key: int) -> float:
-        """Return 1: the scores are not scaled."""
-        return 1.0
 
-
-@dataclass(frozen=True)
 class ScaledDotProduct(DotProduct):
     """Scaled dot-product scoring: divided by sqrt(d_key)."""
 
-    name: str = "scaled-dot"
+    name = "scaled-dot"
 
     def scale(self, d_key: int) -> float:
         """Return 1/sqrt(d_key)."""
         return float(d_key**-0.5)
 
 
-@dataclass(frozen=True)
 class CosineSimilarity(DotProduct):
     """Cosine-similarity scoring; a zero vector has similarity 0."""
 
-    name: str = "cosine"
-    tex: str = r"\frac{\langle q_i, k_j \rangle}{\lVert q_i \rVert \, \lVert k_j \rVert}"
-    description: str = (
+    name = "cosine"
+    tex = r"\frac{\langle q_i, k_j \rangle}{\lVert q_i \rVert \, \lVert k_j \rVert}"
+    description = (
         "The cosine of the angle between each query and each key: 1 for the same direction, 0 for a right angle."
     )
 
@@ -81,7 +64,7 @@ class CosineSimilarity(DotProduct):
 
 
 @dataclass(frozen=True, eq=False)
-class Additive:
+class Additive(Scoring):
     """Additive (Bahdanau, 2015) scoring: v · tanh(q W + k U), with w and u `[d, hidden]` and v `[hidden]`.
 
     Query and key may have different widths; both are projected to the hidden width.
@@ -90,12 +73,10 @@ class Additive:
     w: Array
     u: Array
     v: Array
-    name: str = "additive"
-    tex: str = r"v^{\top} \tanh(W q_i + U k_j)"
-    description: str = (
-        "Query and key are projected and added; tanh is applied, and the dot product with v gives one number."
-    )
-    query_width: str = D_QUERY
+    name = "additive"
+    tex = r"v^{\top} \tanh(W q_i + U k_j)"
+    description = "Query and key are projected and added; tanh is applied, and the dot product with v gives one number."
+    query_width = D_QUERY
 
     def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the additive scores; the weights are converted to the query's dtype."""
@@ -109,10 +90,6 @@ class Additive:
                 hint="w and u must have the same number of columns, and v one number for each.",
             )
         return xp.tanh(projected_query[..., :, None, :] + projected_key[..., None, :, :]) @ v
-
-    def scale(self, d_key: int) -> float:
-        """Return 1: the scores are not scaled."""
-        return 1.0
 
 
 def _unit_vectors(xp: Namespace, vectors: Array) -> Array:

@@ -164,7 +164,9 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
     'a b'
     """
     if isinstance(source, Mapping):
-        return config.read(Example, {"title": _first_tokens(source)} | _as_lists(source))
+        tokens = source.get("tokens")
+        title = " ".join(map(str, tokens[:6])) if isinstance(tokens, list | tuple) else ""
+        return config.read(Example, {"title": title} | _as_lists(source))
     path = Path(source)
     data = config.load(path)
     if not data:
@@ -174,7 +176,7 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
 
 def example_names() -> tuple[str, ...]:
     """Return the names of the library's examples in alphabetical order."""
-    return tuple(_library())
+    return tuple(library_files())
 
 
 def load_example(name: str) -> Example:
@@ -183,21 +185,17 @@ def load_example(name: str) -> Example:
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    paths = _library()
+    paths = library_files()
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
     return read_example(paths[name])
 
 
-def _library() -> dict[str, Path]:
-    folder = Path(str(files("peasy.worked").joinpath("library")))
+def library_files(*subfolders: str) -> dict[str, Path]:
+    """Return the files of the library, or of a folder in it, by name in alphabetical order."""
+    folder = Path(str(files("peasy.worked").joinpath("library", *subfolders)))
     return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
-
-
-def _first_tokens(given: Mapping[str, Any]) -> str:
-    tokens = given.get("tokens")
-    return " ".join(map(str, tokens[:6])) if isinstance(tokens, list | tuple) else ""
 
 
 def _as_lists(data: Any) -> Any:

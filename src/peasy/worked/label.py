@@ -10,8 +10,13 @@ from peasy.errors import InvalidInput
 MAX_LABEL_LENGTH = 40
 """Maximum length of a label in characters; the token itself is not cut."""
 
-_SYMBOLS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\xa0": "·"}
-_BIDI_CONTROLS = {chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)}
+_BIDI_CONTROLS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C)
+_SYMBOLS = {
+    **{code: chr(0x2400 + code) for code in range(0x20)},
+    **{code: f"(U+{code:04X})" for code in (*range(0x80, 0xA0), *_BIDI_CONTROLS, 0x2028, 0x2029)},
+    **str.maketrans({"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\xa0": "·"}),
+}
+"""Visible signs for control characters."""
 
 
 def token_label(token: str) -> str:
@@ -20,7 +25,7 @@ def token_label(token: str) -> str:
     >>> token_label(" the"), token_label("a\\x1b[31m"), token_label("")
     ('·the', 'a␛[31m', '(empty)')
     """
-    text = "".join(_printable_character(character) for character in token[: MAX_LABEL_LENGTH + 1])
+    text = token[: MAX_LABEL_LENGTH + 1].translate(_SYMBOLS)
     stripped = text.lstrip(" ")
     text = "·" * (len(text) - len(stripped)) + stripped
     return (text[: MAX_LABEL_LENGTH - 1] + "…" if len(token) > MAX_LABEL_LENGTH else text) or "(empty)"
@@ -63,13 +68,3 @@ def format_percent(fraction: float) -> str:
     ('19.8 %', '40 %', '100 %')
     """
     return f"{format_number(round(100 * fraction, 1), 1)} %"
-
-
-def _printable_character(character: str) -> str:
-    if character in _SYMBOLS:
-        return _SYMBOLS[character]
-    if ord(character) < 0x20:
-        return chr(0x2400 + ord(character))
-    if 0x80 <= ord(character) < 0xA0 or character in _BIDI_CONTROLS or character in "\u2028\u2029":
-        return f"(U+{ord(character):04X})"
-    return character

@@ -1,7 +1,7 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,19 +9,7 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula import Additive
 from peasy.formula.arrays import project, shape_mismatch
 from peasy.formula.attention import AttentionOptions, attention_captions
-from peasy.formula.heads import (
-    CONCAT,
-    OUTPUT,
-    SOURCE,
-    W_K,
-    W_O,
-    W_Q,
-    W_V,
-    X,
-    attend_multi_head,
-    merge_heads,
-    projection_captions,
-)
+from peasy.formula.heads import SOURCE, W_K, W_O, W_Q, W_V, X, attend_multi_head, output_steps, projection_captions
 from peasy.formula.masks import combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Scoring
@@ -236,7 +224,11 @@ def _attention_steps(
     query_or_zeros = np.zeros((len(example.tokens), width)) if query is None else query
     key_or_zeros = np.zeros((len(example.keys), width)) if key is None else key
     value_or_zeros = np.zeros((len(example.keys), key_or_zeros.shape[-1])) if value is None else value
-    _check_additive_widths(settings.scoring, len(query_or_zeros), query_or_zeros.shape[-1] // example.heads)
+    if isinstance(settings.scoring, Additive):
+        num_queries, d_head = len(query_or_zeros), query_or_zeros.shape[-1] // example.heads
+        for name, weights, side in (("w", settings.scoring.w, "query"), ("u", settings.scoring.u, "key")):
+            if len(weights) != d_head:
+                raise shape_mismatch((side, name), (num_queries, d_head), weights.shape)
     options: AttentionOptions = {
         "scoring": settings.scoring, "normalise": settings.normalise, "scale": settings.scale,
         "mask": settings.attention_mask, "bias": settings.bias,
@@ -254,25 +246,11 @@ def _attention_steps(
     missing |= set() if scored and value is not None else {"context"}
     yield from ((step, array) for step, array in steps.step_arrays() if step.name not in missing)
     if "context" not in missing:
-        yield from _output_steps(example, steps.context, steps.step("context").tex)
-
-
-def _check_additive_widths(scoring: Scoring, num_queries: int, d_head: int) -> None:
-    if isinstance(scoring, Additive):
-        for name, weights, side in (("w", scoring.w, "query"), ("u", scoring.u, "key")):
-            if len(weights) != d_head:
-                raise shape_mismatch((side, name), (num_queries, d_head), weights.shape)
-
-
-def _output_steps(example: Example, context: np.ndarray, tex: str) -> _StepArrays:
-    """Concatenated heads and the output projection."""
-    name, w_o = "context", _array(example.w_o)
-    if example.heads > 1:
-        context, tex, name = merge_heads(np, context), CONCAT.tex, "concat"
-        yield CONCAT, context
-    if w_o is not None:
-        yield W_O, w_o
-        yield replace(OUTPUT, tex=OUTPUT.tex % tex), project(context, w_o, (name, "w_o"))
+        w_o = _array(example.w_o)
+        for step, array in output_steps(np, steps, example.heads, w_o):
+            if step.name == "output" and w_o is not None:
+                yield W_O, w_o
+            yield step, array
 
 
 def _label_steps(example: Example, step_arrays: tuple[tuple[FormulaStep, np.ndarray], ...]) -> Iterator[WorkedStep]:

@@ -40,11 +40,6 @@ class WrittenNumber:
     high: float
     decimals: int | None
 
-    @property
-    def unit(self) -> float:
-        """One unit in the last written decimal."""
-        return 0.0 if self.decimals is None else 10.0**-self.decimals
-
     def is_rounding_of(self, exact: float) -> bool:
         """True if `exact` rounds to this number (halves may round either way)."""
         noise = FLOAT_TOLERANCE * (1 + abs(exact))
@@ -54,7 +49,8 @@ class WrittenNumber:
         """True if `exact` truncated (not rounded) gives this number."""
         beyond = abs(exact) - abs(self.value)
         same_side = self.value == 0 or (self.value > 0) == (exact > 0)
-        return same_side and 0 < beyond < self.unit * (1 - FLOAT_TOLERANCE)
+        unit = 0.0 if self.decimals is None else 10.0**-self.decimals  # of the last written decimal
+        return same_side and 0 < beyond < unit * (1 - FLOAT_TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,8 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
     interval = evaluate(text)
     if interval is not None:
         return WrittenNumber(interval.value, interval.low, interval.high, None)
-    return _parse_terms(text, written, where)
+    terms = tuple(_parse_term(piece, written, where) for piece in re.split(r"\s*\+\s*", text) if piece)
+    return terms or _raise_unreadable(written, where)
 
 
 def _normalise_notation(text: str) -> str:
@@ -132,14 +129,6 @@ def _parse_plain_number(match: re.Match[str], written: object, where: str) -> Wr
         _raise_unreadable(written, where)
     half = 0.5 * 10.0**-decimals
     return WrittenNumber(value, value - half, value + half, decimals)
-
-
-def _parse_terms(text: str, written: object, where: str) -> tuple[SymbolicTerm, ...]:
-    pieces = [piece for piece in re.split(r"\s*\+\s*", text) if piece]
-    terms = tuple(_parse_term(piece, written, where) for piece in pieces)
-    if not terms:
-        _raise_unreadable(written, where)
-    return terms
 
 
 def _parse_term(text: str, written: object, where: str) -> SymbolicTerm:

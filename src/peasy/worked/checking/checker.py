@@ -175,7 +175,9 @@ class _TableChecker:
         judged = {cell: verdict for cell, verdict in judgements if verdict}
         slip = self.explain_by_slip(table, judged)
         if slip:
-            judged = {cell: _with_slip(verdict, slip) for cell, verdict in judged.items()}
+            wrong_cells = {cell: verdict for cell, verdict in judged.items() if verdict.verdict == "wrong"}
+            for cell, verdict in wrong_cells.items():
+                judged[cell] = replace(verdict, reason=f"{verdict.reason.removesuffix('.')}: {slip.description}.")
         verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
         self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
         findings = self.judge_rows(table, verdicts, known)
@@ -237,13 +239,6 @@ class _TableChecker:
     def earlier_readings(self, table: AlignedTable, step: str) -> list[TableReading]:
         """Return the readings of an earlier table of the same head."""
         return self.readings.get(table.node.replace(table.step, step), [])
-
-
-def _with_slip(judged: CellVerdict, slip: Slip) -> CellVerdict:
-    """Add the slip to the reason of a wrong cell."""
-    if judged.verdict != "wrong":
-        return judged
-    return replace(judged, reason=f"{judged.reason.removesuffix('.')}: {slip.description}.")
 
 
 def _is_finite(reading: TableReading, name: str, allow_minus_inf: bool) -> bool:

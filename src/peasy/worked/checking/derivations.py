@@ -103,15 +103,16 @@ def _head_derivations(rules: FormulaSettings, head: int, heads: int) -> dict[str
         for step, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
             derivations[node(step)] = [Derivation((step, *others), _head_columns(head, heads), _explain_copy)]
     add("key_transposed", ["key"], np.transpose, lambda i, j, of: f"row {j + 1}, column {i + 1} of K")
-    add("scores", ["query", "key"], lambda q, k: _score(rules, q, k), _explain_scores(rules))
-    transposed = _explain_scores(rules, transposed=True)
+    add("scores", ["query", "key"], lambda q, k: _score(rules, q, k), partial(_explain_scores, rules))
+    transposed = partial(_explain_scores, rules, transposed=True)
     add("scores", ["query", "key_transposed"], lambda q, k: _score(rules, q, k.T), transposed)
+    explain_scaled = partial(_explain_scaled, rules)
     for side in ("query", "key"):  # both have the same width
-        add("scaled", ["scores", side], lambda s, of: s * rules.scale_factor(of.shape[-1]), _explain_scaled(rules))
+        add("scaled", ["scores", side], lambda s, of: s * rules.scale_factor(of.shape[-1]), explain_scaled)
     if rules.scoring.scale(4) == 1 or rules.scale is not None:  # the width does not matter
-        add("scaled", ["scores"], lambda s: s * rules.scale_factor(1), _explain_scaled(rules))
-    add("masked", ["scaled"], lambda s: mask_scores(rules, s), _explain_masked(rules))
-    add("weights", ["masked"], lambda m: rules.normalise.apply(np, m), _explain_weights(rules))
+        add("scaled", ["scores"], lambda s: s * rules.scale_factor(1), explain_scaled)
+    add("masked", ["scaled"], lambda s: mask_scores(rules, s), partial(_explain_masked, rules))
+    add("weights", ["masked"], lambda m: rules.normalise.apply(np, m), partial(_explain_weights, rules))
     if rules.normalise.name == "softmax":
         add("powers", ["masked"], np.exp, lambda i, j, of: f"e^{format_operand(of[0][i, j])}")
         row_sums = partial(np.sum, axis=-1, keepdims=True)
@@ -151,56 +152,44 @@ def _explain_product(i: int, j: int, of: Sequence[Array]) -> str:
     return format_sum(pairs if len(pairs) <= 6 else pairs[pairs[:, 0] != 0], _format_product)
 
 
+def _explain_quotient(i: int, j: int, of: Sequence[Array]) -> str:
+    return f"{format_number(of[0][i, j])} / {format_number(of[1][i, 0])}"
+
+
 def _explain_copy(i: int, j: int, of: Sequence[Array]) -> str:
     return ""
 
 
-def _explain_scores(rules: FormulaSettings, transposed: bool = False) -> _ExplainCell:
-    def explain(i: int, j: int, of: Sequence[Array]) -> str:
-        query, key = of[0][i], (of[1][:, j] if transposed else of[1][j])
-        if isinstance(rules.scoring, Additive):
-            return "v · tanh(q W + k U)"
-        dot = format_sum(np.stack([query, key], axis=1), _format_product)
-        if rules.scoring.name != "cosine":
-            return dot
-        lengths = [format_number(float(np.linalg.norm(vector))) for vector in (query, key)]
-        return f"({dot}) / ({lengths[0]} · {lengths[1]})"
-
-    return explain
+def _explain_scores(rules: FormulaSettings, i: int, j: int, of: Sequence[Array], transposed: bool = False) -> str:
+    query, key = of[0][i], (of[1][:, j] if transposed else of[1][j])
+    if isinstance(rules.scoring, Additive):
+        return "v · tanh(q W + k U)"
+    dot = format_sum(np.stack([query, key], axis=1), _format_product)
+    if rules.scoring.name != "cosine":
+        return dot
+    lengths = [format_number(float(np.linalg.norm(vector))) for vector in (query, key)]
+    return f"({dot}) / ({lengths[0]} · {lengths[1]})"
 
 
-def _explain_scaled(rules: FormulaSettings) -> _ExplainCell:
-    def explain(i: int, j: int, of: Sequence[Array]) -> str:
-        if rules.scale is None and rules.scoring.name == "scaled-dot":
-            return f"{format_number(of[0][i, j])} / √{of[1].shape[-1]}"
-        return f"{format_number(of[0][i, j])} · {format_operand(rules.scale_factor(1))}"
-
-    return explain
+def _explain_scaled(rules: FormulaSettings, i: int, j: int, of: Sequence[Array]) -> str:
+    if rules.scale is None and rules.scoring.name == "scaled-dot":
+        return f"{format_number(of[0][i, j])} / √{of[1].shape[-1]}"
+    return f"{format_number(of[0][i, j])} · {format_operand(rules.scale_factor(1))}"
 
 
-def _explain_masked(rules: FormulaSettings) -> _ExplainCell:
-    def explain(i: int, j: int, of: Sequence[Array]) -> str:
-        if rules.attention_mask is not None and not rules.attention_mask[i, j]:
-            return "this key is masked for this query"
-        bias = "" if rules.bias is None else f" + {format_operand(rules.bias[i, j])}"
-        return format_number(of[0][i, j]) + bias
-
-    return explain
+def _explain_masked(rules: FormulaSettings, i: int, j: int, of: Sequence[Array]) -> str:
+    if rules.attention_mask is not None and not rules.attention_mask[i, j]:
+        return "this key is masked for this query"
+    bias = "" if rules.bias is None else f" + {format_operand(rules.bias[i, j])}"
+    return format_number(of[0][i, j]) + bias
 
 
-def _explain_weights(rules: FormulaSettings) -> _ExplainCell:
-    def explain(i: int, j: int, of: Sequence[Array]) -> str:
-        row = of[0][i]
-        if row[j] == -np.inf:
-            return "a masked key has weight 0"
-        if rules.normalise.name == "none":
-            return f"the score {format_number(row[j])}, unchanged"
-        power = "e^" if rules.normalise.name == "softmax" else ""
-        total = format_sum(row[row != -np.inf], lambda score: power + format_operand(score))
-        return f"{power}{format_operand(row[j])} / ({total})"
-
-    return explain
-
-
-def _explain_quotient(i: int, j: int, of: Sequence[Array]) -> str:
-    return f"{format_number(of[0][i, j])} / {format_number(of[1][i, 0])}"
+def _explain_weights(rules: FormulaSettings, i: int, j: int, of: Sequence[Array]) -> str:
+    row = of[0][i]
+    if row[j] == -np.inf:
+        return "a masked key has weight 0"
+    if rules.normalise.name == "none":
+        return f"the score {format_number(row[j])}, unchanged"
+    power = "e^" if rules.normalise.name == "softmax" else ""
+    total = format_sum(row[row != -np.inf], lambda score: power + format_operand(score))
+    return f"{power}{format_operand(row[j])} / ({total})"

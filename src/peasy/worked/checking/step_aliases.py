@@ -11,18 +11,8 @@ CAPTIONS = {
 """Every table that can be checked, in order of dependence, with its short caption."""
 
 PER_HEAD = (
-    "query",
-    "key",
-    "key_transposed",
-    "value",
-    "scores",
-    "scaled",
-    "masked",
-    "powers",
-    "sums",
-    "weights",
-    "context",
-)
+    "query", "key", "key_transposed", "value", "scores", "scaled", "masked", "powers", "sums", "weights", "context",
+)  # fmt: skip
 """Tables that exist once per head."""
 
 _ALIASES = {
@@ -70,7 +60,9 @@ def parse_caption(text: str) -> tuple[str, int | None] | None:
     """
     if len(text) > 200:
         return None
-    head, bare = _split_head(text)
+    match = _HEAD.search(text)
+    head = int(match[1]) if match else None
+    bare = f"{text[: match.start()]} {text[match.end() :]}" if match else text
     for candidate in _caption_candidates(bare):
         squeezed = _normalise_caption(candidate)
         step = _STEP_OF_ALIAS.get(squeezed) or _step_of_formula(squeezed)
@@ -89,13 +81,6 @@ def table_caption(node: str) -> str:
     """
     head, dot, step = node.rpartition(".")
     return head + dot + CAPTIONS[step]
-
-
-def _split_head(text: str) -> tuple[int | None, str]:
-    match = _HEAD.search(text)
-    if not match:
-        return None, text
-    return int(match[1]), text[: match.start()] + " " + text[match.end() :]
 
 
 def _caption_candidates(text: str) -> list[str]:

@@ -233,8 +233,12 @@ def judge_symbols(
     table: AlignedTable, row: int, column: int, terms: tuple[SymbolicTerm, ...], symbols: SymbolIndexing
 ) -> CellVerdict:
     """Judge a cell such as `q_3*k_2`, or a single vector name."""
-    names = _expected_symbols(table.step, row, column, symbols)
-    if names is None:
+    names: tuple[str, ...] = ()
+    if table.step in ("scores", "masked"):
+        names = symbols.symbol("q", row), symbols.symbol("k", column)
+    elif table.step in ("query", "key", "value"):
+        names = (symbols.symbol(table.step[0], row),)
+    else:
         raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
     expected, token = "*".join(names), table.rows[row]
     reason = f"The vector of {token} is {expected}"
@@ -292,14 +296,6 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
             reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
             findings.append(table.finding(table.rows[row], "missing", reason))
     return findings
-
-
-def _expected_symbols(step: str, row: int, column: int, symbols: SymbolIndexing) -> tuple[str, ...] | None:
-    """Return the symbols expected in a cell; None for tables that are never symbolic."""
-    if step in ("scores", "masked"):
-        return symbols.symbol("q", row), symbols.symbol("k", column)
-    letters = {"query": "q", "key": "k", "value": "v"}
-    return (symbols.symbol(letters[step], row),) if step in letters else None
 
 
 def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:
@@ -368,7 +364,11 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     numbers = [content for content in contents if isinstance(content, WrittenNumber)]
     if not numbers or len(numbers) + contents.count(CellMark.MASKED) < len(contents):
         return []
-    total, spare = sum(number.value for number in numbers), _max_rounding_error(numbers)
+    # Half a unit for each number at the most decimals in the row, because .4 in `.38 .4 .24` means .40; whole numbers
+    # are exact.
+    rounded = [number.decimals for number in numbers if number.decimals is not None]
+    finest = max(rounded, default=0)
+    total, spare = sum(number.value for number in numbers), 0.5 * 10.0**-finest * len(rounded) if finest > 0 else 0.0
     # strictly below: the bound needs every number to be a half
     if abs(total - 1) < max(spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE):
         return []
@@ -376,16 +376,6 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     reason = f"{terms} = {format_number(total)}, but weights sum to 1"
     reason += f" (rounding explains {format_number(spare)} at most)." if spare else "."
     return [table.finding(label, "sum", reason)]
-
-
-def _max_rounding_error(numbers: list[WrittenNumber]) -> float:
-    """Maximum rounding error of the sum: half a unit for each number, at the most decimals in the row.
-
-    The most decimals, because .4 in `.38 .4 .24` means .40. Rows of whole numbers are exact.
-    """
-    rounded = [number.decimals for number in numbers if number.decimals is not None]
-    finest = max(rounded, default=0)
-    return 0.5 * 10.0**-finest * len(rounded) if finest > 0 else 0.0
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.worked.example import Example
+from peasy.worked.example import Example, library_files
 from peasy.worked.tables.readers import read_csv, read_latex, read_markdown
 from peasy.worked.tables.sheet import Sheet
 
@@ -37,7 +36,7 @@ class Notes:
 def read_notes(path: str | Path) -> Notes:
     """Read notes from a file, or from the library by name."""
     path = Path(path)
-    library = _library_documents()
+    library = library_files("as-written")
     if not path.exists() and path.name.removesuffix(".toml") in library and len(path.parts) == 1:
         path = library[path.name.removesuffix(".toml")]
     suffix = path.suffix.lower()
@@ -63,12 +62,7 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
 
 def as_written_names() -> tuple[str, ...]:
     """Return the names of the library's documents as their authors wrote them."""
-    return tuple(sorted(_library_documents()))
-
-
-def _library_documents() -> dict[str, Path]:
-    folder = Path(str(files("peasy.worked").joinpath("library", "as-written")))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return tuple(library_files("as-written"))
 
 
 def _require_file(path: Path) -> None:
@@ -76,7 +70,7 @@ def _require_file(path: Path) -> None:
         siblings: list[Path] = []
         with suppress(OSError):
             siblings = [near for near in path.parent.iterdir() if near.suffix in (".toml", ".json", *READERS)][:1000]
-        near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *_library_documents()])
+        near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *library_files("as-written")])
         raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")

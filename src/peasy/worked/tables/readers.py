@@ -8,7 +8,6 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
@@ -76,8 +75,8 @@ def read_markdown(text: str) -> Sheet:
             sheet.add(captions, *split_labels(header, body))
             above = []
         elif kind == "tex":
-            for table in _latex_tables("\n".join(lines), before="\n".join(above[-2:])):
-                sheet.add([*table.captions, *_markdown_captions(above)], *split_labels(table.header, table.body))
+            for captions, labels, rows in _latex_tables("\n".join(lines), before="\n".join(above[-2:])):
+                sheet.add([*captions, *_markdown_captions(above)], *split_labels(labels, rows))
             above = []
         elif lines[0] == spent:
             spent = ""
@@ -114,21 +113,15 @@ def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             yield "table", [below, line, *lines[index + 2 : end]]
             index = end
         elif r"\begin{" in line:
-            end = _matrix_end(lines, index)
+            end, depth = index, 0
+            while end == index or (depth > 0 and end < len(lines)):
+                depth += lines[end].count(r"\begin{") - lines[end].count(r"\end{")
+                end += 1
             yield "tex", lines[index:end]
             index = end
         else:
             yield "line", [line]
             index += 1
-
-
-def _matrix_end(lines: list[str], start: int) -> int:
-    depth = 0
-    for index in range(start, len(lines)):
-        depth += lines[index].count(r"\begin{") - lines[index].count(r"\end{")
-        if depth <= 0:
-            return index + 1
-    return len(lines)
 
 
 def _markdown_captions(above: list[str]) -> list[str]:
@@ -139,14 +132,10 @@ def _markdown_captions(above: list[str]) -> list[str]:
         # The bold caption names no step, so a formula between it and the table must not name one either.
         near = [near[bold], *(line for line in near[:bold] if not re.search(r"[\\$=^]", line))]
     lines = [_strip_markdown(line) for line in sorted(near, key=lambda line: not line.startswith(("#", "**", "__")))]
-    return lines + [" ".join(words) for line in near[:1] for words in _last_words(line)]
-
-
-def _last_words(line: str) -> Iterator[list[str]]:
-    """Yield the last words of a lead-in sentence: `so the values V are:` gives `values V`."""
-    match = _LEAD_IN.fullmatch(line[-100:])
-    words = match[1].split() if match else []
-    yield from (words[-count:] for count in (3, 2, 1) if len(words) >= count)
+    # The last words of a lead-in sentence: `so the values V are:` gives `values V`.
+    lead_in = _LEAD_IN.fullmatch(near[0][-100:]) if near else None
+    words = lead_in[1].split() if lead_in else []
+    return lines + [" ".join(words[-count:]) for count in (3, 2, 1) if len(words) >= count]
 
 
 def _split_row(line: str) -> list[str]:
@@ -165,15 +154,6 @@ def _strip_markdown(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)
 
 
-@dataclass(frozen=True)
-class _LatexTable:
-    """Table or matrix with its candidate captions, nearest first."""
-
-    captions: list[str]
-    header: list[str] | None
-    body: list[list[str]]
-
-
 def read_latex(text: str) -> Sheet:
     r"""Read the tables and settings of a LaTeX text; settings are comments such as `% causal: true`.
 
@@ -186,21 +166,19 @@ def read_latex(text: str) -> Sheet:
     for line in text.splitlines():
         if "\\" not in line and "&" not in line:
             sheet.read_setting(line)
-    for table in _latex_tables(text):
-        sheet.add(table.captions, *split_labels(table.header, table.body))
+    for captions, header, body in _latex_tables(text):
+        sheet.add(captions, *split_labels(header, body))
     return sheet
 
 
-def _latex_tables(text: str, before: str = "") -> Iterator[_LatexTable]:
-    """Yield every matrix and table of a text in order; `before` is the text above it."""
+def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list[str] | None, list[list[str]]]]:
+    """Yield the candidate captions (nearest first), header and body of every matrix and table; `before` is above."""
     text = before + "\n" + _COMMENT.sub("", text)
     last = 0
     for match in _ENVIRONMENT.finditer(text):
         kind, inside = match.groups()
-        before, after = (
-            text[max(last, match.start() - _CAPTION_SEARCH_CHARS) : match.start()],
-            text[match.end() : match.end() + 20],
-        )
+        before = text[max(last, match.start() - _CAPTION_SEARCH_CHARS) : match.start()]
+        after = text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
         body = _latex_rows(inside, kind)
@@ -208,7 +186,7 @@ def _latex_tables(text: str, before: str = "") -> Iterator[_LatexTable]:
         last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
-            yield _LatexTable(captions, header, body)
+            yield captions, header, body
 
 
 def _latex_rows(inside: str, kind: str) -> list[list[str]]:
@@ -306,7 +284,8 @@ def _csv_blocks(rows: list[list[str]]) -> Iterator[list[list[str]]]:
     block: list[list[str]] = []
     for row in rows:
         if any(cell.strip() for cell in row):
-            block.append([_strip_formula_guard(cell) for cell in row])
+            # A leading quote keeps a spreadsheet from evaluating a cell.
+            block.append([cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell for cell in row])
         elif block:
             yield block
             block = []
@@ -318,8 +297,3 @@ def _strip_trailing_empty(row: list[str]) -> list[str]:
     """Drop empty cells at the end of a row, as spreadsheets leave them."""
     end = max((index + 1 for index, cell in enumerate(row) if cell.strip()), default=0)
     return row[:end]
-
-
-def _strip_formula_guard(cell: str) -> str:
-    """Remove the leading quote that keeps a spreadsheet from evaluating a cell."""
-    return cell[1:] if cell[:1] == "'" and cell[1:2] in ("=", "+", "-", "@") else cell

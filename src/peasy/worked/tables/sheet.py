@@ -38,8 +38,10 @@ class Sheet:
     head: int | None = None
     inferred: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, captions: Sequence[str], cells: Sequence[Sequence[str]], labels: "TableLabels") -> None:
-        """Add a table under the first caption that names a step; without one it is ignored."""
+    def add(
+        self, captions: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]
+    ) -> None:
+        """Add a table under the first caption that names a step; without one it is ignored. No labels: empty."""
         if len(self.tables) + len(self.ignored) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
         for caption in captions:
@@ -48,9 +50,8 @@ class Sheet:
                 step, head = named
                 head = head or self.head
                 name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
-                rows = tuple(tuple(map(str, row)) for row in cells)
-                self.tables.append(WrittenTable(name, rows, labels.rows, labels.columns))
-                self.inferred |= _infer_settings(step, captions, rows)
+                self.tables.append(WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns)))
+                self.inferred |= _infer_settings(step, captions, cells)
                 return
         self.ignored.append(captions[0] if captions else "")
 
@@ -89,21 +90,13 @@ class Sheet:
         return replace(config.read(Example, fields), written=tuple(self.tables))
 
 
-@dataclass(frozen=True)
-class TableLabels:
-    """Row and column labels of a table; empty if it has none."""
-
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
-
-
-def split_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) -> tuple[list[list[str]], TableLabels]:
-    """Separate cells from labels: a non-numeric header, and a first column of names.
+def split_labels(
+    header: Sequence[str] | None, body: Sequence[Sequence[str]]
+) -> tuple[list[list[str]], list[str], list[str]]:
+    """Separate cells from the labels of rows and columns: a non-numeric header, and a first column of names.
 
     >>> split_labels(["", "I", "AI"], [["I", "0.2", "0.8"]])
-    ([['0.2', '0.8']], TableLabels(rows=('I',), columns=('I', 'AI')))
-    >>> split_labels(None, [["1", "0"], ["0", "1"]])
-    ([['1', '0'], ['0', '1']], TableLabels(rows=(), columns=()))
+    ([['0.2', '0.8']], ['I'], ['I', 'AI'])
     """
     rows = [list(row) for row in body]
     if header is not None and _is_numeric_row(header):
@@ -112,10 +105,10 @@ def split_labels(header: Sequence[str] | None, body: Sequence[Sequence[str]]) ->
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:
         labelled |= not corner.strip() or "\\" in corner or "↓" in corner
+    columns = [text.strip() for text in header or ()]
     if not labelled:
-        return rows, TableLabels((), tuple(text.strip() for text in header or ()))
-    columns = tuple(text.strip() for text in (header or [])[1:])
-    return [row[1:] for row in rows], TableLabels(tuple(row[0].strip() if row else "" for row in rows), columns)
+        return rows, [], columns
+    return [row[1:] for row in rows], [row[0].strip() if row else "" for row in rows], columns[1:]
 
 
 def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:

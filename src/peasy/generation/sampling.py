@@ -53,7 +53,8 @@ class Sampler:
 
     def sample(self, logits: Tensor) -> SampledToken:
         """Sample the next token from `logits` `[vocab_size]` and count it as generated."""
-        logits = logits.detach().cpu()
+        if logits.requires_grad or not logits.is_cpu:
+            logits = logits.detach().cpu()
         if self.params.temperature > 0:
             id = draw_index(self.probabilities(logits), self.rng.random())
         else:

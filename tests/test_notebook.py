@@ -8,7 +8,7 @@ from tests.render.conftest import every_part
 from peasy import notebook
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.render import html
-from peasy.views import Document
+from peasy.views.document import Document
 
 EVERYTHING = Document("Everything", every_part())
 
@@ -95,7 +95,7 @@ def test_an_executed_and_converted_notebook_opens_offline(browser, tmp_path):
     import nbformat
 
     code = [
-        "import numpy, peasy\nfrom peasy.views import Document, Maps\nfrom peasy import notebook",
+        "import numpy, peasy\nfrom peasy.views.document import Document, Maps\nfrom peasy import notebook",
         "peasy.explain('i-love-ai')",
         "notebook.widget(Document('Heads', (Maps('Weights', numpy.eye(3)[None, None].repeat(2, 1), ('a', 'b', 'c'),"
         " ('a', 'b', 'c'), ('0',), ('0', '1')),)))",

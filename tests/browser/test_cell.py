@@ -8,7 +8,7 @@ from tests.browser.test_maps import WORDS, point_at
 
 from peasy import attend, notebook, render
 from peasy.render import html
-from peasy.views import Document, Maps, Vectors
+from peasy.views.document import Document, Maps, Vectors
 
 pytestmark = pytest.mark.browser
 

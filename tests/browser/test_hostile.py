@@ -6,7 +6,7 @@ from tests.render.conftest import HOSTILE
 
 from peasy import render
 from peasy.render import html, sanitize
-from peasy.views import CacheFigure, Document, Links, Maps, Plane
+from peasy.views.document import CacheFigure, Document, Links, Maps, Plane
 
 pytestmark = pytest.mark.browser
 

@@ -8,7 +8,7 @@ from tests.render.conftest import looking
 
 from peasy import render
 from peasy.render.custom_elements import element_data, unpack
-from peasy.views import Document, Links, Maps, Rows
+from peasy.views.document import Document, Links, Maps, Rows
 
 pytestmark = pytest.mark.browser
 

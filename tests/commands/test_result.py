@@ -9,7 +9,7 @@ import pytest
 
 from peasy.commands.result import Result
 from peasy.errors import NotFound, UsageError
-from peasy.views import Document, Matrix
+from peasy.views.document import Document, Matrix
 
 
 class Small(Result):

@@ -42,7 +42,7 @@ def test_translators(translator):
     forward_logits(loaded.model, inputs, recorder.tap())
     with torch.no_grad():
         expected = translator.theirs(input_ids=ids(IDS), decoder_input_ids=ids(TARGET), output_attentions=True)
-    for capture in recorder.captures():
+    for capture in tuple(recorder.captured.values()):
         stack, layer, part = capture.path
         theirs = expected.cross_attentions if part == "cross_attention" else getattr(expected, f"{stack}_attentions")
         np.testing.assert_allclose(capture.array, theirs[layer][0].numpy(), **CLOSE)

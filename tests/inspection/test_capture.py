@@ -19,7 +19,7 @@ def input_of(model, length: int = 11) -> ModelInput:
 
 def capture(model, model_input, storage="float32", **spec):
     recorder = Recorder(CaptureSpec(**spec), model_input.lengths(model), storage)
-    return forward_logits(model, model_input, recorder.tap()), recorder.captures()
+    return forward_logits(model, model_input, recorder.tap()), tuple(recorder.captured.values())
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)

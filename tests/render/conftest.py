@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from peasy.formula import attend_with_weights
-from peasy.views import (
+from peasy.views.document import (
     Arithmetic,
     CacheFigure,
     Curves,

@@ -6,7 +6,7 @@ import io
 from tests.render.conftest import HOSTILE, every_part, matrix
 
 from peasy.render import csv as drawn_csv
-from peasy.views import Document, Matrix, Table
+from peasy.views.document import Document, Matrix, Table
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -11,7 +11,7 @@ from peasy import render
 from peasy.render import svg
 from peasy.render.figure_tables import tables_of
 from peasy.render.plot import PlotPoint, label_points
-from peasy.views import CacheFigure, Document, Links, Maps, Matrix, Plane, Rows
+from peasy.views.document import CacheFigure, Document, Links, Maps, Matrix, Plane, Rows
 
 WORDS = ("I", "love", "AI")
 WEIGHTS = np.array([[1.0, np.nan, np.nan], [0.25, 0.75, np.nan], [0.2, 0.3, 0.5]])

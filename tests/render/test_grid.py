@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.render.grid import lay_out, shown_indices, table_text
-from peasy.views import Matrix, Table
+from peasy.views.document import Matrix, Table
 
 
 @settings(deadline=None)  # machines may be slow

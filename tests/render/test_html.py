@@ -10,7 +10,7 @@ import pytest
 from tests.render.conftest import HOSTILE, TOKENS, every_part, looking, matrix
 
 from peasy.render import html
-from peasy.views import Arithmetic, Document, Matrix
+from peasy.views.document import Arithmetic, Document, Matrix
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 

@@ -5,7 +5,7 @@ import json
 from tests.render.conftest import HOSTILE, matrix
 
 from peasy.render import json as drawn_json
-from peasy.views import Document
+from peasy.views.document import Document
 
 
 def test_all_parts_are_included(everything):

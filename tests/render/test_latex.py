@@ -9,7 +9,7 @@ from tests.render.conftest import HOSTILE, every_part, matrix
 
 from peasy.render import latex
 from peasy.render.tex import UnknownTeX
-from peasy.views import Document, Formula, Matrix
+from peasy.views.document import Document, Formula, Matrix
 
 LATEX = [name for name in ("pdflatex", "lualatex") if shutil.which(name)]
 COMMAND = re.compile(r"\\[A-Za-z]+")

@@ -7,7 +7,7 @@ from markdown_it import MarkdownIt
 from tests.render.conftest import HOSTILE, every_part, matrix
 
 from peasy.render import markdown
-from peasy.views import Document, Heading, Matrix, Paragraph, Table
+from peasy.views.document import Document, Heading, Matrix, Paragraph, Table
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable("table")
 ALLOWED = {

@@ -5,7 +5,7 @@ from tests.browser.conftest import RecordedPage
 from tests.render.conftest import HOSTILE, every_part
 
 from peasy import render
-from peasy.views import Document, Matrix
+from peasy.views.document import Document, Matrix
 
 pytestmark = pytest.mark.browser
 

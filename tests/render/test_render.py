@@ -8,7 +8,7 @@ import pytest
 import peasy
 from peasy import render
 from peasy.errors import UsageError
-from peasy.views import Document, Paragraph
+from peasy.views.document import Document, Paragraph
 
 
 @pytest.mark.parametrize("format", list(render.FORMATS))

@@ -6,7 +6,7 @@ import pytest
 from tests.render.conftest import HOSTILE, TOKENS, every_part, matrix
 
 from peasy.render import svg
-from peasy.views import Curves, Document, Heading, Matrix, Paragraph, Plane
+from peasy.views.document import Curves, Document, Heading, Matrix, Paragraph, Plane
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from tests.render.conftest import HOSTILE, every_part, matrix
 
 from peasy.render import terminal
-from peasy.views import Document, Matrix, Paragraph, Table
+from peasy.views.document import Document, Matrix, Paragraph, Table
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -8,8 +8,8 @@ from tests.views.conftest import LATER, PIZZA, SELF
 
 from peasy.errors import NotFound
 from peasy.inspection.results import AttentionInfo
-from peasy.views import Links, Maps, Paragraph, Table
 from peasy.views.attention import attention_document, attention_maps, merge_words, tiled_document
+from peasy.views.document import Links, Maps, Paragraph, Table
 
 
 def maps_of(document):

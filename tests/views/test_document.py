@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from peasy.views import Arithmetic, Document, Heading, Matrix, Paragraph, Table
+from peasy.views.document import Arithmetic, Document, Heading, Matrix, Paragraph, Table
 
 
 def matrix(**changes):

@@ -7,7 +7,7 @@ import pytest
 from tests.views.conftest import SELF, head
 
 from peasy.errors import NotFound
-from peasy.views import Paragraph
+from peasy.views.document import Paragraph
 from peasy.views.head import head_document, head_example
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from peasy.views import CacheFigure, Curves, Links, Maps, Matrix, Table
+from peasy.views.document import CacheFigure, Curves, Links, Maps, Matrix, Table
 from peasy.views.embedding import similarity_document
 from peasy.views.inspection import (
     alignment_document,

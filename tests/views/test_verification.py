@@ -1,7 +1,13 @@
 """Documents of verification and diagnosis: verdict, first divergence, reasons."""
 
-from peasy.verification.implementation.diagnosis import Diagnosis, FirstDifference, ImplementationFinding
-from peasy.verification.verdict import DivergencePoint, Equality, Proof
+from peasy.verification.verdict import (
+    Diagnosis,
+    DivergencePoint,
+    Equality,
+    FirstDifference,
+    ImplementationFinding,
+    Proof,
+)
 from peasy.views.document import Paragraph, Table
 from peasy.views.verification import diagnosis_document, diagnosis_sentence, proof_document, proof_sentence
 

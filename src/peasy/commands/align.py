@@ -8,7 +8,7 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Alignment, Tokens
-from peasy.views.document import Document, Paragraph
+from peasy.views.document import Document, Paragraph, pluralize
 from peasy.views.inspection import alignment_document
 
 
@@ -40,12 +40,12 @@ class AlignResult(Result):
         """Word count and word order, in two sentences."""
         source, target = self.alignment.source, self.alignment.target
         source_count, target_count = len(_word_positions(source)), len(_word_positions(target))
-        words = f"{_pluralise(source_count, 'word')} became {_pluralise(target_count, 'word')}"
+        words = f"{pluralize(source_count, 'word')} became {pluralize(target_count, 'word')}"
         size = f"{words}; {len(source)} tokens became {len(target)}."
         if not self.word_order.crossings:
             return size, "The word order is kept: no two words cross."
         first_crossing = " and ".join(f"“{target.words[index]}”" for index in self.word_order.crossings[0])
-        pairs = _pluralise(len(self.word_order.crossings), "pair")
+        pairs = pluralize(len(self.word_order.crossings), "pair")
         return size, f"The word order changes: {pairs} of words cross, first {first_crossing}."
 
     def document(self) -> Document:
@@ -127,20 +127,15 @@ def word_order(alignment: Alignment) -> WordOrder:
 
 def _word_positions(tokens: Tokens) -> list[int]:
     """Positions of words, without special tokens, blanks and punctuation; all positions if there are no words."""
+    numbered = zip(tokens.words, tokens.word_numbers, strict=False)
     positions = [
-        at for at, number in enumerate(tokens.word_numbers) if number is not None and _has_letters(tokens.words[at])
+        at
+        for at, (word, number) in enumerate(numbered)
+        if number is not None and any(category(character)[0] not in "PZC" for character in word)
     ]
     return positions or list(range(len(tokens.words)))
-
-
-def _has_letters(word: str) -> bool:
-    return any(category(character)[0] not in "PZC" for character in word)
 
 
 def _tokens_data(tokens: Tokens) -> JsonDict:
     words = {"words": tokens.words, "word_positions": _word_positions(tokens)}
     return {"text": tokens.text, **words, "tokens": len(tokens)}
-
-
-def _pluralise(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -119,8 +119,15 @@ def compare(
         loaded = load(folder, device=device)
         evaluation, size = evaluate(loaded, corpus, max_samples=max_samples), loaded.model.count_parameters()
         models.append(_compared_model(kind, open_run(folder), evaluation, size))
-    measure = _shared_measure([model.metrics for model in models])
-    ranked = sorted(models, key=lambda model: _sort_key(model, measure))
+    # The first measure that all models have.
+    shared = set.intersection(*({name for name, _, _ in model.metrics} for model in models))
+    measure = next((name for name in ("bits per byte", "exact match", *_MEASURES) if name in shared), "")
+    sign = 1 if measure in _LOWER_IS_BETTER else -1
+
+    def rank(model: ComparedModel) -> float:
+        return sign * next((value for name, value, _ in model.metrics if name == measure), math.inf)
+
+    ranked = sorted(models, key=rank)
     notes = ["Bits per byte are comparable across tokenizers; loss per token only with the same tokenizer."]
     if "ngram" in kinds:
         notes.append("The n-gram model made one pass over the data.")
@@ -134,25 +141,8 @@ def _compared_model(kind: str, run: Run, evaluation: EvaluateResult, size: int) 
     shares = {measure.name: measure.is_fraction for measure in evaluation.facts.metrics}
     measures = tuple((name, evaluation[name], shares[name]) for name in _MEASURES if name in shares)
     validations = [line for line in run.metrics() if line["event"] == "validated"]
-    scale = _bits_per_byte_factor(evaluation)
+    # From nats per token to bits per byte, for this tokenizer on these data.
+    values = evaluation.measures
+    scale = values["bits per byte"] / values["loss"] if "bits per byte" in values and values.get("loss") else 1.0
     curve = tuple((line["elapsed_seconds"], line["loss"] * scale) for line in validations)
     return ComparedModel(kind, run.name, size, facts.tokens, facts.elapsed, measures, curve)
-
-
-def _bits_per_byte_factor(evaluation: EvaluateResult) -> float:
-    """Factor from nats per token to bits per byte, for this tokenizer on these data."""
-    measures = evaluation.measures
-    if "bits per byte" not in measures or not measures.get("loss"):
-        return 1.0
-    return measures["bits per byte"] / measures["loss"]
-
-
-def _shared_measure(all_measures: Sequence[tuple[tuple[str, float, bool], ...]]) -> str:
-    """Return the first measure that all models have: bits per byte, exact match, loss, then others."""
-    shared = set.intersection(*({name for name, _, _ in measures} for measures in all_measures))
-    return next((name for name in ("bits per byte", "exact match", *_MEASURES) if name in shared), "")
-
-
-def _sort_key(model: ComparedModel, measure: str) -> float:
-    value = next((value for name, value, _ in model.metrics if name == measure), math.inf)
-    return value if measure in _LOWER_IS_BETTER else -value

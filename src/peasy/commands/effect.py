@@ -7,7 +7,7 @@ import numpy as np
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
-from peasy.inspection.results import Array, Effect
+from peasy.inspection.results import Effect
 
 if TYPE_CHECKING:
     from peasy.commands.look_result import LookResult
@@ -23,7 +23,8 @@ def next_token_effect(before: "LookResult", after: "LookResult", words: tuple[st
     effect = Effect(before.model, before.text, (*added, *removed), (), ())
     if before.logits is None or after.logits is None or not before.next_tokens:
         return effect
-    p, q = _softmax(before.logits), _softmax(after.logits)
+    p, q = (np.exp(logits.astype(np.float64) - logits.max()) for logits in (before.logits, after.logits))
+    p, q = p / p.sum(), q / q.sum()
     support = p > 0
     divergence = float(np.sum(p[support] * (np.log2(p[support]) - np.log2(np.maximum(q[support], 1e-300)))))
     ids = {word: _word_token_id(before.loaded, word) for word in words}
@@ -37,19 +38,11 @@ def next_token_effect(before: "LookResult", after: "LookResult", words: tuple[st
     )
 
 
-def _softmax(logits: Array) -> Array:
-    exponentials = np.exp(logits.astype(np.float64) - logits.max())
-    probabilities: Array = exponentials / exponentials.sum()
-    return probabilities
-
-
 def _word_token_id(loaded: LoadedModel, word: str) -> int:
     """First token id of a word, after a space or without one, preferring a single token."""
     tokenizer = loaded.output_tokenizer()
-    encodings: list[tuple[int, ...]] = [
-        tokenizer.encode(text, add_special_tokens=False).ids for text in (f" {word}", word)
-    ]
-    ids = next((ids for ids in encodings if len(ids) == 1), next((ids for ids in encodings if ids), None))
+    encodings = [tokenizer.encode(text, add_special_tokens=False).ids for text in (f" {word}", word)]
+    ids = min(filter(None, encodings), key=lambda ids: len(ids) > 1, default=())
     if not ids:
         raise InvalidInput(f'"{word}" has no token in the vocabulary of this model.')
     return ids[0]

@@ -14,7 +14,7 @@ from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import RECIPE
-from peasy.datasets import Corpus, DataProblems, Probe, Sample, open_corpus
+from peasy.datasets import Corpus, DataProblems, Sample, open_corpus
 from peasy.errors import InvalidInput
 from peasy.views.document import Document
 from peasy.views.evaluation import EvaluationFacts, EvaluationMetric, evaluation_document
@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 _DEFAULT_SEQ_LEN = 256
 """Window length in tokens for models without a maximum of their own."""
+
+_MAX_PROBES = 2_000
+"""Maximum number of endings to choose between, unless `max_samples` is given."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,11 +57,8 @@ class EvaluateResult(Result):
         """The evaluation as plain data."""
         facts = self.facts
         return {
-            "model": facts.model,
-            "data": facts.data,
-            "split": facts.split,
-            "sample_count": facts.sample_count,
-            "measures": {m.name: m.value if math.isfinite(m.value) else None for m in facts.metrics},
+            **{name: getattr(facts, name) for name in ("model", "data", "split", "sample_count")},
+            "measures": {name: value if math.isfinite(value) else None for name, value in self.measures.items()},
             "description": {measure.name: measure.description for measure in facts.metrics},
             "categories": {name: {"correct": correct, "count": count} for name, correct, count in facts.categories},
             "wrong": [dict(zip(("source", "reference", "output"), row, strict=True)) for row in facts.errors],
@@ -161,7 +161,8 @@ class _Evaluation:
         if getattr(self.loaded.model.config, "task", None) == "skip-gram":
             notes.append("The model was trained on neighbours on both sides; here it predicts only the next word.")
         metrics, correct = _token_metrics(stats), None
-        if probes := self._probes():
+        all_probes = () if self.loaded.kind == "words" else self._read(self.corpus.probes)
+        if probes := list(islice(all_probes, self.max_samples or _MAX_PROBES)):
             advance = _cumulative(self.on_progress, len(probes))
             correct = ending_accuracy(self.loaded, probes, self.loaded.max_seq_len, advance)
             meaning = "right ending likelier than the wrong one; chance is 50 %"
@@ -221,12 +222,6 @@ class _Evaluation:
 
     def _samples(self) -> Iterator[Sample]:
         return islice(self._read(self.corpus.documents), self.max_samples)
-
-    def _probes(self) -> list[Probe]:
-        """Endings to choose between, at most `max_samples` or 2,000; empty if the corpus has none."""
-        if self.loaded.kind == "words":
-            return []
-        return list(islice(self._read(self.corpus.probes), self.max_samples or 2_000))
 
     def _progress(self, unit: Literal["characters", "documents"]) -> Callable[[int], object]:
         """Return a progress counter; the total is computed only if there is a callback, since it reads the corpus."""

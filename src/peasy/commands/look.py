@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -76,11 +77,15 @@ def look(
         words = (queries,) if isinstance(queries, str | int) else queries
         rows = tuple(sorted({at for word in words for at in find_word(inputs.target or inputs.tokens, word)}))
     edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
-    intervention = make_intervention(
-        edits,
-        network,
-        lambda path: attention_axes(path, inputs.tokens, inputs.target),
-        lambda other: make_input(loaded, other).model_input,
+    intervention = (
+        None
+        if not edits
+        else make_intervention(
+            edits,
+            network,
+            lambda path: attention_axes(path, inputs.tokens, inputs.target),
+            lambda other: make_input(loaded, other).model_input,
+        )
     )
     kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
     spec = CaptureSpec(kept_steps, _as_tuple(layers), _as_tuple(heads), rows, None if parts is None else tuple(parts))
@@ -93,7 +98,7 @@ def look(
         attentions = tuple(part for part in attentions if recorder.spec.includes(part))
         forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
     return LookResult(
-        loaded.name, loaded.kind, inputs.tokens, inputs.target, recorder.captures(), attentions,
+        loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
         tuple(edit.summary() for edit in edits), recorder.storage, _top_candidates(loaded, logits),
         overviews=() if tiler is None else tuple(tiler.overviews),
         loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
@@ -123,14 +128,8 @@ def _tile_recorder(
     tiler = Tiler(size, reduction, spec.heads, value_weighted)
     selected = [part for part in attentions_of(loaded.model) if spec.includes(part)]
     num_heads = sum(len(spec.heads) if spec.heads else part.num_heads for part in selected)
-    recorder = Recorder.for_input(
-        loaded.model,
-        inputs.model_input,
-        spec,
-        budget,
-        name=loaded.name,
-        extra_values=num_heads * math.ceil(longest / size) ** 2,
-    )
+    num_tiles, model_input = num_heads * math.ceil(longest / size) ** 2, inputs.model_input
+    recorder = Recorder.for_input(loaded.model, model_input, spec, budget, name=loaded.name, extra_values=num_tiles)
     return recorder, tiler
 
 
@@ -207,14 +206,11 @@ def look_view(
 
         return rank_heads(loaded, split_sentences(text), by=by, seed=seed)
 
-    def run(edits: Sequence[InterventionSpec], target: str | None = target) -> LookResult:
-        return look(
-            loaded, text, target, layers=layers, heads=heads, queries=queries, steps=steps, edit=edits,
-            max_memory=max_memory, overview=overview, tile_size=tile_size, value_weighted=value_weighted,
-            merge_words=merge_words,
-        )  # fmt: skip
-
-    result = run(edit if view != "effect" or overview is not None else ())
+    run = partial(
+        look, loaded, text, layers=layers, heads=heads, queries=queries, steps=steps, max_memory=max_memory,
+        overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words,
+    )  # fmt: skip
+    result = run(target, edit=edit if view != "effect" or overview is not None else ())
     if overview is not None:
         return result
     match view:
@@ -235,7 +231,7 @@ def look_view(
                 raise InvalidInput("The view steps needs a head.", hint="Give one layer and one head.")
             return result.steps(layers[0], heads[0], query)
         case "effect":
-            return result.compare(run(edit, result.target_text), words=words, data=data)
+            return result.compare(run(result.target_text, edit=edit), words=words, data=data)
     return result
 
 
@@ -249,10 +245,8 @@ class SavedActivationsResult(RecordResult, ActivationStore):
     def document(self) -> Document:
         """Size of the saved activations, and the code to read them."""
         size = f"{', '.join(self.steps)} of {self.num_sequences:,} texts: {format_bytes(self.nbytes)} as {self.storage}"
-        code = (
-            f'from peasy.inspection.activation_store import read_activations; next(read_activations("{self.folder}"))'
-        )
-        text = f"{size}, in {self.num_files:,} files in {self.folder}."
+        module, text = "peasy.inspection.activation_store", f"{size}, in {self.num_files:,} files in {self.folder}."
+        code = f'from {module} import read_activations; next(read_activations("{self.folder}"))'
         return Document("Saved activations", (Paragraph(text), Paragraph(code, "note")))
 
 

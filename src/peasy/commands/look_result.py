@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -326,14 +327,9 @@ class LookResult(RecordResult, AttentionRecord):
         if data is not None:
             from peasy.commands.evaluate import evaluate
 
-            before, after = (
-                evaluate(
-                    intervened_model(x), data, split=split, max_samples=max_samples, seq_len=seq_len, options=options
-                )
-                for x in (self, other)
-            )
-            second = after.measures
-            metrics = tuple((name, value, second[name]) for name, value in before.measures.items() if name in second)
+            run = partial(evaluate, data=data, split=split, max_samples=max_samples, seq_len=seq_len, options=options)
+            before, after = (run(intervened_model(result)).measures for result in (self, other))
+            metrics = tuple((name, value, after[name]) for name, value in before.items() if name in after)
             effect = replace(effect, metrics=metrics)
         return EffectResult.of(effect)
 

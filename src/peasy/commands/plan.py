@@ -16,7 +16,7 @@ from peasy.commands.load import choose_device
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, Result
 from peasy.datasets import Corpus, Sample, prepare_shards
-from peasy.datasets.sample import sample_texts
+from peasy.datasets.corpus import sample_texts
 from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.models.preset import ModelSize
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
     from peasy.training.estimate import Hardware, ModelSizes, TrainingEstimate
     from peasy.training.objective import Batch, Objective
-    from peasy.training.recipe import Recipe
     from peasy.training.setup import RunSetup
 
 _DRY_RUN_CHARACTERS = 1_000_000
@@ -259,13 +258,19 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
     )
     data_tokens = corpus.cached_survey.sizes["train"].characters * dry_run.tokens_per_character
     epoch = max(1, round(dry_run.samples / fraction / recipe.batch_size))
-    steps, seconds = _steps_and_seconds(recipe, dry_run.seconds, epoch)
+    if recipe.steps is not None:
+        steps, seconds, reason = recipe.steps, recipe.steps * dry_run.seconds, "as requested"
+    elif recipe.minutes is not None:
+        steps, seconds = max(1, int(recipe.minutes * 60 / dry_run.seconds)), recipe.minutes * 60
+        reason = f"as many as fit into {recipe.minutes:g} minutes"
+    else:
+        steps, seconds, reason = epoch, epoch * dry_run.seconds, "one epoch"
     rows = [
         ("parameters", f"{dry_run.parameters:,}", "counted"),
         ("tokens in the data", f"{data_tokens:,.0f}", f"from the first {min(fraction, 1):.0%} of it"),
         ("tokens per step", f"{dry_run.tokens:,}", "of real batches"),
         ("tokens per second", f"{tokens_per_second:,.0f}", "measured on this machine in three steps"),
-        ("steps", f"{steps:,}", _steps_reason(recipe)),
+        ("steps", f"{steps:,}", reason),
         ("time", format_duration(seconds), f"{dry_run.seconds:.3f} s per step, without validation and saving"),
         ("epochs", f"{steps / epoch:.2f}", f"{epoch:,} steps each"),
     ]
@@ -284,34 +289,16 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
             ("memory", format_bytes(total), ""),
         ]
         numbers |= {**state, "activations": dry_run.activation_bytes, "memory": total}
-        sums, verdict = (
-            (_state_formulas(sizes, state),),
-            _fits_in_memory(total, ram.available_ram(), "this machine has free"),
-        )
+        sums = (_state_formulas(sizes, state),)
+        if (free := ram.available_ram()) is not None:
+            fits = "fit" if total <= free else "do not fit"
+            text = f"{format_bytes(total)} {fits} into the {format_bytes(free)} that this machine has free."
+            verdict = text, total <= free
     notes = ("Nothing was saved. Other running programs slow down training as they slow down this measurement.",)
     title = f"Plan: {recipe.model_kind} {recipe.preset} on {recipe.data}"
     batches = f"batches of {recipe.batch_size} samples of up to {recipe.seq_len:,} tokens"
     summary = f"Seed {recipe.seed}, {batches}, {recipe.precision}."
     return PlanResult(PlanFacts(title, summary, tuple(rows), sums, notes, verdict), numbers)
-
-
-def _steps_and_seconds(recipe: "Recipe", seconds: float, epoch_steps: int) -> tuple[int, float]:
-    if recipe.steps is not None:
-        return recipe.steps, recipe.steps * seconds
-    if recipe.minutes is not None:
-        return max(1, int(recipe.minutes * 60 / seconds)), recipe.minutes * 60
-    return epoch_steps, epoch_steps * seconds
-
-
-def _steps_reason(recipe: "Recipe") -> str:
-    if recipe.steps is not None:
-        return "as requested"
-    return f"as many as fit into {recipe.minutes:g} minutes" if recipe.minutes is not None else "one epoch"
-
-
-def _matmul_parameters(sizes: "ModelSizes") -> str:
-    """Formula text of the parameters that take part in matrix products; n-gram embeddings are only looked up."""
-    return f"(parameters - {sizes.lookup_parameters:,} n-gram embeddings)" if sizes.lookup_parameters else "parameters"
 
 
 def _state_formulas(sizes: "ModelSizes", state: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
@@ -323,13 +310,6 @@ def _state_formulas(sizes: "ModelSizes", state: Mapping[str, int]) -> tuple[str,
         "optimizer = 4 bytes · (1 per parameter of Muon + 2 per parameter of Adam + 1 step count per tensor)",
         f"optimizer = {optimizer_state} = {format_bytes(state['optimizer'])}",
     )
-
-
-def _fits_in_memory(needed: float, free: float | None, owner: str) -> tuple[str, bool] | None:
-    if free is None:
-        return None
-    fits = needed <= free
-    return f"{format_bytes(needed)} {'fit' if fits else 'do not fit'} into the {format_bytes(free)} that {owner}.", fits
 
 
 def _calculated_plan(name: str, estimate: "TrainingEstimate") -> PlanResult:
@@ -370,6 +350,8 @@ def _plan_formulas(estimate: "TrainingEstimate") -> tuple[tuple[str, tuple[str, 
     held = {"weights": sizes.weight_bytes, "gradients": sizes.weight_bytes, "optimizer": sizes.optimizer_bytes}
     tokens, state = estimate.tokens_per_step, format_bytes(estimate.state_bytes)
     ddp, fsdp = (estimate.communication_seconds(way) for way in ("ddp", "fsdp"))
+    looked_up = sizes.lookup_parameters  # these take no part in matrix products
+    parameters = f"(parameters - {looked_up:,} n-gram embeddings)" if looked_up else "parameters"
     return (
         _state_formulas(sizes, held),
         ("activations, 16 bits, fused attention (34 bytes per token, layer and unit of d_model; logits)", (
@@ -382,7 +364,7 @@ def _plan_formulas(estimate: "TrainingEstimate") -> tuple[tuple[str, tuple[str, 
             f"FSDP = {state} / {n} + one full block + activations = {format_bytes(estimate.bytes_per_device('fsdp'))}",
         )),
         ("time per step", (
-            f"work = 6 · {_matmul_parameters(sizes)} + 6 · layers · d_model · context FLOP per token",
+            f"work = 6 · {parameters} + 6 · layers · d_model · context FLOP per token",
             f"computation = tokens · work / (FLOP/s · {machine.mfu:g}) = {estimate.compute_seconds:.4g} s",
             f"communication, DDP = 2 · ({n} - 1) / {n} · weights / bandwidth = {ddp:.4g} s",
             f"communication, FSDP = 3 · ({n} - 1) / {n} · weights / bandwidth = {fsdp:.4g} s",

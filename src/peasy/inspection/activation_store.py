@@ -52,7 +52,7 @@ def write_activations(
             recorder = Recorder.for_input(model, model_input, spec, budget, storage)
             writer.reserve(recorder.nbytes)
             forward(model, model_input, recorder.tap())
-            writer.add(model_input, recorder.captures())
+            writer.add(model_input, tuple(recorder.captured.values()))
         return writer.finish(Path(folder), spec, storage)
 
 
@@ -106,12 +106,11 @@ def read_activations(folder: str | Path) -> Iterator[tuple[ModelInput, dict[tupl
         target = None if entry["target"] is None else tuple(entry["target"])
         with safe_open(folder / _file_name(entry["file"]), framework="np") as file:
             names = [name for name in file.keys() if name.startswith(f"{number}.")]  # noqa: SIM118
-            yield ModelInput(tuple(entry["ids"]), target), {_parse_name(name): file.get_tensor(name) for name in names}
-
-
-def _parse_name(name: str) -> tuple[ModulePath, str]:
-    _, stack, layer, part, *step = name.split(".")
-    return ModulePath(stack, int(layer), part), ".".join(step)
+            arrays = {}
+            for name in names:
+                _, stack, layer, part, step = name.split(".", 4)
+                arrays[ModulePath(stack, int(layer), part), step] = file.get_tensor(name)
+            yield ModelInput(tuple(entry["ids"]), target), arrays
 
 
 def _file_name(number: int) -> str:

@@ -135,7 +135,7 @@ class Recorder:
     def __init__(self, spec: CaptureSpec, lengths: Mapping[str, int], storage: str = "float32") -> None:
         self.spec, self.lengths, self.storage, self.nbytes = spec, lengths, storage, 0
         self._dtype = torch.float16 if storage == "float16" else torch.float32
-        self._captured: dict[tuple[ModulePath, str], Capture] = {}
+        self.captured: dict[tuple[ModulePath, str], Capture] = {}
         self._value_norms: dict[ModulePath, Array] = {}
 
     @classmethod
@@ -174,18 +174,14 @@ class Recorder:
         heads, rows = activation.heads or (), activation.rows
         if step not in FORMULA_STEPS:
             rows = tuple(range(values.shape[-2])) if rows is None and step not in ("key", "value") else rows
-            self._captured[path, step] = Capture(path, step, values, heads, rows, None, activation.caption)
+            self.captured[path, step] = Capture(path, step, values, heads, rows, None, activation.caption)
             return
-        if (path, step) not in self._captured:
+        if (path, step) not in self.captured:
             num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
             whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
             norms = self._value_norms[path] if step == "weights" else None
-            self._captured[path, step] = Capture(path, step, whole, heads, (), norms, activation.caption)
-        capture = self._captured[path, step]
+            self.captured[path, step] = Capture(path, step, whole, heads, (), norms, activation.caption)
+        capture = self.captured[path, step]
         joined = (*(capture.rows or ()), *(rows or ()))
         capture.array[:, len(capture.rows or ()) : len(joined)] = values
-        self._captured[path, step] = replace(capture, rows=joined)
-
-    def captures(self) -> tuple[Capture, ...]:
-        """Return all captures in execution order."""
-        return tuple(self._captured.values())
+        self.captured[path, step] = replace(capture, rows=joined)

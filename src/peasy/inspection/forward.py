@@ -26,14 +26,14 @@ def attentions_of(model: Model) -> tuple[AttentionInfo, ...]:
     """
     if isinstance(model, RecurrentTranslator):
         return (AttentionInfo(ModulePath("decoder", 0, "cross_attention"), 1, (0,), cross=True),)
-    return tuple(_attention_info(module) for module in model.modules() if isinstance(module, Attention))
-
-
-def _attention_info(attention: Attention) -> AttentionInfo:
-    kv_head = tuple(head * attention.num_kv_heads // attention.num_heads for head in range(attention.num_heads))
-    causal = attention.path.stack == "decoder" and not attention.is_cross
-    options = (attention.window, causal, attention.is_cross, attention.scale, attention.softcap)
-    return AttentionInfo(attention.path, attention.num_heads, kv_head, *options)
+    infos = []
+    for module in model.modules():
+        if isinstance(module, Attention):
+            path, heads, cross = module.path, module.num_heads, module.is_cross
+            kv_head, causal = tuple(h * module.num_kv_heads // heads for h in range(heads)), path.stack == "decoder"
+            options = (module.window, causal and not cross, cross, module.scale, module.softcap)
+            infos.append(AttentionInfo(path, heads, kv_head, *options))
+    return tuple(infos)
 
 
 @dataclass(frozen=True)

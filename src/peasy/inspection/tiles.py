@@ -66,9 +66,17 @@ def _tile_heads(
         else:
             mask = inputs.attention_mask.slice_rows(rows, last, inputs.query).mask
         for index, head in enumerate(heads):
-            exponentials, total = _unnormalised_weights(inputs, head, rows, last, mask)
+            kv_head, bias = head * inputs.key.shape[1] // inputs.query.shape[1], inputs.attention_mask.bias
+            exponentials, total = unnormalised_weights(
+                inputs.query[0, head, rows] * inputs.scale,
+                inputs.key[0, kv_head, :last],
+                mask=None if mask is None else _select_head(mask, head),
+                bias=None if bias is None else _select_head(bias, head)[rows, :last],
+                scale=1.0,
+                softcap=inputs.softcap,
+            )
             if value_weighted:
-                exponentials = exponentials * inputs.value[0, _kv_head(inputs, head), :last].float().norm(dim=-1)
+                exponentials = exponentials * inputs.value[0, kv_head, :last].float().norm(dim=-1)
             reduced = _fold(_fold(exponentials, tile, reduction) / total, tile, reduction, by_rows=True)
             tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
     if reduction == "mean":
@@ -79,24 +87,9 @@ def _tile_heads(
     return tiles
 
 
-def _unnormalised_weights(
-    inputs: AttentionInputs, head: int, rows: slice, last: int, mask: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return unnormalised weights `[query, key]` of some rows of one head, and their sums."""
-    bias = None if inputs.attention_mask.bias is None else _select_head(inputs.attention_mask.bias, head)[rows, :last]
-    query, key = inputs.query[0, head, rows] * inputs.scale, inputs.key[0, _kv_head(inputs, head), :last]
-    head_mask = None if mask is None else _select_head(mask, head)
-    return unnormalised_weights(query, key, mask=head_mask, bias=bias, scale=1.0, softcap=inputs.softcap)
-
-
 def _select_head(array: Tensor, head: int) -> Tensor:
     """Select one head of the first sequence from a mask or bias, which may be shared by heads and batch."""
     return array if array.ndim == 2 else array[0, head % array.shape[1]]
-
-
-def _kv_head(inputs: AttentionInputs, head: int) -> int:
-    """Return the KV head of a query head."""
-    return head * inputs.key.shape[1] // inputs.query.shape[1]
 
 
 def _fold(array: Tensor, tile: int, reduction: str, by_rows: bool = False) -> Tensor:

@@ -34,7 +34,7 @@ __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundl
 def draw(document: Document, format: str = "text") -> str | bytes:
     """Render the document in one of `FORMATS`; bytes for png and npz, text for all others.
 
-    >>> from peasy.views import Document, Paragraph
+    >>> from peasy.views.document import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))
     # Pizza
     <BLANKLINE>

@@ -24,18 +24,13 @@ def ascii_plot(figure: Plane | Curves, width: int, decimals: int) -> list[str] |
     """Return the plot as lines, or None if a table is better: few points or a narrow screen."""
     if isinstance(figure, Plane):
         points = [point for point in figure.points if math.isfinite(point[1]) and math.isfinite(point[2])]
-        return (
-            _plot_points(figure, points, min(width, MAX_WIDTH))
-            if len(points) > MAX_TABLE_POINTS and width >= 40
-            else None
-        )
-    lines = [(name, _finite(points)) for name, points in figure.lines]
+        is_large = len(points) > MAX_TABLE_POINTS
+        return _plot_points(figure, points, min(width, MAX_WIDTH)) if is_large and width >= 40 else None
+    lines = [
+        (name, sorted(point for point in points if all(map(math.isfinite, point)))) for name, points in figure.lines
+    ]
     is_large = sum(len(points) for _, points in lines) > MAX_TABLE_POINTS and len(lines) <= len(ascii_lowercase)
     return list(_plot_curves(figure, lines, min(width, MAX_WIDTH), decimals)) if is_large and width >= 40 else None
-
-
-def _finite(points: tuple[tuple[float, float], ...]) -> list[tuple[float, float]]:
-    return sorted((x, y) for x, y in points if math.isfinite(x) and math.isfinite(y))
 
 
 class _Canvas:
@@ -78,12 +73,8 @@ def _plot_curves(
     yield sanitize.one_line(curves.title)
     yield from paper.with_axes(curves.x_axis, curves.y_axis)
     for letter, (name, points) in zip(ascii_lowercase, lines, strict=False):
-        ends = (
-            f"from {format_number(points[0][1], decimals)} to {format_number(points[-1][1], decimals)}"
-            if points
-            else "no numbers"
-        )
-        yield f"{letter}  {sanitize.token_label(name)}: {ends}"
+        ends = " to ".join(format_number(y, decimals) for _, y in (points[0], points[-1])) if points else ""
+        yield f"{letter}  {sanitize.token_label(name)}: {f'from {ends}' if points else 'no numbers'}"
 
 
 def _format_end(value: float) -> str:
@@ -109,7 +100,9 @@ def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: in
         free_starts = (
             start for start in (column, column - len(label) + 1) if _is_free(paper.rows[row], start, len(label))
         )
-        start = next(free_starts, None) if all(map(_is_narrow, label)) else None
+        # Wide and combining characters do not take exactly one terminal column.
+        narrow = not any(combining(letter) or east_asian_width(letter) in ("W", "F") for letter in label)
+        start = next(free_starts, None) if narrow else None
         if start is not None:
             paper.rows[row][start : start + len(label)] = label
         else:
@@ -117,11 +110,6 @@ def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: in
             paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
     notes = [f"{unlabelled} of {len(points)} names do not fit; --out FILE.html shows all."] if unlabelled else []
     return [sanitize.one_line(plane.title), *paper.with_axes(plane.x_axis, plane.y_axis), *notes]
-
-
-def _is_narrow(letter: str) -> bool:
-    """True if the character takes exactly one terminal column."""
-    return not combining(letter) and east_asian_width(letter) not in ("W", "F")
 
 
 def _is_free(row: list[str], start: int, count: int) -> bool:

@@ -58,16 +58,11 @@ def element_data(part: DocumentPart, decimals: int) -> dict[str, object]:
 def _maps(maps: Maps, decimals: int) -> dict[str, object]:
     numbers, exact = quantise(maps.values), maps.exact_rows
     return {
-        "title": sanitize.one_line(maps.title),
-        "description": sanitize.one_line(maps.description),
-        "rows": _labels(maps.rows),
-        "columns": _labels(maps.columns),
-        "down": _labels(maps.down),
-        "across": _labels(maps.across),
-        "rowAxis": sanitize.one_line(maps.row_axis),
-        "columnAxis": sanitize.one_line(maps.column_axis),
-        "downAxis": sanitize.one_line(maps.down_axis),
-        "acrossAxis": sanitize.one_line(maps.across_axis),
+        **_lines(title=maps.title, description=maps.description),
+        **{name: _labels(getattr(maps, name)) for name in ("rows", "columns", "down", "across")},
+        **_lines(
+            rowAxis=maps.row_axis, columnAxis=maps.column_axis, downAxis=maps.down_axis, acrossAxis=maps.across_axis
+        ),
         "chosen": list(maps.selected),
         "selfAttention": maps.rows == maps.columns,
         "tileSize": maps.tile_size,
@@ -83,25 +78,29 @@ def _maps(maps: Maps, decimals: int) -> dict[str, object]:
 def _vectors(vectors: Vectors | None) -> dict[str, object] | None:
     if vectors is None or vectors.query.size + vectors.key.size > _MAX_VECTOR_NUMBERS:
         return None
-    query, key = (_pack_float32(matrix) for matrix in (vectors.query, vectors.key))
-    return {"query": query, "key": key, "scale": vectors.scale, "softcap": vectors.softcap}
+    # As float32: these numbers are computed with.
+    query, key = (np.asarray(matrix, dtype="<f4") for matrix in (vectors.query, vectors.key))
+    packed = {n: {"shape": list(a.shape), "data": _deflate(a)} for n, a in (("query", query), ("key", key))}
+    return {**packed, "scale": vectors.scale, "softcap": vectors.softcap}
 
 
 def _links(links: Links, decimals: int) -> dict[str, object]:
     numbers = quantise(links.weights)
     return {
-        "title": sanitize.one_line(links.title),
-        "description": sanitize.one_line(links.description),
+        **_lines(title=links.title, description=links.description),
         "left": _labels(links.left),
         "right": _labels(links.right),
-        "leftAxis": sanitize.one_line(links.left_axis),
-        "rightAxis": sanitize.one_line(links.right_axis),
+        **_lines(leftAxis=links.left_axis, rightAxis=links.right_axis),
         "ribbons": links.ribbons,
         "minWeight": links.min_weight,
         "gold": [list(pair) for pair in links.gold],
         "numbers": numbers,
         "decimals": exact_decimals(numbers["error"], decimals),
     }
+
+
+def _lines(**texts: str) -> dict[str, str]:
+    return {name: sanitize.one_line(text) for name, text in texts.items()}
 
 
 def _labels(words: Sequence[str]) -> list[str]:
@@ -142,12 +141,6 @@ def quantise(values: ArrayLike, max_two_byte_size: int = _MAX_TWO_BYTE_SIZE) -> 
         "error": step / 2 if high > low else 0.0,
         "data": _deflate(codes),
     }
-
-
-def _pack_float32(values: ArrayLike) -> dict[str, object]:
-    """Encode an array as float32, for numbers that are computed with."""
-    array = np.asarray(values, dtype="<f4")
-    return {"shape": list(array.shape), "data": _deflate(array)}
 
 
 def _deflate(array: np.ndarray) -> str:

@@ -21,9 +21,21 @@ def tables_of(figure: Plot | Figure) -> list[Matrix | Table]:
         case Maps():
             return [chosen_matrix(figure), *([_maps_table(figure)] if figure.count > 1 else [])]
         case Links():
-            return [_links_table(figure)]
+            known = set(figure.gold)
+            columns = (figure.left_axis or "from", figure.right_axis or "to", "weight", "known")[: 4 if known else 3]
+            links = tuple(
+                (figure.left[a], figure.right[b], weight, "yes" if (a, b) in known else "")[: len(columns)]
+                for a, b, weight in figure.strongest(_MAX_LINKS)
+            )
+            return [Table(columns, links, figure.title)]
         case CacheFigure():
-            return [_cache_table(figure)]
+            rows: list[tuple[Cell, ...]] = [
+                (str(step), token, str(reused), str(computed), str(without))
+                for step, (token, reused, computed, without) in enumerate(cache_rows(figure), start=1)
+            ]
+            computed_total, total = sum(computed for _, computed in figure.steps), sum(map(sum, figure.steps))
+            rows.append(("all", "", str(total - computed_total), str(computed_total), str(total)))
+            return [Table(("step", "up to", "reused", "computed", "without a cache"), tuple(rows), figure.title)]
         case _:
             return [plot_table(figure)]
 
@@ -71,26 +83,6 @@ def cache_rows(cache: CacheFigure) -> Iterator[tuple[str, int, int, int]]:
     for reused, computed in cache.steps:
         end = reused + computed
         yield cache.tokens[end - 1] if 0 < end <= len(cache.tokens) else "", reused, computed, end
-
-
-def _cache_table(cache: CacheFigure) -> Table:
-    rows: list[tuple[Cell, ...]] = [
-        (str(step), token, str(reused), str(computed), str(without))
-        for step, (token, reused, computed, without) in enumerate(cache_rows(cache), start=1)
-    ]
-    computed_total, total = sum(computed for _, computed in cache.steps), sum(map(sum, cache.steps))
-    rows.append(("all", "", str(total - computed_total), str(computed_total), str(total)))
-    return Table(("step", "up to", "reused", "computed", "without a cache"), tuple(rows), cache.title)
-
-
-def _links_table(links: Links) -> Table:
-    known = set(links.gold)
-    columns = (links.left_axis or "from", links.right_axis or "to", "weight", "known")[: 4 if known else 3]
-    rows = tuple(
-        (links.left[a], links.right[b], weight, "yes" if (a, b) in known else "")[: len(columns)]
-        for a, b, weight in links.strongest(_MAX_LINKS)
-    )
-    return Table(columns, rows, links.title)
 
 
 def _maps_table(maps: Maps) -> Table:

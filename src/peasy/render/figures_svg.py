@@ -123,7 +123,14 @@ def cache_fragment(cache: CacheFigure) -> SvgFragment:
     labels, tokens = ([truncate_to_width(label, 11, _CACHE_LABEL_WIDTH) for label in side] for side in (labels, tokens))
     left = max([text_width(label, 11) for label in labels], default=0) + 10
     top = 56 + max([text_width(label, 11) for label in tokens], default=0) * 0.75
-    body = [text_at(0, 13, sanitize.one_line(cache.title), "name"), *_cache_legend(left)]
+    body = [
+        text_at(0, 13, sanitize.one_line(cache.title), "name"),
+        f'<rect x="{left + 1:.1f}" y="22" width="15" height="15" rx="2" class="computed"/>',
+        f'<circle cx="{left + 8.5:.1f}" cy="29.5" r="2.5" class="dot"/>',
+        text_at(left + 22, 34, "computed", "small"),
+        f'<rect x="{left + 100:.1f}" y="22" width="15" height="15" rx="2" class="reused"/>',
+        text_at(left + 121, 34, "reused from the cache", "small"),
+    ]
     body += [
         text_at(left + _CACHE_CELL * (x + 0.6), top - 6, label, "small", rotate=-48) for x, label in enumerate(tokens)
     ]
@@ -141,17 +148,6 @@ def _cache_cell(x: float, y: float, kind: str) -> str:
     square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="15" height="15" rx="2" class="{kind}"/>'
     dot = f'<circle cx="{x + _CACHE_CELL / 2:.1f}" cy="{y + _CACHE_CELL / 2:.1f}" r="2.5" class="dot"/>'
     return square if kind == "reused" else square + dot
-
-
-def _cache_legend(left: float) -> list[str]:
-    """Legend of the two colours."""
-    return [
-        f'<rect x="{left + 1:.1f}" y="22" width="15" height="15" rx="2" class="computed"/>',
-        f'<circle cx="{left + 8.5:.1f}" cy="29.5" r="2.5" class="dot"/>',
-        text_at(left + 22, 34, "computed", "small"),
-        f'<rect x="{left + 100:.1f}" y="22" width="15" height="15" rx="2" class="reused"/>',
-        text_at(left + 121, 34, "reused from the cache", "small"),
-    ]
 
 
 def diagram_fragment(diagram: Diagram) -> SvgFragment:

@@ -77,7 +77,7 @@ class _HeatMap:
             text_width(self.formula, 12),
             text_width(self.grid.corner, 11),
         )
-        return SvgFragment(width, bottom, "".join([*self._head(), *self._labels(), *self._cells(), *notes]))
+        return SvgFragment(width, bottom, "".join([*self._head(), *self._cells(), *notes]))
 
     def _head(self) -> Iterator[str]:
         yield formula_at(0, 13, self.name, "name") if self.name_is_formula else text_at(0, 13, self.name, "name")
@@ -85,8 +85,6 @@ class _HeatMap:
             yield formula_at(0, 31, self.formula)
         if self.grid.corner:
             yield text_at(0, 48 if self.formula else 30, self.grid.corner, "axis")
-
-    def _labels(self) -> Iterator[str]:
         kind = "label" if self.shows_numbers else "tiny"
         anchor, angle = ("start", -48) if self.labels_rotated else ("middle", 0)
         for index, label in enumerate(self.column_labels):
@@ -114,11 +112,8 @@ class _HeatMap:
         )
         if not self.shows_numbers:
             return rect
-        x, y, kind = (
-            left + self.cell_width / 2,
-            top + self.cell_height / 2 + 4.5,
-            "number" if shade else "number bare-ink",
-        )
+        x, y = left + self.cell_width / 2, top + self.cell_height / 2 + 4.5
+        kind = "number" if shade else "number bare-ink"
         return rect + text_at(x, y, text, kind, "middle", fill=shade.text_colour if shade else "")
 
     def _notes(self) -> tuple[float, list[str]]:
@@ -196,7 +191,10 @@ def _overview(maps: Maps) -> SvgFragment:
             y = top + row * (side + _GAP)
             label = truncate_to_width(_axis_label(maps.down_axis, row_name), 11, _LABEL_WIDTH)
             body.append(text_at(left - 8, y + side / 2 + 4, label, "small", "end"))
-            body += [_thumbnail(maps, row, across, x, y, side) for across, x in positions.items()]
+            for across, x in positions.items():
+                values, _ = max_pool(np.asarray(maps.values[row, across], dtype=float), _THUMBNAIL_SIDE)
+                edge = "marked" if (row, across) == maps.selected else "edge"
+                body += [_image(values, _scale_of(values), x, y, side, side), rect_at(x, y, side, side, edge)]
         top += len(maps.down) * (side + _GAP) + 26
     width = max(left + columns * (side + _GAP), text_width(sanitize.one_line(title), 13) * BOLD_WIDTH_FACTOR)
     return SvgFragment(min(width, _MAX_WIDTH + _LABEL_WIDTH), top - 20, "".join(body))
@@ -210,12 +208,6 @@ def _title(maps: Maps, across: int, side: float) -> str:
 
 def _axis_label(axis: str, label: str) -> str:
     return f"{sanitize.one_line(axis)} {sanitize.token_label(label)}".strip()
-
-
-def _thumbnail(maps: Maps, down: int, across: int, x: float, y: float, side: float) -> str:
-    values, _ = max_pool(np.asarray(maps.values[down, across], dtype=float), _THUMBNAIL_SIDE)
-    edge = "marked" if (down, across) == maps.selected else "edge"
-    return _image(values, _scale_of(values), x, y, side, side) + rect_at(x, y, side, side, edge)
 
 
 def _image_map(maps: Maps, decimals: int) -> SvgFragment:
@@ -239,10 +231,8 @@ def _image_map(maps: Maps, decimals: int) -> SvgFragment:
     piece = SvgFragment(left + max(width + 60, 140), top + height + 40, "".join(body))
     if shrink == 1 and maps.tile_size == 1:
         return piece
-    note = (
-        f"Each pixel is the maximum of {tile} by {tile} tokens." if shrink > 1 else sanitize.one_line(tile_notice(maps))
-    )
-    return _stack_maps([piece, text_fragment([note])])
+    note = f"Each pixel is the maximum of {tile} by {tile} tokens." if shrink > 1 else tile_notice(maps)
+    return _stack_maps([piece, text_fragment([sanitize.one_line(note)])])
 
 
 def _ticks(labels: tuple[str, ...], tile: int, count: int, length: float) -> Iterator[tuple[float, str]]:
@@ -264,9 +254,8 @@ def _image(values: np.ndarray, scale: palette.ColourScale, x: float, y: float, w
 
 def _scale_of(values: np.ndarray) -> palette.ColourScale:
     finite = values[np.isfinite(values)]
-    return (
-        palette.scale_between(float(finite.min()), float(finite.max())) if finite.size else palette.scale_between(0, 0)
-    )
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0, 0)
+    return palette.scale_between(low, high)
 
 
 def _stack_maps(fragments: list[SvgFragment]) -> SvgFragment:

@@ -22,15 +22,8 @@ from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart
 
 FIGURE_MODULES = (
-    "figure.js",
-    "numbers.js",
-    "colour.js",
-    "links.js",
-    "heatmap.js",
-    "weight.js",
-    "maps.js",
-    "scatter.js",
-)
+    "figure.js", "numbers.js", "colour.js", "links.js", "heatmap.js", "weight.js", "maps.js", "scatter.js",
+)  # fmt: skip
 """Modules of the interactive attention figures, each after the ones it imports."""
 
 _PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")
@@ -84,12 +77,9 @@ def widget_parts(document: Document) -> tuple[str, str, str]:
     content = f"<main><h1>{_escape_line(document.title)}</h1>\n{page.body()}</main>"
     style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
     style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
-    return content, style + _WIDGET_STYLE, _safe_json(page.arithmetic)
+    style += ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
+    return content, style, _safe_json(page.arithmetic)
 
-
-_WIDGET_STYLE = (
-    ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
-)
 
 INLINE_STYLES = {
     "<figure": '<figure style="display:inline-block;vertical-align:top;margin:0 2em 1em 0"',
@@ -175,10 +165,9 @@ class _PageRenderer:
             case doc.Formula(source):
                 return f'<div class="formula">{self.formula(source)}</div>\n'
             case doc.Arithmetic(title, lines):
-                body = (
-                    f"<figcaption>{_escape_line(title)}</figcaption><pre>{chr(10).join(map(_escape_line, lines))}</pre>"
-                )
-                return f'<figure class="sum">{body}</figure>\n'
+                written = "\n".join(map(_escape_line, lines))
+                caption = f"<figcaption>{_escape_line(title)}</figcaption>"
+                return f'<figure class="sum">{caption}<pre>{written}</pre></figure>\n'
             case doc.Matrix():
                 return self.matrix(part)
             case doc.Table():
@@ -199,19 +188,15 @@ class _PageRenderer:
             head += f' <span class="formula">{self.formula(matrix.tex)}</span>'
         if matrix.description:
             head += f'<span class="description">{_escape_line(matrix.description)}</span>'
-        return (
-            f'<figure class="matrix"><table><caption>{head}</caption>'
-            f"<thead>{self._header(grid)}</thead><tbody>{''.join(self._row(grid, row) for row in grid.rows)}</tbody>"
-            f"</table>{_notice(grid.notice)}</figure>\n"
-        )
-
-    def _header(self, grid: Grid) -> str:
         labels = (f'<th scope="col"><bdi>{escape(label)}</bdi></th>' for label in map(grid.column_label, grid.columns))
-        return f'<tr><td class="corner">{escape(grid.corner)}</td>{"".join(labels)}</tr>'
-
-    def _row(self, grid: Grid, row: int | None) -> str:
-        label = f'<th scope="row"><bdi>{escape(grid.row_label(row))}</bdi></th>'
-        return f"<tr>{label}{''.join(self._cell(grid, row, column) for column in grid.columns)}</tr>"
+        header = f'<tr><td class="corner">{escape(grid.corner)}</td>{"".join(labels)}</tr>'
+        rows = (
+            f'<tr><th scope="row"><bdi>{escape(grid.row_label(row))}</bdi></th>'
+            f"{''.join(self._cell(grid, row, column) for column in grid.columns)}</tr>"
+            for row in grid.rows
+        )
+        table = f"<table><caption>{head}</caption><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
+        return f'<figure class="matrix">{table}{_notice(grid.notice)}</figure>\n'
 
     def _cell(self, grid: Grid, row: int | None, column: int | None) -> str:
         text = escape(grid.text(row, column))
@@ -244,7 +229,13 @@ class _PageRenderer:
     def table(self, table: doc.Table) -> str:
         shown = table_text(table, self.document.decimals, _MAX_SIZE)
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in shown.header)
-        body = "".join(f"<tr>{''.join(map(_table_cell, row, shown.numeric))}</tr>" for row in shown.rows)
+        tags = [
+            ("<td>", "</td>") if numeric else ('<td class="word"><bdi>', "</bdi></td>") for numeric in shown.numeric
+        ]
+        cells = (
+            [f"{tag}{escape(cell)}{end}" for (tag, end), cell in zip(tags, row, strict=True)] for row in shown.rows
+        )
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
         return (
             f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
@@ -283,10 +274,6 @@ class _PageRenderer:
             return static + details
         data = _safe_json(element_data(part, self.document.decimals))
         return f'<{name}>{static}{details}<script type="application/json">{data}</script></{name}>'
-
-
-def _table_cell(text: str, numeric: bool) -> str:
-    return f"<td>{escape(text)}</td>" if numeric else f'<td class="word"><bdi>{escape(text)}</bdi></td>'
 
 
 def _notice(notice: str) -> str:

@@ -33,7 +33,7 @@ def to_plain(data: object) -> JsonValue:
         return data if math.isfinite(data) else str(data)
     if isinstance(data, str):
         # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
-        return data if _is_encodable(data) else sanitize.escape_control(data)
+        return sanitize.escape_control(data) if any("\ud800" <= letter <= "\udfff" for letter in data) else data
     if is_dataclass(data) and not isinstance(data, type):
         named = {field.name: to_plain(getattr(data, field.name)) for field in fields(data) if field.name != "explain"}
         return {"kind": KINDS.get(type(data).__name__, type(data).__name__.lower()), **named}
@@ -46,11 +46,3 @@ def to_plain(data: object) -> JsonValue:
     if isinstance(data, list | tuple):
         return [to_plain(item) for item in data]
     return data  # type: ignore[return-value]  # an integer, a bool or None; json refuses anything else
-
-
-def _is_encodable(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -83,17 +83,18 @@ def _declarations(content: str) -> str:
     non_ascii = sorted({character for character in content if not character.isascii()})
     if not non_ascii:
         return ""
-    lines = [
-        f"  \\DeclareUnicodeCharacter{{{ord(character):04X}}}{{{_latex_for(character)}}}" for character in non_ascii
-    ]
-    return "\\ifPDFTeX\n" + "\n".join(lines) + "\n\\fi\n"
+    lines = (f"  \\DeclareUnicodeCharacter{{{ord(letter):04X}}}{{{_latex_for(letter)}}}\n" for letter in non_ascii)
+    return "\\ifPDFTeX\n" + "".join(lines) + "\\fi\n"
 
 
 def _latex_for(character: str) -> str:
     if character in _UNICODE_COMMANDS:
         return _UNICODE_COMMANDS[character]
-    if "\u00c0" <= character <= "\u017f" and (accented := _accented(character)):
-        return accented
+    if character in _LETTERS:
+        return _LETTERS[character]
+    parts = unicodedata.normalize("NFD", character)
+    if "\u00c0" <= character <= "\u017f" and len(parts) == 2 and parts[0].isascii() and parts[1] in _ACCENTS:
+        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
     return rf"\fbox{{\tiny U+{ord(character):04X}}}"
 
 
@@ -103,15 +104,6 @@ _ACCENTS = {
 }  # fmt: skip
 _LETTERS = {"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"}
 _LETTERS |= {"ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "đ": r"\dj{}", "Đ": r"\DJ{}", "ð": r"\dh{}", "þ": r"\th{}"}
-
-
-def _accented(character: str) -> str | None:
-    if character in _LETTERS:
-        return _LETTERS[character]
-    parts = unicodedata.normalize("NFD", character)
-    if len(parts) == 2 and parts[0].isascii() and parts[1] in _ACCENTS:
-        return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
-    return None
 
 
 def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:

@@ -18,7 +18,12 @@ def draw(document: Document) -> bytes:
     arrays: dict[str, np.ndarray] = {}
     for part in document.parts:
         if part_arrays := _arrays(part):
-            name = _unique_name(_array_name(part), arrays)
+            title = part.name if isinstance(part, Matrix) else getattr(part, "title", "")
+            wanted = re.sub(r"\W+", "_", str(title)).strip("_") or type(part).__name__.lower()
+            wanted = name = f"{wanted}_" if wanted in _RESERVED_NAMES else wanted
+            count = 2
+            while name in arrays or any(key.startswith(f"{name}.") for key in arrays):
+                name, count = f"{wanted}_{count}", count + 1
             arrays |= {f"{name}.{key}" if key else name: array for key, array in part_arrays.items()}
     out = io.BytesIO()
     np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
@@ -57,16 +62,3 @@ def _cell_array(values: tuple[tuple[Cell, ...], ...]) -> np.ndarray:
 def _string_arrays(**labels: Sequence[str]) -> dict[str, np.ndarray]:
     # Lone surrogates cannot be encoded; printable text stays unchanged.
     return {key: np.array(list(map(sanitize.escape_control, words)), dtype=str) for key, words in labels.items()}
-
-
-def _array_name(part: DocumentPart) -> str:
-    title = part.name if isinstance(part, Matrix) else getattr(part, "title", "")
-    name = re.sub(r"\W+", "_", str(title)).strip("_") or type(part).__name__.lower()
-    return f"{name}_" if name in _RESERVED_NAMES else name
-
-
-def _unique_name(name: str, taken: dict[str, np.ndarray]) -> str:
-    count, wanted = 2, name
-    while name in taken or any(key.startswith(f"{name}.") for key in taken):
-        name, count = f"{wanted}_{count}", count + 1
-    return name

@@ -79,7 +79,8 @@ def colour(palette: str, fraction: float) -> str:
     stops = CIVIDIS if palette == "sequential" else BLUE_ORANGE
     position = fraction * (len(stops) - 1)
     left = min(int(position), len(stops) - 2)
-    return _interpolate(stops[left], stops[left + 1], position - left)
+    ends = zip(_channels(stops[left]), _channels(stops[left + 1]), strict=True)
+    return "#" + "".join(f"{round(low + (high - low) * (position - left)):02x}" for low, high in ends)
 
 
 def _luminance(background: str) -> float:
@@ -90,9 +91,3 @@ def _luminance(background: str) -> float:
 
 def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _interpolate(first: str, second: str, fraction: float) -> str:
-    return "#" + "".join(
-        f"{round(a + (b - a) * fraction):02x}" for a, b in zip(_channels(first), _channels(second), strict=True)
-    )

@@ -128,24 +128,25 @@ def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iter
         width = text_width(text, 12)
         for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
-            if left < box[0] and box[2] < right and not any(_overlap(box, other) for other in occupied):
+            overlaps = (
+                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+                for other in occupied
+            )
+            if left < box[0] and box[2] < right and not any(overlaps):
                 occupied.append(box)
                 yield text_at(dot.x + x, dot.y + y, text, "label")
                 break
 
 
-def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
 def curves_fragment(curves: Curves) -> SvgFragment:
     """Draw curves over a common axis, each labelled at its end."""
-    lines = [
-        (sanitize.token_label(name), _thin_out([(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]))
-        for name, points in curves.lines
-    ]
-    total = sum(len(points) for _, points in curves.lines)
-    finite = sum(math.isfinite(x) and math.isfinite(y) for _, points in curves.lines for x, y in points)
+    lines, num_missing = [], 0
+    for name, all_points in curves.lines:
+        points = [point for point in all_points if all(map(math.isfinite, point))]
+        num_missing += len(all_points) - len(points)
+        if (every := math.ceil(len(points) / _MAX_POINTS)) > 1:
+            points = [*points[:-1:every], points[-1]]
+        lines.append((sanitize.token_label(name), points))
     x_span = _axis_range([x for _, points in lines for x, _ in points], False)
     y_span = _axis_range([y for _, points in lines for _, y in points], False)
     axes = _Axes(*x_span, *y_span, width=460, height=240)
@@ -154,7 +155,7 @@ def curves_fragment(curves: Curves) -> SvgFragment:
     for index, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
         elements.extend(_curve(axes, index, truncate_to_width(name, 13, 150), points, end))
     label_width = max((text_width(truncate_to_width(name, 13, 150), 13) for name, _ in lines), default=0) + 24
-    return _finish_plot(axes, elements, total - finite, label_width)
+    return _finish_plot(axes, elements, num_missing, label_width)
 
 
 def _tick_values(low: float, high: float, num_ticks: int = 5) -> Iterator[float]:
@@ -227,11 +228,6 @@ def _spread_labels(positions: list[float], min_gap: float = 16) -> list[float]:
     for index in sorted(range(len(positions)), key=positions.__getitem__):
         last = spread[index] = max(positions[index], last + min_gap)
     return spread
-
-
-def _thin_out(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    every = math.ceil(len(points) / _MAX_POINTS)
-    return points if every <= 1 else [*points[:-1:every], points[-1]]
 
 
 def _finish_plot(axes: _Axes, elements: list[str], num_missing: int, right_margin: float) -> SvgFragment:

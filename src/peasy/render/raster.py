@@ -30,7 +30,9 @@ def heat_png(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -
         (b"IDAT", zlib.compress(lines.tobytes(), 6)),
         (b"IEND", b""),
     )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_chunk(*chunk) for chunk in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
 
 
 def heat_data_uri(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -> str:
@@ -58,7 +60,3 @@ def max_pool(values: np.ndarray, max_size: int) -> tuple[np.ndarray, int]:
 def _colour_table(name: str) -> bytes:
     colours = (palette.colour(name, shade / (_NUM_COLOURS - 1)) for shade in range(_NUM_COLOURS))
     return b"".join(bytes.fromhex(colour[1:]) for colour in colours) + b"\0\0\0"
-
-
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

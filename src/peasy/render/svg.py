@@ -191,9 +191,7 @@ def _total_width(row: Sequence[_Panel] | Sequence[SvgFragment]) -> float:
 
 def _description(document: Document) -> str:
     """Return the text alternative of the figures (SVG desc)."""
-    return sanitize.one_line("; ".join(filter(None, map(_describe, document.parts)))) or sanitize.one_line(
-        document.title
-    )
+    return sanitize.one_line("; ".join(filter(None, map(_describe, document.parts))) or document.title)
 
 
 def _describe(part: DocumentPart) -> str:

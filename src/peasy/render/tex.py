@@ -4,7 +4,6 @@ An unknown command is an error: captions are our own, so one that cannot be rend
 """
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -35,53 +34,24 @@ class UnknownTeX(ValueError):
 
 
 @dataclass(frozen=True)
-class TexLeaf:
-    """Leaf node: identifier, number, operator, text or space; `kind` is its MathML tag."""
+class TexNode:
+    """Node of a formula. A leaf has `text`; its kind is a MathML tag, "function", "space" or "fence".
+
+    Others have `children`: "row", "frac" (above, below), "sqrt", "scripts" (base, subscript, superscript) and "accent"
+    (base), whose sign is `text`.
+    """
 
     kind: str
-    text: str
+    text: str = ""
+    children: "tuple[TexNode | None, ...]" = ()
 
 
-@dataclass(frozen=True)
-class TexRow:
-    """Sequence of nodes (mrow)."""
-
-    items: "tuple[TexNode, ...]"
-
-
-@dataclass(frozen=True)
-class TexFraction:
-    """Fraction (mfrac)."""
-
-    above: "TexNode"
-    below: "TexNode"
-
-
-@dataclass(frozen=True)
-class TexRoot:
-    """Square root (msqrt)."""
-
-    inner: "TexNode"
-
-
-@dataclass(frozen=True)
-class TexScripts:
-    """Node with a subscript, a superscript or both."""
-
-    base: "TexNode"
-    low: "TexNode | None"
-    high: "TexNode | None"
-
-
-@dataclass(frozen=True)
-class TexAccent:
-    """Node with an accent above it."""
-
-    base: "TexNode"
-    sign: str
-
-
-TexNode = TexLeaf | TexRow | TexFraction | TexRoot | TexScripts | TexAccent
+_LEAVES = {
+    **{name: TexNode("mo", sign) for name, sign in SYMBOLS.items()},
+    **{name: TexNode("mi", letter) for name, letter in LETTERS.items()},
+    **{name: TexNode("function", name) for name in FUNCTIONS},
+    **{name: TexNode("space", str(width)) for name, width in SPACES.items()},
+}
 
 
 def parse(tex: str) -> TexNode:
@@ -126,10 +96,10 @@ class _TexParser:
             if token in {"}", r"\right", "&", r"\\"}:
                 raise self.error(f"unmatched {token}")
             items.append(self.scripted())
-        return items[0] if len(items) == 1 else TexRow(tuple(items))
+        return items[0] if len(items) == 1 else TexNode("row", "", tuple(items))
 
     def scripted(self) -> TexNode:
-        base = TexRow(()) if self.peek() in {"_", "^"} else self.atom()
+        base = TexNode("row") if self.peek() in {"_", "^"} else self.atom()
         scripts: dict[str, TexNode] = {}
         while True:
             self.skip_space()
@@ -140,7 +110,7 @@ class _TexParser:
                 raise self.error(f"two {mark} after one node")
             self.advance()
             scripts[mark] = self.argument()
-        return TexScripts(base, scripts.get("_"), scripts.get("^")) if scripts else base
+        return TexNode("scripts", "", (base, scripts.get("_"), scripts.get("^"))) if scripts else base
 
     def argument(self) -> TexNode:
         self.skip_space()
@@ -153,37 +123,31 @@ class _TexParser:
         if token.startswith("\\"):
             return self.command(token[1:])
         if token[0] in "0123456789":
-            return TexLeaf("mn", token)
+            return TexNode("mn", token)
         if token.isascii() and token.isalpha():
-            return TexLeaf("mi", token)
+            return TexNode("mi", token)
         if token in "+-=()[],.:;/|!<>'*":
-            return TexLeaf("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
+            return TexNode("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
         raise self.error(f"the character {token!r}")
 
     def command(self, name: str) -> TexNode:
-        if name in SYMBOLS:
-            return TexLeaf("mo", SYMBOLS[name])
-        if name in LETTERS:
-            return TexLeaf("mi", LETTERS[name])
-        if name in FUNCTIONS:
-            return TexLeaf("function", name)
-        if name in SPACES:
-            return TexLeaf("space", str(SPACES[name]))
+        if name in _LEAVES:
+            return _LEAVES[name]
         if name in ACCENTS:
-            return TexAccent(self.argument(), ACCENTS[name])
-        special: dict[str, Callable[[], TexNode]] = {
-            "frac": lambda: TexFraction(self.argument(), self.argument()),
-            "tfrac": lambda: TexFraction(self.argument(), self.argument()),
-            "sqrt": lambda: TexRoot(self.argument()),
-            "operatorname": lambda: TexLeaf("function", self.text_group()),
-            "text": lambda: TexLeaf("mtext", self.text_group()),
-            "mathrm": lambda: TexLeaf("mtext", self.text_group()),
-            "mathbf": self.argument,
-            "left": self.delimited,
-        }
-        if name not in special:
-            raise self.error(f"the unknown command \\{name}")
-        return special[name]()
+            return TexNode("accent", ACCENTS[name], (self.argument(),))
+        match name:
+            case "frac" | "tfrac":
+                return TexNode("frac", "", (self.argument(), self.argument()))
+            case "sqrt":
+                return TexNode("sqrt", "", (self.argument(),))
+            case "operatorname" | "text" | "mathrm":
+                return TexNode("function" if name == "operatorname" else "mtext", self.text_group())
+            case "mathbf":
+                return self.argument()
+            case "left":
+                opened, inner = self.delimiter(), self.row(until=r"\right")
+                return TexNode("row", "", (TexNode("fence", opened), inner, TexNode("fence", self.delimiter())))
+        raise self.error(f"the unknown command \\{name}")
 
     def text_group(self) -> str:
         """Parse text in braces, character by character."""
@@ -198,11 +162,6 @@ class _TexParser:
                 raise self.error(f"the character {token!r} inside text")
             characters.append(token.removeprefix("\\"))
         return "".join(characters)
-
-    def delimited(self) -> TexNode:
-        opened = self.delimiter()
-        inner = self.row(until=r"\right")
-        return TexRow((TexLeaf("fence", opened), inner, TexLeaf("fence", self.delimiter())))
 
     def delimiter(self) -> str:
         self.skip_space()
@@ -223,38 +182,27 @@ def mathml(tex: str) -> str:
 
 
 def _to_mathml(node: TexNode) -> str:
-    match node:
-        case TexRow(items):
-            return f"<mrow>{''.join(map(_to_mathml, items))}</mrow>"
-        case TexFraction(above, below):
-            return f"<mfrac>{_to_mathml(above)}{_to_mathml(below)}</mfrac>"
-        case TexRoot(inner):
-            return f"<msqrt>{_to_mathml(inner)}</msqrt>"
-        case TexAccent(base, sign):
-            return f'<mover accent="true">{_to_mathml(base)}<mo>{escape(sign)}</mo></mover>'
-        case TexScripts(base, low, high):
-            return _scripts(base, low, high)
-        case TexLeaf("space", width):
-            return f'<mspace width="{width}em"/>'
-        case TexLeaf("function", name):
-            return f"<mi>{escape(name)}</mi><mo>&#x2061;</mo>"
-        case TexLeaf("fence", sign):
-            return f'<mo fence="true" stretchy="true">{escape(sign)}</mo>' if sign else ""
-        case TexLeaf("mo", sign) if sign in "()[]|":
-            return f'<mo stretchy="false">{escape(sign)}</mo>'
-        case TexLeaf(kind, text):
-            return f"<{kind}>{escape(text)}</{kind}>"
-
-
-def _scripts(base: TexNode, low: TexNode | None, high: TexNode | None) -> str:
-    over = isinstance(base, TexLeaf) and base.text in {"∑", "∏"}
-    name = {
-        (True, True): "munderover" if over else "msubsup",
-        (True, False): "munder" if over else "msub",
-        (False, True): "mover" if over else "msup",
-    }[low is not None, high is not None]
-    children = "".join(_to_mathml(node) for node in (base, low, high) if node is not None)
-    return f"<{name}>{children}</{name}>"
+    children = [_to_mathml(child) for child in node.children if child is not None]
+    inner, text = "".join(children), escape(node.text)
+    match node.kind:
+        case "row" | "frac" | "sqrt":
+            return f"<m{node.kind}>{inner}</m{node.kind}>"
+        case "accent":
+            return f'<mover accent="true">{inner}<mo>{text}</mo></mover>'
+        case "scripts":
+            base, low, high = node.children
+            below, above = ("under", "over") if base is not None and base.text in {"∑", "∏"} else ("sub", "sup")
+            tag = f"m{below if low is not None else ''}{above if high is not None else ''}"
+            return f"<{tag}>{inner}</{tag}>"
+        case "space":
+            return f'<mspace width="{text}em"/>'
+        case "function":
+            return f"<mi>{text}</mi><mo>&#x2061;</mo>"
+        case "fence":
+            return f'<mo fence="true" stretchy="true">{text}</mo>' if text else ""
+        case "mo" if text in "()[]|":
+            return f'<mo stretchy="false">{text}</mo>'
+    return f"<{node.kind}>{text}</{node.kind}>"
 
 
 _SUPERSCRIPTS = dict(zip("0123456789+-−n⊤iT", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿᵀⁱᵀ", strict=True))
@@ -272,65 +220,53 @@ def to_plain_text(tex: str) -> str:
 
 
 def _to_text(node: TexNode) -> str:
-    match node:
-        case TexRow(items):
-            return _join(items)
-        case TexFraction(above, below):
-            return f"{_bracketed(above)} / {_bracketed(below)}"
-        case TexRoot(inner):
-            return f"√{_bracketed(inner)}"
-        case TexAccent(base, over):
-            return _to_text(base) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(over, over)
-        case TexScripts(base, low, high):
+    first, *others = node.children or (None,)
+    if node.kind == "row":
+        return _join(node.children)
+    if first is None:
+        spaced = node.kind == "mo" and (node.text in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or node.text == "mod")
+        stop = node.kind == "mo" and node.text in (",", ";", ":")
+        return " " if node.kind == "space" else f" {node.text} " if spaced else f"{node.text} " if stop else node.text
+    match node.kind, others:
+        case "frac", [TexNode() as below]:
+            return f"{_bracketed(first)} / {_bracketed(below)}"
+        case "sqrt", _:
+            return f"√{_bracketed(first)}"
+        case "accent", _:
+            return _to_text(first) + {"¯": "\u0304", "^": "\u0302", "~": "\u0303"}.get(node.text, node.text)
+        case "scripts", [low, high]:
             lowered = "" if low is None else f"_{_bracketed(low)}"
-            return _to_text(base) + lowered + ("" if high is None else _superscript(high))
-        case TexLeaf("space", _):
-            return " "
-        case TexLeaf("mo", sign) if sign in "+−=·×≤≥≠≈∈→↦⊙⊕∘±∝<>" or sign == "mod":
-            return f" {sign} "
-        case TexLeaf("mo", "," | ";" | ":" as stop):
-            return f"{stop} "
-        case TexLeaf(_, text):
-            return text
+            return _to_text(first) + lowered + ("" if high is None else _superscript(high))
     raise AssertionError(node)
 
 
-def _join(items: tuple[TexNode, ...]) -> str:
+def _join(items: "tuple[TexNode | None, ...]") -> str:
     # Single letters are joined, as in QKᵀ; names, indexed letters and fractions need spaces or brackets around them.
     text = ""
-    for index, item in enumerate(items):
+    nodes = [item for item in items if item is not None]
+    for index, item in enumerate(nodes):
         piece = _to_text(item)
-        if isinstance(item, TexFraction) and (_is_factor(items, index - 1) or _is_factor(items, index + 1)):
+        neighbours = nodes[max(index - 1, 0) : index] + nodes[index + 1 : index + 2]
+        if item.kind == "frac" and any(other.kind not in {"mo", "fence", "space"} for other in neighbours):
             piece = f"({piece})"
         touching = text[-1:] not in set(" ([⟨‖") and piece[:1] not in set(" )]⟩‖,")
-        if text and touching and (_needs_space(item) or _needs_space(items[index - 1]) or text[-1] in ")‖⟩"):
-            text += "" if piece[:1] in "([⟨" and _is_function(items[index - 1]) else " "
+        if text and touching and (_needs_space(item) or _needs_space(nodes[index - 1]) or text[-1] in ")‖⟩"):
+            text += "" if piece[:1] in "([⟨" and nodes[index - 1].kind in {"function", "mtext"} else " "
         text += piece
     return re.sub("^ − ", "−", text)  # a leading minus is a sign
 
 
-def _is_factor(items: tuple[TexNode, ...], index: int) -> bool:
-    """True if the item at `index` is a factor of a product."""
-    if not 0 <= index < len(items):
-        return False
-    item = items[index]
-    return not (isinstance(item, TexLeaf) and item.kind in {"mo", "fence", "space"})
-
-
-def _is_function(node: TexNode) -> bool:
-    return isinstance(node, TexLeaf) and node.kind in {"function", "mtext"}
-
-
 def _needs_space(node: TexNode) -> bool:
-    if isinstance(node, TexScripts):
-        return node.low is not None or _needs_space(node.base)
-    return isinstance(node, TexFraction | TexRoot) or _is_function(node)
+    if node.kind == "scripts":
+        base, low, _ = node.children
+        return low is not None or (base is not None and _needs_space(base))
+    return node.kind in {"frac", "sqrt", "function", "mtext"}
 
 
 def _bracketed(node: TexNode) -> str:
     """Return the node as text, in brackets unless it is atomic."""
     text = _to_text(node).strip()
-    is_atomic = " " not in text or isinstance(node, TexScripts) or re.fullmatch("⟨[^⟨⟩]*⟩", text)
+    is_atomic = " " not in text or node.kind == "scripts" or re.fullmatch("⟨[^⟨⟩]*⟩", text)
     return text if is_atomic else f"({text})"
 
 

@@ -16,19 +16,7 @@ from peasy.inspection.results import (
     Tokens,
 )
 from peasy.nn.module_path import ModulePath
-from peasy.views.document import (
-    Document,
-    DocumentPart,
-    Heading,
-    Links,
-    Maps,
-    Paragraph,
-    Rows,
-    Table,
-    Vectors,
-    capitalized_note,
-    short_title,
-)
+from peasy.views import document as doc
 
 _MAX_LINKED_TOKENS = 64
 """Up to this many tokens, attention is also drawn as lines between words."""
@@ -46,24 +34,27 @@ def attention_document(
     head: int | None = None,
     merge_subwords: bool = False,
     value_weighted: bool = False,
-) -> Document:
+) -> doc.Document:
     """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
-    parts: list[DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
+    parts: list[doc.DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
     by_kind: dict[str, list[Capture]] = {}
     for path, capture in record.by_path("weights").items():
         by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     for name, captures in by_kind.items():
         maps = attention_maps(record, captures, layer, head, merge_subwords, value_weighted)
         if len(by_kind) > 1:
-            parts.append(Heading(name))
-        parts += [maps, *_links(maps)]
+            parts.append(doc.Heading(name))
+        parts.append(maps)
+        if max(len(maps.rows), len(maps.columns)) <= _MAX_LINKED_TOKENS:
+            title = maps.name(*maps.selected).capitalize()
+            parts.append(doc.Links(title, maps.rows, maps.columns, maps.values[maps.selected]))
     if merge_subwords and by_kind:
-        parts.append(Paragraph(WORD_MERGE_NOTE, "note"))
+        parts.append(doc.Paragraph(WORD_MERGE_NOTE, "note"))
     if not by_kind or {capture.step for capture in record.captures} - {"weights", *_ARITHMETIC_STEPS}:
         parts.append(_captured_table(record))
     parts += next_token_parts(record)
-    parts.append(capitalized_note(record.caveat))
-    return Document(short_title(record.tokens.text, record.model), tuple(parts))
+    parts.append(doc.capitalized_note(record.caveat))
+    return doc.Document(doc.short_title(record.tokens.text, record.model), tuple(parts))
 
 
 def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
@@ -79,7 +70,7 @@ def attention_maps(
     head: int | None = None,
     merge_subwords: bool = False,
     value_weighted: bool = False,
-) -> Maps:
+) -> doc.Maps:
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
     layers = sorted({capture.path.layer for capture in captures})
     heads = sorted({head_index for capture in captures for head_index in capture.heads})
@@ -97,7 +88,7 @@ def attention_maps(
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
     explainable = single and not value_weighted
-    return Maps(
+    return doc.Maps(
         "Attention weight times norm of the value" if value_weighted else "Attention weights",
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
@@ -109,7 +100,7 @@ def attention_maps(
 
 def _query_key_vectors(
     record: AttentionRecord, captures: Sequence[Capture], layers: list[int], heads: list[int], positions: list[int]
-) -> Vectors | None:
+) -> doc.Vectors | None:
     """Return the queries and keys of these maps, if they were captured and determine the scores."""
     info, keys = record.attention_info(captures[0].path), len(record.axes(captures[0].path)[1])
     query_captures, key_captures = (
@@ -126,7 +117,7 @@ def _query_key_vectors(
         for index, head in enumerate(queried.heads):
             query[layer, heads.index(head), rows] = queried.array[index]
             key[layer, heads.index(head)] = keyed.array[index]
-    return Vectors(query, key, info.scale, info.softcap)
+    return doc.Vectors(query, key, info.scale, info.softcap)
 
 
 def _head_command(record: AttentionRecord, path: ModulePath) -> str:
@@ -171,20 +162,20 @@ def merge_words(
     return np.where(visible, merged, np.nan).astype(np.float32), tuple(word for word, _ in words)
 
 
-def tiled_document(record: AttentionRecord) -> Document:
+def tiled_document(record: AttentionRecord) -> doc.Document:
     """Document of a long text: tiled attention of each layer, with the rows captured at full resolution."""
     tokens = record.target or record.tokens
-    parts: list[DocumentPart] = [
-        Paragraph(f"{len(tokens):,} tokens."),
+    parts: list[doc.DocumentPart] = [
+        doc.Paragraph(f"{len(tokens):,} tokens."),
         *opening_notes(record.interventions, (), record.storage),
     ]
     for overview in record.overviews:
         parts.append(_tiled_maps(record, overview))
-    parts.append(capitalized_note(record.caveat))
-    return Document(short_title(tokens.text, record.model), tuple(parts))
+    parts.append(doc.capitalized_note(record.caveat))
+    return doc.Document(doc.short_title(tokens.text, record.model), tuple(parts))
 
 
-def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> Maps:
+def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> doc.Maps:
     """Return tiled heat maps of one attention layer, one for each head."""
     captured = next((rows for rows in record.captures if rows.path == overview.path and rows.step == "weights"), None)
     info = next((part for part in record.attentions if part.path == overview.path), None)
@@ -194,8 +185,10 @@ def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> Maps:
         tiles[:, np.triu(np.ones(tiles.shape[1:], dtype=bool), 1)] = np.nan
     if captured is not None and set(overview.heads) <= set(captured.heads):
         order = [captured.heads.index(head) for head in overview.heads]
-        exact = Rows(_captured_rows(captured), _masked_weights(captured, info, overview.value_weighted)[None, order])
-    return Maps(
+        exact = doc.Rows(
+            _captured_rows(captured), _masked_weights(captured, info, overview.value_weighted)[None, order]
+        )
+    return doc.Maps(
         "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
         tokens.pieces, tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
         tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact,
@@ -205,25 +198,25 @@ def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> Maps:
 
 def opening_notes(
     interventions: Sequence[str], notes: Sequence[str] = (), storage: str = "float32"
-) -> Iterator[Paragraph]:
+) -> Iterator[doc.Paragraph]:
     """Yield opening notes: interventions, notes of the record, storage dtype."""
     for intervention in interventions:
-        yield Paragraph(f"Intervention: {intervention}", "bad")
+        yield doc.Paragraph(f"Intervention: {intervention}", "bad")
     for note in notes:
-        yield Paragraph(note, "note")
+        yield doc.Paragraph(note, "note")
     if storage != "float32":
-        yield Paragraph(f"Values are stored as {storage}.", "note")
+        yield doc.Paragraph(f"Values are stored as {storage}.", "note")
 
 
-def next_token_parts(record: AttentionRecord) -> list[DocumentPart]:
+def next_token_parts(record: AttentionRecord) -> list[doc.DocumentPart]:
     """Return the table of next-token candidates."""
     if not record.next_tokens:
         return []
     rows = tuple((candidate.piece, candidate.probability) for candidate in record.next_tokens)
-    return [Table(("token", "probability"), rows, "Next token")]
+    return [doc.Table(("token", "probability"), rows, "Next token")]
 
 
-def _captured_table(record: AttentionRecord) -> Table:
+def _captured_table(record: AttentionRecord) -> doc.Table:
     """Return the table of captured arrays: path, shape, smallest and largest value."""
     rows = []
     for capture in record.captures:
@@ -234,12 +227,7 @@ def _captured_table(record: AttentionRecord) -> Table:
         names = (path.stack, str(path.layer), path.part.replace("_", "-"), capture.step)
         rows.append((*names, " x ".join(map(str, values.shape)), lowest, highest))
     columns = ("stack", "layer", "module", "step", "shape", "min", "max")
-    return Table(columns, tuple(rows), "Captured arrays")
-
-
-def _links(maps: Maps) -> Iterator[Links]:
-    if max(len(maps.rows), len(maps.columns)) <= _MAX_LINKED_TOKENS:
-        yield Links(maps.name(*maps.selected).capitalize(), maps.rows, maps.columns, maps.values[maps.selected])
+    return doc.Table(columns, tuple(rows), "Captured arrays")
 
 
 def _selected_map(
@@ -274,36 +262,33 @@ def _attention_notes(attentions: Sequence[AttentionInfo]) -> str:
         notes.append(f"Layer {layers}: sliding window of {window} tokens; weights further away are attention sinks.")
     for info in attentions[:1]:
         if info.is_grouped:
-            notes.append(f"Grouped-query attention, query heads share KV heads: {_shared_kv_heads(info)}.")
+            groups: dict[int, list[str]] = {}
+            for head, key_head in enumerate(info.kv_head):
+                groups.setdefault(key_head, []).append(str(head))
+            shared = "; ".join(f"{', '.join(heads)} use {key}" for key, heads in groups.items())
+            notes.append(f"Grouped-query attention, query heads share KV heads: {shared}.")
     return " ".join(notes)
-
-
-def _shared_kv_heads(info: AttentionInfo) -> str:
-    groups: dict[int, list[int]] = {}
-    for head, key_head in enumerate(info.kv_head):
-        groups.setdefault(key_head, []).append(head)
-    return "; ".join(f"{', '.join(map(str, heads))} use {key}" for key, heads in groups.items())
 
 
 def word_attention_document(
     record: AttentionRecord, query: str, heads: Sequence[HeadTopWords], value_weighted: bool = False
-) -> Document:
+) -> doc.Document:
     """Document with one line for each head, weights without the leading zero."""
     what = "weight x norm of the value" if value_weighted else "weight"
-    table = Table(("head", f'"{query}" attends to ({what})'), _top_word_rows(heads, " "))
-    notes = Paragraph(WORD_MERGE_NOTE, "note"), capitalized_note(record.caveat)
-    return Document(
-        short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, *notes)
+    table = doc.Table(("head", f'"{query}" attends to ({what})'), _top_word_rows(heads, " "))
+    notes = doc.Paragraph(WORD_MERGE_NOTE, "note"), doc.capitalized_note(record.caveat)
+    return doc.Document(
+        doc.short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, *notes)
     )
 
 
-def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWords]) -> Document:
+def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWords]) -> doc.Document:
     """Document with one line for each head, and the next-token candidates."""
-    table = Table(("head", "strongest links, query→key"), _top_word_rows(heads, "  "))
+    table = doc.Table(("head", "strongest links, query→key"), _top_word_rows(heads, "  "))
     omitted = "Attention of a word to itself and to the first word is not listed."
     notes = (
-        Paragraph(f"{omitted} {WORD_MERGE_NOTE}", "note"),
-        capitalized_note(record.caveat),
+        doc.Paragraph(f"{omitted} {WORD_MERGE_NOTE}", "note"),
+        doc.capitalized_note(record.caveat),
     )
     parts = (
         *opening_notes(record.interventions, record.notes, record.storage),
@@ -311,7 +296,7 @@ def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWor
         *next_token_parts(record),
         *notes,
     )
-    return Document(short_title(record.tokens.text, record.model), parts)
+    return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
 def _top_word_rows(heads: Sequence[HeadTopWords], gap: str) -> tuple[tuple[str, str], ...]:

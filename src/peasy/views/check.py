@@ -27,7 +27,11 @@ def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequenc
     unverified = list(dict.fromkeys(name for part in parts for name in part.unverified))
     if unverified:
         note = f"{', '.join(unverified)}: taken as given, because its inputs are not in the file."
-        shown.append(Paragraph(note + (f" {_MISSING_SCALE_HINT}" if any(map(_lacks_d_k, parts)) else ""), "note"))
+        lacks_d_k = any(  # scores are present, but the steps after them could not be calculated
+            any(table.name == "scores" for table in part.tables) and {"scaled", "weights"} & set(part.unverified)
+            for part in parts
+        )
+        shown.append(Paragraph(f"{note} {_MISSING_SCALE_HINT}" if lacks_d_k else note, "note"))
     for part in parts:
         findings = list(_findings(part))
         if len(parts) > 1:
@@ -61,13 +65,9 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     ]  # fmt: skip
     problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
     problems += [f"{pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
-    sentence = f"{pluralize(checked, 'cell')} checked: " + (_join_and(problems) if problems else "all right")
+    listed = " and ".join([", ".join(problems[:-1]), problems[-1]] if len(problems) > 1 else problems)
+    sentence = f"{pluralize(checked, 'cell')} checked: {listed or 'all right'}"
     return sentence + (f"; {count['blank']} blank." if count["blank"] else ".")
-
-
-def _lacks_d_k(part: CheckedExample) -> bool:
-    """Return True if scores are present but the steps after them could not be calculated."""
-    return any(table.name == "scores" for table in part.tables) and bool({"scaled", "weights"} & set(part.unverified))
 
 
 def _findings(part: CheckedExample) -> Iterator[DocumentPart]:
@@ -115,7 +115,3 @@ def _matrix(table: CheckedTable) -> Matrix:
         table.name, values, table.rows, table.columns, description=table.description, marks=frozenset(marks),
         explain=explain,
     )  # fmt: skip
-
-
-def _join_and(items: Sequence[str]) -> str:
-    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from peasy.datasets.catalogue import BuiltInCorpus
-from peasy.datasets.corpus import DataProblems, DatasetCard
-from peasy.datasets.sample import LabelledText, Sample, TextPair
+from peasy.datasets.corpus import DataProblems, DatasetCard, LabelledText, Sample, TextPair
 from peasy.tokenization.encoding import Encoding
 from peasy.views.document import Cell, Document, DocumentPart, Heading, Paragraph, Table, pluralize, short_title
 
@@ -23,22 +22,20 @@ def datasets_document(built_in: tuple[BuiltInCorpus, ...]) -> Document:
 
 def dataset_card_document(card: DatasetCard, problems: DataProblems) -> Document:
     """Document of one dataset card."""
-    return Document(card.name, tuple(_parts(card, problems)))
-
-
-def _parts(card: DatasetCard, problems: DataProblems) -> Iterator[DocumentPart]:
-    yield Paragraph(f"{card.description[:1].upper()}{card.description[1:]}.")
-    if problems:
-        yield from _problems(problems)
     sizes = ((split, f"{size.documents:,}", f"{size.characters:,}") for split, size in card.sizes.items())
-    yield Table(("split", "documents", "characters"), tuple(sizes))
-    yield Heading("Examples")
-    yield _examples(card)
     settings = (f"{name}={'null' if value is None else value}" for name, value in card.suggested_settings.items())
     facts = {"kind": card.kind, "licence": card.licence, **card.notes, "suggested settings": ", ".join(settings)}
     facts = {name: value for name, value in facts.items() if value or name != "suggested settings"}
-    yield Heading("About")
-    yield Table(("field", "value"), (*facts.items(), ("hash", card.hash[:16])))
+    parts = (
+        Paragraph(f"{card.description[:1].upper()}{card.description[1:]}."),
+        *(_problems(problems) if problems else ()),
+        Table(("split", "documents", "characters"), tuple(sizes)),
+        Heading("Examples"),
+        _examples(card),
+        Heading("About"),
+        Table(("field", "value"), (*facts.items(), ("hash", card.hash[:16]))),
+    )
+    return Document(card.name, parts)
 
 
 def _problems(problems: DataProblems) -> Iterator[DocumentPart]:
@@ -77,10 +74,15 @@ def _truncate(text: str) -> str:
 
 def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -> Document:
     """Document with the table of tokens, truncated with a note if the text is long."""
-    count, words, characters = len(encoding), len(encoding.word_groups()), pluralize(len(encoding.text), "character")
-    rows = (_token_row(encoding, position) for position in range(min(count, _MAX_TOKENS)))
+    count, words, length = len(encoding), len(encoding.word_groups()), pluralize(len(encoding.text), "character")
+    rows = []
+    for position, (start, end) in enumerate(encoding.offsets[:_MAX_TOKENS]):
+        # As text, so that ids and positions are not formatted with decimals.
+        token_id, word = str(encoding.ids[position]), encoding.word_ids[position]
+        characters = f"{start}–{end}" if end > start else ""
+        rows.append((str(position), encoding.pieces[position], token_id, characters, "" if word is None else str(word)))
     parts: list[DocumentPart] = [
-        Paragraph(f"{pluralize(count, 'token')} for {pluralize(words, 'word')}, {characters}."),
+        Paragraph(f"{pluralize(count, 'token')} for {pluralize(words, 'word')}, {length}."),
         Table(("position", "piece", "id", "characters", "word"), tuple(rows)),
         Paragraph(f"Tokenizer of {name}: {kind}, {vocab_size:,} ids. · is a space, ⏎ a newline.", "note"),
     ]
@@ -88,12 +90,3 @@ def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -
         note = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
         parts.insert(2, Paragraph(note, "note"))
     return Document(short_title(encoding.text), tuple(parts))
-
-
-def _token_row(encoding: Encoding, position: int) -> tuple[Cell, ...]:
-    start, end = encoding.offsets[position]
-    word = encoding.word_ids[position]
-    characters = f"{start}–{end}" if end > start else ""
-    # As text, so that ids and positions are not formatted with decimals.
-    piece, token_id = encoding.pieces[position], str(encoding.ids[position])
-    return str(position), piece, token_id, characters, "" if word is None else str(word)

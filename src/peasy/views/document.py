@@ -285,13 +285,9 @@ class Document:
 
     def has_numbers(self) -> bool:
         """Return True if any part shows rounded numbers; only then a note about rounding is needed."""
-        return any(_shows_numbers(part) for part in self.parts)
-
-
-def _shows_numbers(part: DocumentPart) -> bool:
-    if isinstance(part, Table):
-        return any(isinstance(cell, float | int) for row in part.rows for cell in row)
-    return isinstance(part, Matrix | Plane | Curves | Maps | Links)
+        cells = (cell for part in self.parts if isinstance(part, Table) for row in part.rows for cell in row)
+        figures = Matrix | Plane | Curves | Maps | Links
+        return any(isinstance(part, figures) for part in self.parts) or any(isinstance(c, float | int) for c in cells)
 
 
 def short_title(text: str, model: str = "") -> str:

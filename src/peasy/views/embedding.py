@@ -7,18 +7,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Similarity
-from peasy.views.document import (
-    Cell,
-    Document,
-    DocumentPart,
-    Heading,
-    Links,
-    Matrix,
-    Paragraph,
-    Plane,
-    Table,
-    pluralize,
-)
+from peasy.views import document as doc
 
 _AXES = ("first principal component", "second principal component")
 _NUM_NEIGHBOURS = 5
@@ -38,7 +27,7 @@ def embedding_map(
     vectors: np.ndarray,
     groups: Sequence[str] = (),
     num_neighbours: int = _NUM_NEIGHBOURS,
-) -> tuple[Plane, float]:
+) -> tuple[doc.Plane, float]:
     """Return the map and its share of explained variance."""
     vectors = np.asarray(vectors, dtype=float)
     if vectors.ndim != 2 or len(vectors) != len(names):
@@ -49,7 +38,7 @@ def embedding_map(
     coordinates, explained = pca_2d(vectors)
     near = tuple(tuple(other for other, _ in neighbours) for neighbours in nearest_neighbours(vectors, num_neighbours))
     points = tuple((name, float(x), float(y)) for name, (x, y) in zip(names, coordinates, strict=True))
-    return Plane(title, points, *_AXES, groups=tuple(groups[: len(names)]), neighbours=near), explained
+    return doc.Plane(title, points, *_AXES, groups=tuple(groups[: len(names)]), neighbours=near), explained
 
 
 def pca_2d(vectors: np.ndarray) -> tuple[np.ndarray, float]:
@@ -97,22 +86,22 @@ class MapPoint:
     neighbours: tuple[tuple[int, float], ...] = ()
 
 
-def _map_figure(title: str, points: tuple[MapPoint, ...]) -> Plane:
+def _map_figure(title: str, points: tuple[MapPoint, ...]) -> doc.Plane:
     """Return the points as a scatter plot."""
     coordinates = tuple((point.name, point.x, point.y) for point in points)
     near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
-    return Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
+    return doc.Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
 
 
-def text_map_document(model: str, points: tuple[MapPoint, ...], explained_variance: float, count: int) -> Document:
+def text_map_document(model: str, points: tuple[MapPoint, ...], explained_variance: float, count: int) -> doc.Document:
     """Document with the map, its explained variance, and the nearest neighbours."""
     note = (
         f"{model}: {count} points. The map shows {explained_variance:.0%} of the variance; "
         "neighbours are by cosine similarity in full dimension."
     )
     rows = tuple((point.name, point.group, _format_neighbours(points, point)) for point in points)
-    neighbours = Table(("", "cluster", "nearest"), rows, "Neighbours")
-    return Document("Texts by meaning", (_map_figure("Texts", points), Paragraph(note, "note"), neighbours))
+    neighbours = doc.Table(("", "cluster", "nearest"), rows, "Neighbours")
+    return doc.Document("Texts by meaning", (_map_figure("Texts", points), doc.Paragraph(note, "note"), neighbours))
 
 
 def word_map_document(
@@ -122,23 +111,23 @@ def word_map_document(
     shown: tuple[float, float],
     unknown_words: tuple[str, ...],
     description: str,
-) -> Document:
+) -> doc.Document:
     """Document with the maps before and after training (`shown`: their explained variance), and nearest neighbours."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    rows: tuple[tuple[doc.Cell, ...], ...] = tuple(
         (old.name, _format_neighbours(before, old), _format_neighbours(after, new))
         for old, new in zip(before, after, strict=True)
     )
-    parts: list[DocumentPart] = [
-        Heading("Before training"),
+    parts: list[doc.DocumentPart] = [
+        doc.Heading("Before training"),
         _map_figure("Before training", before),
-        Heading("After training"),
+        doc.Heading("After training"),
         _map_figure("After training", after),
-        Paragraph(f"{description} The maps show {shown[0]:.0%} and {shown[1]:.0%} of the variance.", "note"),
-        Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
+        doc.Paragraph(f"{description} The maps show {shown[0]:.0%} and {shown[1]:.0%} of the variance.", "note"),
+        doc.Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
     ]
     if unknown_words:
-        parts.append(Paragraph(f"Not in the vocabulary: {', '.join(unknown_words)}.", "note"))
-    return Document(f"Words of {model}", tuple(parts))
+        parts.append(doc.Paragraph(f"Not in the vocabulary: {', '.join(unknown_words)}.", "note"))
+    return doc.Document(f"Words of {model}", tuple(parts))
 
 
 def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
@@ -147,25 +136,27 @@ def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
 
 def vectors_document(
     name: str, texts: tuple[str, ...], vectors: np.ndarray, cosines: np.ndarray, pooling: str
-) -> Document:
+) -> doc.Document:
     """Document with the cosine similarity matrix; for a single text, its vector."""
-    note = f"{pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions, pooling {pooling}, model {name}."
+    note = f"{doc.pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions, pooling {pooling}, model {name}."
     if len(texts) == 1:
         rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
         omitted = f"The first {_MAX_SHOWN} of {vectors.shape[1]}; --json has all."
-        cut = [Paragraph(omitted, "note")] * (len(vectors[0]) > _MAX_SHOWN)
-        return Document(_truncate(texts[0], 60), (Table(("dimension", "value"), rows), *cut, Paragraph(note, "note")))
+        cut = [doc.Paragraph(omitted, "note")] * (len(vectors[0]) > _MAX_SHOWN)
+        return doc.Document(
+            _truncate(texts[0], 60), (doc.Table(("dimension", "value"), rows), *cut, doc.Paragraph(note, "note"))
+        )
     shown = texts[:_MAX_SHOWN]
     labels = tuple(f"{index + 1} {_truncate(text, 28)}" for index, text in enumerate(shown))
     columns = tuple(str(index + 1) for index in range(len(shown)))
     values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
-    table = Matrix(
+    table = doc.Matrix(
         "Cosine similarity", values, labels, columns, "text", "text", shaded=True,
         description="1: same direction; 0: orthogonal.",
     )  # fmt: skip
     omitted = f"The first {_MAX_SHOWN} of {len(texts):,}; --out vectors.npy has all."
-    cut = [Paragraph(omitted, "note")] * (len(texts) > _MAX_SHOWN)
-    return Document("Similarity of texts", (table, *cut, Paragraph(note, "note")), decimals=2)
+    cut = [doc.Paragraph(omitted, "note")] * (len(texts) > _MAX_SHOWN)
+    return doc.Document("Similarity of texts", (table, *cut, doc.Paragraph(note, "note")), decimals=2)
 
 
 def _truncate(text: str, limit: int) -> str:
@@ -173,7 +164,7 @@ def _truncate(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def similarity_document(similarity: Similarity) -> Document:
+def similarity_document(similarity: Similarity) -> doc.Document:
     """Document with the cosine similarity, the pairs that contribute most, and the matrix of all pairs."""
     pairs = np.asarray(similarity.pairs, dtype=float)
     first, second = similarity.first.words, similarity.second.words
@@ -184,14 +175,14 @@ def similarity_document(similarity: Similarity) -> Document:
     # Relative to the mean, so that links differ even if all pairs contribute about the same.
     above = pairs - max(float(pairs.mean()), 0.0)
     share = np.clip(above / max(float(above.max()), 1e-9), 0, 1)
-    parts: list[DocumentPart] = [
-        Paragraph(f"Cosine similarity {similarity.cosine:.4f}; sum over all pairs of words: {pairs.sum():.4f}."),
-        Table(("first sentence", "second sentence", "contribution"), rows, "Largest contributions"),
-        Links(
+    parts: list[doc.DocumentPart] = [
+        doc.Paragraph(f"Cosine similarity {similarity.cosine:.4f}; sum over all pairs of words: {pairs.sum():.4f}."),
+        doc.Table(("first sentence", "second sentence", "contribution"), rows, "Largest contributions"),
+        doc.Links(
             "Largest contributions", first, second, share, "first sentence", "second sentence", min_weight=0.1,
             description="The strength of a line is the contribution of its pair above the average of all pairs.",
         ),
-        Matrix("pairs", tuple(map(tuple, pairs.tolist())), first, second, "first", "second", shaded=True,
+        doc.Matrix("pairs", tuple(map(tuple, pairs.tolist())), first, second, "first", "second", shaded=True,
                description="The sum of all cells is the cosine similarity."),
     ]  # fmt: skip
-    return Document(f"{similarity.first.text} / {similarity.second.text}", tuple(parts))
+    return doc.Document(f"{similarity.first.text} / {similarity.second.text}", tuple(parts))

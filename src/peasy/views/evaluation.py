@@ -35,32 +35,23 @@ class EvaluationFacts:
 
 def evaluation_document(facts: EvaluationFacts) -> Document:
     """Document with the metrics, the categories, and some wrong outputs."""
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        (metric.name, _format_value(metric), metric.description) for metric in facts.metrics
-    )
+    rows = []
+    for metric in facts.metrics:
+        style = ".2%" if metric.is_fraction else ",.2f" if abs(metric.value) >= 10 else ".4f"
+        rows.append((metric.name, format(metric.value, style), metric.description))
     parts: list[DocumentPart] = [
         Paragraph(f"{facts.data}, {_SPLIT_NAMES.get(facts.split, facts.split)}: {facts.sample_count}."),
-        Table(("metric", "value", "description"), rows),
+        Table(("metric", "value", "description"), tuple(rows)),
     ]
     if len(facts.categories) > 1:
         rates = tuple((name or "other", f"{correct / count:.1%}", f"{correct:,} of {count:,}")
                       for name, correct, count in facts.categories)  # fmt: skip
         parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
     if facts.errors:
-        errors = tuple(tuple(map(_truncate, row)) for row in facts.errors)
+        errors = tuple(tuple(text if len(text) <= 60 else f"{text[:59]}…" for text in row) for row in facts.errors)
         parts += [Heading("Wrong outputs"), Table(("source", "reference", "output"), errors)]
     parts += [Paragraph(note, "note") for note in facts.notes]
     return Document(f"{facts.model} on {facts.data}", tuple(parts))
-
-
-def _format_value(metric: EvaluationMetric) -> str:
-    if metric.is_fraction:
-        return f"{metric.value:.2%}"
-    return f"{metric.value:,.2f}" if abs(metric.value) >= 10 else f"{metric.value:.4f}"
-
-
-def _truncate(text: str, limit: int = 60) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 @dataclass(frozen=True)
@@ -97,10 +88,14 @@ def comparison_document(facts: ComparisonFacts) -> Document:
     """Document with one row for each model, then the curves."""
     names = list(dict.fromkeys(name for model in facts.models for name, _, _ in model.metrics))
     columns = ("kind", "parameters", "training tokens", "time", *names)
-    rows = tuple(_comparison_row(model, names) for model in facts.models)
+    rows: list[tuple[Cell, ...]] = []
+    for model in facts.models:
+        values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in model.metrics}
+        counts = (f"{model.parameters:,}", f"{model.tokens:,}", format_duration(model.seconds))
+        rows.append((model.kind, *counts, *(values.get(name, "") for name in names)))
     parts: list[DocumentPart] = [
         Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.metric}, best first."),
-        Table(columns, rows),
+        Table(columns, tuple(rows)),
     ]
     lines = tuple((model.kind, model.curve) for model in facts.models if model.curve)
     if lines:
@@ -108,12 +103,6 @@ def comparison_document(facts: ComparisonFacts) -> Document:
     parts += [Paragraph(note, "note") for note in facts.notes]
     kinds = ", ".join(model.kind for model in facts.models)
     return Document(f"{kinds} on {facts.data}", tuple(parts))
-
-
-def _comparison_row(model: ComparedModel, names: list[str]) -> tuple[Cell, ...]:
-    values = {name: f"{value:.2%}" if share else f"{value:.4f}" for name, value, share in model.metrics}
-    counts = (f"{model.parameters:,}", f"{model.tokens:,}", format_duration(model.seconds))
-    return (model.kind, *counts, *(values.get(name, "") for name in names))
 
 
 def experiment_document(

@@ -88,7 +88,11 @@ def kv_cache_parts(prompt: tuple[str, ...], steps: tuple[CacheStep, ...]) -> tup
     """Figure and table of cached and computed tokens per step, and what the KV cache saved."""
     tokens = (*prompt, *(step.token for step in steps[:-1]))
     figure = CacheFigure("KV cache, step by step", tokens, tuple((s.num_cached, s.num_computed) for s in steps))
-    rows = tuple(_cache_row(index, step) for index, step in enumerate(steps))
+    rows = tuple(
+        (str(index), step.token, str(step.num_computed), str(step.num_cached), f"{step.multiplications:,}",
+         f"{step.multiplications_uncached:,}", f"{step.ms:.2f}", f"{step.ms_uncached:.2f}")
+        for index, step in enumerate(steps, 1)
+    )  # fmt: skip
     work, uncached = sum(step.multiplications for step in steps), sum(step.multiplications_uncached for step in steps)
     ms, ms_uncached = sum(step.ms for step in steps), sum(step.ms_uncached for step in steps)
     difference = max(step.max_difference for step in steps)
@@ -97,11 +101,6 @@ def kv_cache_parts(prompt: tuple[str, ...], steps: tuple[CacheStep, ...]) -> tup
     columns = ("step", "token", "computed", "cached", "multiplications", "without cache", "ms", "without cache")
     summary = Paragraph(f"{cost}{ratio}. The logits differ by at most {difference:.1e}.")
     return Heading("KV cache"), figure, Table(columns, rows), summary
-
-
-def _cache_row(index: int, step: CacheStep) -> tuple[Cell, ...]:
-    counts = (str(index + 1), step.token, str(step.num_computed), str(step.num_cached), f"{step.multiplications:,}")
-    return (*counts, f"{step.multiplications_uncached:,}", f"{step.ms:.2f}", f"{step.ms_uncached:.2f}")
 
 
 def chat_document(name: str, messages: Sequence[Mapping[str, str]], note: str) -> Document:
@@ -129,19 +128,13 @@ def translations_document(
     """Document of sources with their translations, best first; rows are (source, hypotheses, error)."""
     if len(rows) == 1:
         source, hypotheses, error = rows[0]
-        return Document(short_title(source), (*_hypothesis_parts(hypotheses, error), Paragraph(note, "note")))
+        parts: list[DocumentPart] = [Paragraph(hypotheses[0].text) if error is None else Paragraph(error, "bad")]
+        if error is None and len(hypotheses) > 1:
+            ranked = ((str(i), h.text, f"{h.score:.4f}", f"{h.logprob:.4f}") for i, h in enumerate(hypotheses, 1))
+            parts.append(Table(("", "translation", "score", "log-probability"), tuple(ranked), "Hypotheses"))
+        return Document(short_title(source), (*parts, Paragraph(note, "note")))
     texts = tuple((source, error or (best[0].text if best else "")) for source, best, error in rows)
     return Document("Translations", (Table(("source", "translation"), texts), Paragraph(note, "note")))
-
-
-def _hypothesis_parts(hypotheses: tuple[TranslationHypothesis, ...], error: str | None) -> list[DocumentPart]:
-    if error is not None:
-        return [Paragraph(error, "bad")]
-    parts: list[DocumentPart] = [Paragraph(hypotheses[0].text)]
-    if len(hypotheses) > 1:
-        rows = ((str(i + 1), h.text, f"{h.score:.4f}", f"{h.logprob:.4f}") for i, h in enumerate(hypotheses))
-        parts.append(Table(("", "translation", "score", "log-probability"), tuple(rows), "Hypotheses"))
-    return parts
 
 
 @dataclass(frozen=True)
@@ -168,24 +161,12 @@ def beams_document(
     """Document with the hypotheses, then the tree."""
     hypothesis_rows = tuple((str(index + 1), text, score) for index, (text, score) in enumerate(hypotheses))
     texts = Table(("", "text", "score"), hypothesis_rows, "Hypotheses")
-    rows = tuple(
-        (str(branch.step), _prefix(branches, index), branch.probability, branch.logprob, _outcome(branch))
-        for index, branch in enumerate(branches)
-    )
-    tree = Table(("token", "hypothesis", "probability", "log-probability", "outcome"), rows, "Every branch")
+    rows: list[tuple[Cell, ...]] = []
+    prefixes: dict[int, str] = {-1: ""}  # a parent comes before its children
+    for index, branch in enumerate(branches):
+        prefixes[index] = prefixes[branch.parent] + branch.piece
+        outcome = "best" if branch.rank == 0 else f"finished, rank {branch.rank + 1}" if branch.rank else branch.status
+        rows.append((str(branch.step), prefixes[index], branch.probability, branch.logprob, outcome))
+    tree = Table(("token", "hypothesis", "probability", "log-probability", "outcome"), tuple(rows), "Every branch")
     note = f"{num_beams} beams: at each step, only the {num_beams} most likely prefixes are kept."
     return Document(short_title(source, model), (Paragraph(note, "note"), texts, tree))
-
-
-def _prefix(branches: tuple[BeamNode, ...], index: int) -> str:
-    pieces: list[str] = []
-    while index >= 0:
-        pieces.append(branches[index].piece)
-        index = branches[index].parent
-    return "".join(reversed(pieces))
-
-
-def _outcome(branch: BeamNode) -> str:
-    if branch.rank is None:
-        return branch.status
-    return "best" if branch.rank == 0 else f"finished, rank {branch.rank + 1}"

@@ -16,8 +16,6 @@ from peasy.worked.solver import WorkedExample, solve
 _MAX_TOKENS = 40
 """Maximum number of queries and keys of the example; of longer texts, a window is used."""
 
-_REQUIRED_STEPS = ("query", "key", "value")
-
 
 def head_document(
     record: AttentionRecord, path: ModulePath, head: int, decimals: int = 4, rows: Sequence[int] = ()
@@ -31,7 +29,7 @@ def head_document(
 
 def head_example(record: AttentionRecord, path: ModulePath, head: int, rows: Sequence[int] = ()) -> WorkedExample:
     """Return the head as a worked example: the requested queries (default: all) on all keys."""
-    query, key, value = (_captured_step(record, name, path, head) for name in _REQUIRED_STEPS)
+    query, key, value = (_captured_step(record, name, path, head) for name in ("query", "key", "value"))
     queries, keys = record.axes(path)
     captured = record.by_path("query")[path].rows or tuple(range(len(query)))
     query_rows = [row for row in (rows or captured) if row in captured][:_MAX_TOKENS]
@@ -45,9 +43,9 @@ def head_example(record: AttentionRecord, path: ModulePath, head: int, rows: Seq
         title=f"Layer {path.layer}, head {head}: {short_title(record.tokens.text, record.model)}",
         tokens=tuple(queries.pieces[row] for row in query_rows),
         source_tokens=tuple(keys.pieces[k] for k in key_rows),
-        q=_as_rows(query[[captured.index(row) for row in query_rows]]),
-        k=_as_rows(key[key_rows]),
-        v=_as_rows(value[key_rows]),
+        q=tuple(map(tuple, query[[captured.index(row) for row in query_rows]].tolist())),
+        k=tuple(map(tuple, key[key_rows].tolist())),
+        v=tuple(map(tuple, value[key_rows].tolist())),
         mask=mask if masked else None,
         description="The queries, keys and values of this head",
     )
@@ -81,7 +79,3 @@ def _captured_step(record: AttentionRecord, step: str, path: ModulePath, head: i
             hint='Capture it: steps=("query", "key", "value", "weights").',
         )
     return np.asarray(capture.array[capture.heads.index(head)], dtype=float)
-
-
-def _as_rows(array: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, array.tolist()))

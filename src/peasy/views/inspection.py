@@ -4,142 +4,103 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from peasy.inspection.results import (
-    ROLLOUT_CAVEAT,
-    Alignment,
-    AlignmentScore,
-    AttentionHistory,
-    AttentionRecord,
-    Effect,
-    GenerationTrace,
-    HeadReport,
-    HeadScore,
-    LabelledMatrix,
-    LensTable,
-    TraceStep,
-)
+from peasy.inspection import results
 from peasy.nn.module_path import ModulePath
+from peasy.views import document as doc
 from peasy.views.attention import attention_name, opening_notes
-from peasy.views.document import (
-    Arithmetic,
-    CacheFigure,
-    Cell,
-    Curves,
-    Document,
-    DocumentPart,
-    Heading,
-    Links,
-    Maps,
-    Matrix,
-    Paragraph,
-    Table,
-    capitalized_note,
-    short_title,
-)
 
 _SCORE_FIELDS = ("previous", "next", "first", "own", "same", "induction", "position", "sharpness")
 _MAX_PROFILES = 6
 _MAX_CANDIDATES = 6
 
 
-def alignment_document(alignment: Alignment, top: int = 12) -> Document:
+def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Document:
     """Document with ribbons, the same weights as a heat map, and the heads ranked by how well they align."""
-    parts: list[DocumentPart] = [alignment_links(alignment), _alignment_map(alignment)]
+    heat_map = doc.Maps(
+        "Attention weights", alignment.weights[None, None], alignment.target.words, alignment.source.words,
+        row_axis="translation", column_axis="source",
+    )  # fmt: skip
+    parts: list[doc.DocumentPart] = [alignment_links(alignment), heat_map]
     if len(alignment.scores) > 1:
-        parts.append(_head_ranking(alignment.scores[:top]))
-    parts.append(capitalized_note(alignment.caveat))
-    return Document(short_title(alignment.source.text, alignment.model), tuple(parts))
+        scores = alignment.scores[:top]
+        known = any(score.accuracy is not None for score in scores)
+        columns = ("layer", "head", *(("alignment accuracy",) if known else ()), "monotonicity", "sharpness", "score")
+        rows = tuple(
+            (str(score.path.layer), str(score.head), *((score.accuracy,) if known else ()), score.monotonicity,
+             score.sharpness, score.score)
+            for score in scores
+        )  # fmt: skip
+        parts.append(doc.Table(columns, rows, "Heads by alignment quality"))
+    parts.append(doc.capitalized_note(alignment.caveat))
+    return doc.Document(doc.short_title(alignment.source.text, alignment.model), tuple(parts))
 
 
-def alignment_links(alignment: Alignment) -> Links:
+def alignment_links(alignment: results.Alignment) -> doc.Links:
     """Alignment figure: source above, translation below; the width of a ribbon is its weight."""
     where = f"{alignment.path.stack} layer {alignment.path.layer}, head {alignment.head}"
     known = "Dashed: reference alignment." if alignment.gold else ""
-    return Links(
+    return doc.Links(
         f"Alignment ({where})", alignment.source.words, alignment.target.words, alignment.weights.T, "source",
         "translation", description=f"The width of a ribbon is its attention weight. {known}".strip(), ribbons=True,
         min_weight=0.05, gold=alignment.gold,
     )  # fmt: skip
 
 
-def _alignment_map(alignment: Alignment) -> Maps:
-    """Heat map of the same weights: one row for each word of the translation."""
-    return Maps(
-        "Attention weights", alignment.weights[None, None], alignment.target.words, alignment.source.words,
-        row_axis="translation", column_axis="source",
-    )  # fmt: skip
-
-
-def _head_ranking(scores: tuple[AlignmentScore, ...]) -> Table:
-    known = any(score.accuracy is not None for score in scores)
-    columns = ("layer", "head", *(("alignment accuracy",) if known else ()), "monotonicity", "sharpness", "score")
-
-    def row(score: AlignmentScore) -> tuple[Cell, ...]:
-        accuracy = (score.accuracy,) if known else ()
-        return (str(score.path.layer), str(score.head), *accuracy, score.monotonicity, score.sharpness, score.score)
-
-    return Table(columns, tuple(map(row, scores)), "Heads by alignment quality")
-
-
-def effect_document(effect: Effect) -> Document:
+def effect_document(effect: results.Effect) -> doc.Document:
     """Document with the values before and after the intervention side by side."""
-    parts: list[DocumentPart] = [
+    parts: list[doc.DocumentPart] = [
         *opening_notes(effect.interventions),
-        Table(("next token", "before", "after", "change"), _next_token_rows(effect)),
+        doc.Table(("next token", "before", "after", "change"), _next_token_rows(effect)),
     ]
     comparisons = (("word", effect.tracked_words, "Tracked words"), ("metric", effect.metrics, "Metrics on data"))
     for kind, values, title in comparisons:
         rows = tuple((name, before, after, after - before) for name, before, after in values)
-        parts += [Table((kind, "before", "after", "change"), rows, title)] if rows else []
+        parts += [doc.Table((kind, "before", "after", "change"), rows, title)] if rows else []
     summary = []
     if effect.kl_divergence is not None:
         summary.append(f"KL divergence of the next-token distributions: {effect.kl_divergence:.4f} bits.")
     if effect.max_logit_change is not None:
         summary.append(f"Largest change of a logit: {effect.max_logit_change:.4f}.")
-    parts += [Paragraph(" ".join(summary))] if summary else []
-    return Document(f"Effect of the intervention: {short_title(effect.text, effect.model)}", tuple(parts))
+    parts += [doc.Paragraph(" ".join(summary))] if summary else []
+    return doc.Document(f"Effect of the intervention: {doc.short_title(effect.text, effect.model)}", tuple(parts))
 
 
-def _next_token_rows(effect: Effect) -> tuple[tuple[Cell, ...], ...]:
+def _next_token_rows(effect: results.Effect) -> tuple[tuple[doc.Cell, ...], ...]:
     """Rows of all tokens that are likely before or after; empty where a token is not among the most likely."""
-    before = {candidate.id: candidate for candidate in effect.before}
-    after = {candidate.id: candidate for candidate in effect.after}
-    rows: list[tuple[Cell, ...]] = []
-    for token_id in dict.fromkeys([*before, *after]):
+    before, after = ({token.id: token.probability for token in side} for side in (effect.before, effect.after))
+    rows: list[tuple[doc.Cell, ...]] = []
+    for token_id, piece in {token.id: token.piece for token in (*effect.before, *effect.after)}.items():
         was, now = before.get(token_id), after.get(token_id)
-        candidate = was or now
-        assert candidate is not None
-        change = now.probability - was.probability if was and now else None
-        rows.append((candidate.piece, was.probability if was else None, now.probability if now else None, change))
+        rows.append((piece, was, now, None if was is None or now is None else now - was))
     return tuple(rows)
 
 
-def lens_document(lens: LensTable) -> Document:
+def lens_document(lens: results.LensTable) -> doc.Document:
     """Document of the logit lens, from the last layer down to the embedding; a cell expands to its top candidates."""
     order = list(range(len(lens.layers)))[::-1]
     final = lens.final
     agreed = {(row, column) for row, index in enumerate(order[1:], 1) for column, word in enumerate(final)
               if lens.pieces[index][column][0] == word}  # fmt: skip
-    parts: tuple[DocumentPart, ...] = (
-        Paragraph(
+    parts: tuple[doc.DocumentPart, ...] = (
+        doc.Paragraph(
             "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction."
         ),
         _lens_matrix(lens, order, frozenset(agreed)),
-        *(Paragraph(note, "note") for note in lens.notes),
+        *(doc.Paragraph(note, "note") for note in lens.notes),
     )
-    return Document(f"Logit lens: {short_title(lens.tokens.text, lens.model)}", parts)
+    return doc.Document(f"Logit lens: {doc.short_title(lens.tokens.text, lens.model)}", parts)
 
 
-def _lens_matrix(lens: LensTable, order: list[int], marks: frozenset[tuple[int, int]]) -> Matrix:
+def _lens_matrix(lens: results.LensTable, order: list[int], marks: frozenset[tuple[int, int]]) -> doc.Matrix:
     """Matrix of the top prediction of each layer at each position."""
 
-    def explain(row: int, column: int) -> Arithmetic:
+    def explain(row: int, column: int) -> doc.Arithmetic:
         index = order[row]
         title = f"layer {lens.layers[index]} after {lens.tokens.pieces[lens.rows[column]]}"
         candidates = zip(lens.pieces[index][column], lens.probabilities[index, column], strict=False)
-        return Arithmetic(title, tuple(f"{piece}  {float(probability):.4f}" for piece, probability in candidates))
+        return doc.Arithmetic(title, tuple(f"{piece}  {float(probability):.4f}" for piece, probability in candidates))
 
-    return Matrix(
+    return doc.Matrix(
         "top prediction of each layer",
         tuple(tuple(lens.pieces[index][column][0] for column in range(len(lens.rows))) for index in order),
         tuple(str(lens.layers[index]) for index in order),
@@ -150,76 +111,82 @@ def _lens_matrix(lens: LensTable, order: list[int], marks: frozenset[tuple[int, 
     )  # fmt: skip
 
 
-def ranking_document(report: HeadReport, by: str = "sharpness", top: int = 30) -> Document:
+def ranking_document(report: results.HeadReport, by: str = "sharpness", top: int = 30) -> doc.Document:
     """Document of the heads ranked by one score, with their distance profiles."""
     ranked = report.ranked(by)[:top]
     columns = ("head", "pattern", "entropy", "distance", *_SCORE_FIELDS)
+    rows = tuple(
+        (_head_name(score), score.summary(), *(getattr(score, name) for name in columns[2:])) for score in ranked
+    )
     summary = f"{report.sentences} sentences, {report.tokens:,} tokens. Ranked by {by}; scores are shares of attention."
     lines = tuple(
         (_head_name(score), tuple((float(d), float(weight)) for d, weight in enumerate(score.profile)))
         for score in ranked[:_MAX_PROFILES]
     )
-    parts: list[DocumentPart] = [
-        Paragraph(summary),
-        Table(columns, tuple(map(_score_row, ranked))),
-        Curves("Attention by distance", lines, "distance in tokens", "share of weight"),
-        *(Paragraph(note, "note") for note in report.notes),
-        capitalized_note(report.caveat),
+    parts: list[doc.DocumentPart] = [
+        doc.Paragraph(summary),
+        doc.Table(columns, rows),
+        doc.Curves("Attention by distance", lines, "distance in tokens", "share of weight"),
+        *(doc.Paragraph(note, "note") for note in report.notes),
+        doc.capitalized_note(report.caveat),
     ]
-    return Document(f"Attention heads of {report.model}", tuple(parts), decimals=2)
+    return doc.Document(f"Attention heads of {report.model}", tuple(parts), decimals=2)
 
 
-def _head_name(score: HeadScore) -> str:
+def _head_name(score: results.HeadScore) -> str:
     """Return the name of a head, as in 5.3 (layer.head), with its stack unless it is a decoder."""
     kind = "" if score.path.stack == "decoder" and "cross" not in score.path.part else f" ({score.path.stack})"
     cross = " cross" if "cross-attention" in attention_name(score.path) else ""
     return f"{score.path.layer}.{score.head}{kind}{cross}"
 
 
-def _score_row(score: HeadScore) -> tuple[Cell, ...]:
-    scores = (getattr(score, name) for name in _SCORE_FIELDS)
-    return (_head_name(score), score.summary(), score.entropy, score.distance, *scores)
-
-
-def rollout_document(record: AttentionRecord, matrix: LabelledMatrix) -> Document:
+def rollout_document(record: results.AttentionRecord, matrix: results.LabelledMatrix) -> doc.Document:
     """Document of the rollout: how much of each token could reach each position after the last layer."""
-    maps = Maps("Attention rollout", matrix.values[None, None], matrix.rows, matrix.columns)
-    parts: list[DocumentPart] = [*opening_notes(record.interventions), maps, Paragraph(ROLLOUT_CAVEAT, "note")]
-    return Document(short_title(record.tokens.text, record.model), tuple(parts))
+    maps = doc.Maps("Attention rollout", matrix.values[None, None], matrix.rows, matrix.columns)
+    parts: list[doc.DocumentPart] = [
+        *opening_notes(record.interventions),
+        maps,
+        doc.Paragraph(results.ROLLOUT_CAVEAT, "note"),
+    ]
+    return doc.Document(doc.short_title(record.tokens.text, record.model), tuple(parts))
 
 
-def attention_history_document(history: AttentionHistory, path: ModulePath | None = None) -> Document:
+def attention_history_document(history: results.AttentionHistory, path: ModulePath | None = None) -> doc.Document:
     """Document of heat maps, heads by checkpoints, for one attention layer or for all that were recorded."""
     paths = [path] if path is not None else list(history.checkpoints[0].weights)
-    parts: list[DocumentPart] = [_attention_history_maps(history, layer_path) for layer_path in paths]
-    parts.append(capitalized_note(history.caveat))
-    return Document(f"Attention over training: {short_title(history.tokens.text, history.run)}", tuple(parts))
+    parts: list[doc.DocumentPart] = [_attention_history_maps(history, layer_path) for layer_path in paths]
+    parts.append(doc.capitalized_note(history.caveat))
+    return doc.Document(f"Attention over training: {doc.short_title(history.tokens.text, history.run)}", tuple(parts))
 
 
-def _attention_history_maps(history: AttentionHistory, path: ModulePath) -> Maps:
+def _attention_history_maps(history: results.AttentionHistory, path: ModulePath) -> doc.Maps:
     """Heat maps of one attention layer: heads by checkpoints."""
     values = np.stack([np.asarray(frame.weights[path], dtype=np.float32) for frame in history.checkpoints], axis=1)
     queries = history.target if history.target is not None and path.stack == "decoder" else history.tokens
     keys = history.tokens if "cross" in path.part else queries
     heads, steps = tuple(map(str, range(len(values)))), tuple(f"{frame.step:,}" for frame in history.checkpoints)
-    return Maps(
+    return doc.Maps(
         f"{attention_name(path)}, layer {path.layer}", values, queries.pieces, keys.pieces, heads, steps,
         down_axis="head", across_axis="after step", selected=(0, len(steps) - 1),
     )  # fmt: skip
 
 
-def trace_document(trace: GenerationTrace) -> Document:
+def trace_document(trace: results.GenerationTrace) -> doc.Document:
     """Document with the candidates of every step, attention maps, KV cache use, and beams if there are several."""
-    parts: list[DocumentPart] = [Paragraph(trace.text), *opening_notes(trace.interventions)]
+    parts: list[doc.DocumentPart] = [doc.Paragraph(trace.text), *opening_notes(trace.interventions)]
     if trace.steps:
         parts += [_candidates_matrix(trace.steps), *_topk_attention_maps(trace), _kv_cache_figure(trace)]
     if len(trace.beams) > 1:
-        parts += [Heading("Beams"), _beams(trace)]
-    parts.append(capitalized_note(trace.caveat))
-    return Document(short_title(trace.prompt.text or trace.text, trace.model), tuple(parts))
+        rows = tuple(
+            (str(rank), beam.text, beam.steps[-1].cumulative_logprob if beam.steps else None)
+            for rank, beam in enumerate(trace.beams, 1)
+        )
+        parts += [doc.Heading("Beams"), doc.Table(("beam", "text", "log-probability"), rows)]
+    parts.append(doc.capitalized_note(trace.caveat))
+    return doc.Document(doc.short_title(trace.prompt.text or trace.text, trace.model), tuple(parts))
 
 
-def _candidates_matrix(steps: tuple[TraceStep, ...]) -> Matrix:
+def _candidates_matrix(steps: tuple[results.TraceStep, ...]) -> doc.Matrix:
     """Matrix of candidates for each generated token, shaded by probability; the sampled one is marked."""
     width = min(max(len(step.candidates) for step in steps), _MAX_CANDIDATES)
     shown = [step.candidates[:width] for step in steps]
@@ -233,19 +200,19 @@ def _candidates_matrix(steps: tuple[TraceStep, ...]) -> Matrix:
         if token.id == step.id
     }
 
-    def explain(row: int, column: int) -> Arithmetic:
+    def explain(row: int, column: int) -> doc.Arithmetic:
         token = steps[row].candidates[column]
         line = f"probability {token.probability:.4f}, log {np.log(max(token.probability, 1e-45)):.4f}"
-        return Arithmetic(f"step {row + 1}: {token.piece}", (line,))
+        return doc.Arithmetic(f"step {row + 1}: {token.piece}", (line,))
 
-    return Matrix(
+    return doc.Matrix(
         "candidates", values, tuple(step.piece for step in steps), tuple(f"{rank + 1}." for rank in range(width)),
         "generated", "candidate", description="Candidates by probability; the chosen token is marked.",
         shaded=True, marks=frozenset(marks), explain=explain, shades=shades,
     )  # fmt: skip
 
 
-def _topk_attention_maps(trace: GenerationTrace) -> Iterator[Maps]:
+def _topk_attention_maps(trace: results.GenerationTrace) -> Iterator[doc.Maps]:
     """Attention maps of the generated tokens, with the recorded top-k weights of each row."""
     kinds: dict[str, list[ModulePath]] = {}
     for topk in trace.steps[0].attention:
@@ -262,23 +229,17 @@ def _topk_attention_maps(trace: GenerationTrace) -> Iterator[Maps]:
                 if topk.path in paths:
                     down = paths.index(topk.path)
                     values[down, np.arange(heads)[:, None], row, topk.keys] = topk.weights
-        yield Maps(
+        yield doc.Maps(
             name, values, tuple(step.piece for step in trace.steps), keys,
             tuple(str(path.layer) for path in paths), tuple(map(str, range(heads))), row_axis="generated",
             description="Only the largest weights of each row were recorded; the others are drawn as 0.",
         )  # fmt: skip
 
 
-def _kv_cache_figure(trace: GenerationTrace) -> CacheFigure:
+def _kv_cache_figure(trace: results.GenerationTrace) -> doc.CacheFigure:
     """KV cache figure: computed and cached tokens per step."""
     computed = sum(step.num_computed for step in trace.steps)
     total = computed + sum(step.num_cached for step in trace.steps)
     description = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
     steps = tuple((step.num_cached, step.num_computed) for step in trace.steps)
-    return CacheFigure("KV cache, step by step", trace.keys, steps, description)
-
-
-def _beams(trace: GenerationTrace) -> Table:
-    rows = tuple((str(rank + 1), beam.text, beam.steps[-1].cumulative_logprob if beam.steps else None)
-                 for rank, beam in enumerate(trace.beams))  # fmt: skip
-    return Table(("beam", "text", "log-probability"), rows)
+    return doc.CacheFigure("KV cache, step by step", trace.keys, steps, description)

@@ -24,23 +24,13 @@ def steps_document(steps: Steps, decimals: int = 4) -> Document:
     ['query', 'key']
     """
     parts: list[DocumentPart] = []
-    for number, (step, array) in enumerate(_effective_steps(steps), start=1):
-        parts.append(Heading(step.name, number))
-        parts += _tables(step, array)
-    return Document(_title(steps), tuple(parts), decimals)
-
-
-def _title(steps: Steps) -> str:
-    return type(steps).__name__.removesuffix("Steps") or "Steps"
-
-
-def _effective_steps(steps: Steps) -> Iterator[tuple[FormulaStep, Array]]:
-    """Yield the steps, without those that change nothing (no mask, no scale)."""
-    previous = None
+    number, previous = 0, None
     for step, array in steps.step_arrays():
-        if array is not previous:
-            yield step, array
+        if array is not previous:  # a step that changes nothing (no mask, no scale) is left out
+            number += 1
+            parts += [Heading(step.name, number), *_tables(step, array)]
         previous = array
+    return Document(type(steps).__name__.removesuffix("Steps") or "Steps", tuple(parts), decimals)
 
 
 def _tables(step: FormulaStep, array: Array) -> Iterator[DocumentPart]:
@@ -60,17 +50,11 @@ def _tables(step: FormulaStep, array: Array) -> Iterator[DocumentPart]:
 def _matrix(step: FormulaStep, array: Array, label: str, axes: tuple[str, ...]) -> Matrix:
     array = array[None, :] if array.ndim == 1 else array
     height, width = (min(size, MAX_SIZE) for size in array.shape)
-    rows = _to_numpy(array[:height, :width])
+    shown = array[:height, :width]
+    rows = np.asarray(shown.detach().cpu().double() if hasattr(shown, "detach") else shown, dtype=float)
     name = f"{step.name} ({label})" if label else step.name
     labels = tuple(map(str, range(rows.shape[0]))), tuple(map(str, range(rows.shape[1])))
     row_axis, column_axis = axes[-2:] if len(axes) > 1 else ("", axes[-1])
     values = tuple(tuple(row) for row in rows.tolist())
     shaded = step.name == "weights"
     return Matrix(name, values, *labels, row_axis, column_axis, step.tex, step.description, shaded=shaded)
-
-
-def _to_numpy(array: Array) -> np.ndarray:
-    """Convert a small array of any library to NumPy."""
-    if hasattr(array, "detach"):
-        array = array.detach().cpu().double()
-    return np.asarray(array, dtype=float)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from peasy.verification.implementation.diagnosis import CAUTION, Diagnosis, ImplementationFinding
-from peasy.verification.verdict import FAILS, NOT_APPLICABLE, Equality, Proof
+from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, Equality, ImplementationFinding, Proof
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
 VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
@@ -19,11 +18,15 @@ DIVERGENCE_METRICS = {
 def proof_document(proof: Proof) -> Document:
     """Document with all equalities, failures with their position, divergences, and what did not apply."""
     texts = "1 text" if proof.num_sequences == 1 else f"{proof.num_sequences} texts"
+    rows = tuple(
+        (one.name, VERDICT_LABELS[one.verdict], _format_distance(one.distance), _format_distance(one.tolerance))
+        for one in proof.equalities
+    )
     parts: list[DocumentPart] = [
         Paragraph(proof_sentence(proof), "good" if proof.passed else "bad"),
         Paragraph(f"{texts}, {proof.num_tokens} tokens, dtype: {proof.dtype}."),
         *(Paragraph(note, "note") for note in proof.notes),
-        Table(("equality", "verdict", "distance", "tolerance"), tuple(_row(equality) for equality in proof.equalities)),
+        Table(("equality", "verdict", "distance", "tolerance"), rows),
         Paragraph("Distance: the largest difference, divided by the largest absolute value (at least 1).", "note"),
     ]
     failed = [equality for equality in proof.equalities if equality.verdict == FAILS]
@@ -60,15 +63,6 @@ def failure_sentence(equality: Equality) -> str:
     return f"{name}{where}{text}. {equality.reason}".strip()
 
 
-def _row(equality: Equality) -> tuple[str, ...]:
-    return (
-        equality.name,
-        VERDICT_LABELS[equality.verdict],
-        _format_distance(equality.distance),
-        _format_distance(equality.tolerance),
-    )
-
-
 def _format_distance(value: float | None) -> str:
     return "" if value is None else "0" if value == 0 else f"{value:.1e}"
 
@@ -77,17 +71,11 @@ def _divergences(proof: Proof) -> list[DocumentPart]:
     packed = [equality for equality in proof.equalities if "kl" in equality.metrics]
     if not packed:
         return []
-    rows = tuple(
-        (
-            one.name,
-            *(
-                f"{one.metrics[m]:.1%}" if m == "top-1" else _format_distance(one.metrics[m])
-                for m in DIVERGENCE_METRICS
-            ),
-        )
-        for one in packed
-    )
-    return [Heading("Divergence of packed weights"), Table(("weights", *DIVERGENCE_METRICS.values()), rows)]
+    rows = []
+    for one in packed:
+        values = {name: _format_distance(one.metrics[name]) for name in DIVERGENCE_METRICS}
+        rows.append((one.name, *(values | {"top-1": f"{one.metrics['top-1']:.1%}"}).values()))
+    return [Heading("Divergence of packed weights"), Table(("weights", *DIVERGENCE_METRICS.values()), tuple(rows))]
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:

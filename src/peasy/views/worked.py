@@ -6,18 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.views.document import (
-    Arithmetic,
-    Cell,
-    Document,
-    DocumentPart,
-    Formula,
-    Heading,
-    Matrix,
-    Paragraph,
-    Plane,
-    Table,
-)
+from peasy.views import document as doc
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise
@@ -50,13 +39,19 @@ def worked_document(
     variants: Sequence[tuple[str, WorkedExample]] = (),
     decimals: int = 4,
     contributions: bool = False,
-) -> Document:
+) -> doc.Document:
     """Document with all steps, then the variants side by side."""
-    parts = [*_introduction(worked), *_steps(worked, decimals), *_word_vectors_plot(worked)]
+    example = worked.example
+    introduction = (
+        (f"{example.description}.", "plain", example.description), (f"From: {example.source}.", "note", example.source),
+        (example.note, "note", example.note),
+    )  # fmt: skip
+    parts: list[doc.DocumentPart] = [doc.Paragraph(text, tone) for text, tone, given in introduction if given]
+    parts += [*_steps(worked, decimals), *_word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)
     parts += _side_by_side(variants, decimals)
-    return Document(_example_title(worked), tuple(parts), decimals, worked.example.settings)
+    return doc.Document(_example_title(worked), tuple(parts), decimals, worked.example.settings)
 
 
 def _example_title(worked: WorkedExample) -> str:
@@ -64,112 +59,96 @@ def _example_title(worked: WorkedExample) -> str:
     return worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS])
 
 
-def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> Matrix:
+def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> doc.Matrix:
     """Return one step as a labelled matrix; each cell expands to its arithmetic."""
 
-    def explain(row: int, column: int) -> Arithmetic:
+    def explain(row: int, column: int) -> doc.Arithmetic:
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
 
-    return Matrix(
-        name=step.name,
-        values=as_cells(step.values),
-        rows=step.rows,
-        columns=step.columns,
-        row_axis=step.row_axis,
-        column_axis=step.column_axis,
-        tex=step.tex,
-        description=step.description,
-        shaded=step.base == "weights" if shaded is None else shaded,
-        explain=explain,
-    )
+    return doc.Matrix(
+        step.name, as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
+        step.description, shaded=step.base == "weights" if shaded is None else shaded, explain=explain,
+    )  # fmt: skip
 
 
-def as_cells(values: np.ndarray) -> tuple[tuple[Cell, ...], ...]:
+def as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
     """Return an array as matrix cells."""
     return tuple(tuple(row) for row in values.tolist())
 
 
-def arithmetic_part(cell: CellArithmetic) -> Arithmetic:
+def arithmetic_part(cell: CellArithmetic) -> doc.Arithmetic:
     """Return the arithmetic of one cell as a document part."""
-    return Arithmetic(cell.title, cell.texts)
+    return doc.Arithmetic(cell.title, cell.texts)
 
 
-def cell_document(worked: WorkedExample, cell: CellArithmetic, decimals: int) -> Document:
+def cell_document(worked: WorkedExample, cell: CellArithmetic, decimals: int) -> doc.Document:
     """Document with the full arithmetic of one number."""
     step = worked.step(cell.step)
-    parts = (Paragraph(step.description, "note"), Formula(step.tex), arithmetic_part(cell))
-    return Document(f"{_example_title(worked)}: one number", parts, decimals)
+    parts = (doc.Paragraph(step.description, "note"), doc.Formula(step.tex), arithmetic_part(cell))
+    return doc.Document(f"{_example_title(worked)}: one number", parts, decimals)
 
 
-def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], decimals: int) -> Document:
+def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], decimals: int) -> doc.Document:
     """Document of one word's attention in sentences, head by head."""
-    parts: list[DocumentPart] = []
+    parts: list[doc.DocumentPart] = []
     for story in stories:
         if story.head:
-            parts.append(Heading(f"Head {story.head}"))
-        parts += [Paragraph(sentence) for sentence in story.sentences]
+            parts.append(doc.Heading(f"Head {story.head}"))
+        parts += [doc.Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return Document(f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals)
+    return doc.Document(
+        f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals
+    )
 
 
-def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> Document:
+def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> doc.Document:
     """Document of the example in symbols."""
-    parts: list[DocumentPart] = [
-        Paragraph("Each token has a query q, a key k and a value v, numbered from 0; x = masked.", "note")
+    parts: list[doc.DocumentPart] = [
+        doc.Paragraph("Each token has a query q, a key k and a value v, numbered from 0; x = masked.", "note")
     ]
     for table in symbolic.tables:
         step = next((step for step in worked.steps if step.base == table.name), None)
         description = step.description if step else ""
-        parts.append(Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", description=description))
+        parts.append(doc.Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", description=description))
     if symbolic.sums:
-        parts.append(Table(("token", "context"), symbolic.sums, "Each context as a sum"))
-    return Document(f"{_example_title(worked)} in symbols", tuple(parts), decimals)
+        parts.append(doc.Table(("token", "context"), symbolic.sums, "Each context as a sum"))
+    return doc.Document(f"{_example_title(worked)} in symbols", tuple(parts), decimals)
 
 
-def contribution_parts(worked: WorkedExample, query: int | None = None) -> Iterator[DocumentPart]:
+def contribution_parts(worked: WorkedExample, query: int | None = None) -> Iterator[doc.DocumentPart]:
     """Yield the contribution of each key to each query: weight times value, and their sum."""
     for head in worked.heads:
         weights, value = worked.find_values("weights", head), worked.find_values("value", head)
         if weights is None or value is None:
-            yield Paragraph("The example has no values, so there are no contributions.", "note")
+            yield doc.Paragraph("The example has no values, so there are no contributions.", "note")
             return
         where = f", head {head}" if head else ""
-        yield Heading(f"Contributions{where}: weight times value")
+        yield doc.Heading(f"Contributions{where}: weight times value")
         queries = range(len(worked.tokens)) if query is None else [query]
         columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
         for row in list(queries)[:_MAX_QUERIES]:
             contributions = weights[row][:, None] * value
             numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
             name = f"contributions to {token_label(worked.tokens[row])}"
-            yield Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
+            yield doc.Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
         if len(queries) > _MAX_QUERIES:
-            yield Paragraph(
+            yield doc.Paragraph(
                 f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note"
             )
 
 
-def _introduction(worked: WorkedExample) -> Iterator[DocumentPart]:
-    example = worked.example
-    if example.description:
-        yield Paragraph(example.description + ".")
-    if example.source:
-        yield Paragraph(f"From: {example.source}.", "note")
-    if example.note:
-        yield Paragraph(example.note, "note")
-
-
-def _steps(worked: WorkedExample, decimals: int) -> Iterator[DocumentPart]:
+def _steps(worked: WorkedExample, decimals: int) -> Iterator[doc.DocumentPart]:
     section, head = 0, 0
     for step in worked.steps:
         if (_SECTIONS[step.base], step.head) != (section, head):
             section, head = _SECTIONS[step.base], step.head
-            yield Heading(_title(worked, section, head), number=section)
+            yield doc.Heading(_title(worked, section, head), number=section)
             if section == 2 and _has_no_projections(worked):
-                yield Paragraph("No projections: the inputs themselves are queries, keys and values.")
+                yield doc.Paragraph("No projections: the inputs themselves are queries, keys and values.")
         if step.base in ("query", "key", "value") and _has_no_projections(worked) and not step.head:
-            yield Formula(step.tex)
+            yield doc.Formula(step.tex)
         elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
-            yield Paragraph(step.description)
+            yield doc.Paragraph(step.description)
         else:
             last = bool(worked.example.last_step) and step.base == "scores"
             yield step_matrix(worked, step, decimals, shaded=True if last else None)
@@ -192,46 +171,46 @@ def _has_no_projections(worked: WorkedExample) -> bool:
     )
 
 
-def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[DocumentPart]:
+def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[doc.DocumentPart]:
     if variants:
-        yield Heading("Side by side")
+        yield doc.Heading("Side by side")
     for name, worked in variants:
         step = worked.step(worked.example.last_step or "weights")
         yield replace(step_matrix(worked, step, decimals, shaded=True), name=name, description="")
         if step.base == "weights" and len(worked.keys) <= _MAX_SUM_KEYS:
             contexts = (weighted_sum_of_words(worked, row, 2) for row in range(len(worked.tokens)))
-            yield Table(("word", "context"), tuple(zip(map(token_label, worked.tokens), contexts, strict=True)))
+            yield doc.Table(("word", "context"), tuple(zip(map(token_label, worked.tokens), contexts, strict=True)))
 
 
-def _story_table(story: QueryDescription, decimals: int) -> Table:
+def _story_table(story: QueryDescription, decimals: int) -> doc.Table:
     with_score = any(share.score is not None for share in story.shares)
     with_value = any(share.value for share in story.shares)
     columns = ["key", *(["score"] if with_score else []), "weight", "share"]
     columns += ["value", "weight · value"] if with_value else []
     rows = []
     for share in story.shares:
-        row: list[Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
+        row: list[doc.Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
         row.append("masked" if share.masked else format_percent(share.weight))
         row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
         rows.append(tuple(row))
     if with_value:
-        blank: list[Cell] = [None] * (len(columns) - 2)
+        blank: list[doc.Cell] = [None] * (len(columns) - 2)
         rows.append(("sum", *blank, _vector(story.context, decimals)))
-    return Table(tuple(columns), tuple(rows))
+    return doc.Table(tuple(columns), tuple(rows))
 
 
 def _vector(numbers: Sequence[float], decimals: int) -> str:
     return " ".join(format_number(number, decimals) for number in numbers[:8]) + (" ..." if len(numbers) > 8 else "")
 
 
-def _word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
+def _word_vectors_plot(worked: WorkedExample) -> Iterator[doc.DocumentPart]:
     """Yield the plot of two features if the example names two, with the projection if it names two words."""
     example = worked.example
     if len(example.plot_features) == 2 and example.rows is not None:
         x, y = (find_index(feature, example.features, "feature") for feature in example.plot_features)
         points = [(token_label(token), row[x], row[y]) for token, row in zip(worked.tokens, example.rows, strict=True)]
         lines: tuple[tuple[float, float, float, float], ...] = ()
-        yield Heading("Word vectors")
+        yield doc.Heading("Word vectors")
         if example.project:
             foot, explanation = _projection(worked)
             moved = points[find_index(example.project[0], worked.tokens, "word")]
@@ -239,13 +218,13 @@ def _word_vectors_plot(worked: WorkedExample) -> Iterator[DocumentPart]:
             lines = ((moved[1], moved[2], float(foot[x]), float(foot[y])),)
             yield from explanation
         shown = tuple(point for point in points if point[1] or point[2])
-        yield Plane("Words", shown, example.plot_features[0], example.plot_features[1], arrows=True, lines=lines)
+        yield doc.Plane("Words", shown, example.plot_features[0], example.plot_features[1], arrows=True, lines=lines)
         left_out = [point[0] for point in points if not (point[1] or point[2])]
         if left_out:
-            yield Paragraph(f"At the origin, with neither feature: {', '.join(left_out)}.", "note")
+            yield doc.Paragraph(f"At the origin, with neither feature: {', '.join(left_out)}.", "note")
 
 
-def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[DocumentPart]]:
+def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[doc.DocumentPart]]:
     """Return the projection of the first word onto the second, and its arithmetic."""
     names = worked.example.project
     if len(names) != 2:
@@ -264,31 +243,33 @@ def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[DocumentPart]]:
         f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
     )
     first, second = map(token_label, names)
-    sentence = Paragraph(f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it.")
-    return factor * y, [sentence, Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
+    sentence = doc.Paragraph(
+        f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
+    )
+    return factor * y, [sentence, doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
 
 
-def worksheet_document(exercise: Exercise, decimals: int = 2) -> Document:
+def worksheet_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
     """Document of the worksheet, with blank tables."""
     task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
     return _exercise_document(exercise, exercise.worked.example.title, task, False, decimals)
 
 
-def answer_key_document(exercise: Exercise, decimals: int = 2) -> Document:
+def answer_key_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
     """Document of the answer key."""
     return _exercise_document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
 
 
-def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> Document:
-    parts: list[DocumentPart] = [Paragraph(task)] if task else []
-    parts += [Paragraph(setting) for setting in exercise.settings]
-    parts += [Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
-    parts.append(Heading("Answers" if with_answers else "To fill in"))
+def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> doc.Document:
+    parts: list[doc.DocumentPart] = [doc.Paragraph(task)] if task else []
+    parts += [doc.Paragraph(setting) for setting in exercise.settings]
+    parts += [doc.Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
+    parts.append(doc.Heading("Answers" if with_answers else "To fill in"))
     parts += [_table(exercise, step, with_answers, decimals) for step in exercise.solution]
-    return Document(title, tuple(parts), decimals, exercise.settings)
+    return doc.Document(title, tuple(parts), decimals, exercise.settings)
 
 
-def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) -> Matrix:
+def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) -> doc.Matrix:
     matrix = replace(step_matrix(exercise.worked, step, decimals, shaded=False), name=table_caption(step.name))
     blank = tuple(tuple(None for _ in step.columns) for _ in step.rows)
     return matrix if filled else replace(matrix, values=blank, explain=None)

@@ -12,8 +12,6 @@ from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from peasy.models.protocol import Model
 
 Pooling = Literal["mean", "cls", "last"]
@@ -128,17 +126,12 @@ def _embed_with(
         ids, padding_mask = (tensor.to(model.device) for tensor in pad_sequences(rows))
         with torch.inference_mode():
             hidden = model.hidden(ids, padding_mask=padding_mask).float()
-            pooled.append(_pool(hidden, padding_mask, pooling).cpu().numpy())
-    vectors = np.concatenate(pooled)[np.argsort(order)]
-    unit: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            lengths = padding_mask.sum(dim=1)
+            if pooling == "mean":
+                vectors = hidden.masked_fill(~padding_mask[:, :, None], 0).sum(dim=1) / lengths[:, None]
+            else:
+                vectors = hidden[:, 0] if pooling == "cls" else hidden[range(len(hidden)), lengths - 1]
+            pooled.append(vectors.cpu().numpy())
+    embeddings = np.concatenate(pooled)[np.argsort(order)]
+    unit: NDArray[np.float32] = embeddings / np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return unit
-
-
-def _pool(hidden: "Tensor", padding_mask: "Tensor", pooling: Pooling) -> "Tensor":
-    """Pool hidden states `[batch, time, d_model]`, right-padded, into `[batch, d_model]`."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    lengths = padding_mask.sum(dim=1)
-    if pooling == "last":
-        return hidden[range(len(hidden)), lengths - 1]
-    return hidden.masked_fill(~padding_mask[:, :, None], 0).sum(dim=1) / lengths[:, None]

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """One row of the model list; `error` is the reason why a model cannot be used."""
+    """One row of the model list; `error` is the reason why a model cannot be used.
+
+    `capabilities`: what a model of this type can do, its main use first.
+    """
 
     name: str
     source: str
@@ -37,7 +40,8 @@ class ModelEntry:
 
     def __post_init__(self) -> None:
         if not self.error:
-            object.__setattr__(self, "capabilities", _capabilities_of(self.model_type))
+            kind = _KIND_OF_FAMILY.get(self.model_type, self.model_type)
+            object.__setattr__(self, "capabilities", _CAPABILITIES.get(kind, _CAPABILITIES["decoder"]))
 
 
 _CAPABILITIES = {
@@ -55,11 +59,6 @@ _KIND_OF_FAMILY = {
     "marian": "encoder-decoder", "t5": "encoder-decoder",
 }  # fmt: skip
 """Kinds of Hugging Face model types that are no decoders."""
-
-
-def _capabilities_of(model_type: str) -> tuple[str, ...]:
-    """Return what a model of this type can do, its main use first."""
-    return _CAPABILITIES.get(_KIND_OF_FAMILY.get(model_type, model_type), _CAPABILITIES["decoder"])
 
 
 @dataclass(frozen=True, repr=False)
@@ -166,15 +165,14 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
 
 
 def _build_without_weights(folder: Path) -> "Model":
+    from peasy.checkpoint.huggingface import read_folder
     from peasy.checkpoint.model import build_on_meta
     from peasy.models.config import read_config
 
-    config_path = str(folder / CONFIG_FILE)
-    if is_checkpoint(folder):
-        return build_on_meta(read_config(SafeFolder(folder).read_json(CONFIG_FILE), config_path), config_path)
-    from peasy.checkpoint.huggingface import read_folder
-
-    return build_on_meta(read_folder(folder).config, config_path)
+    path = str(folder / CONFIG_FILE)
+    is_ours = is_checkpoint(folder)
+    config = read_config(SafeFolder(folder).read_json(CONFIG_FILE), path) if is_ours else read_folder(folder).config
+    return build_on_meta(config, path)
 
 
 def _make_entry(name: str, source: str, folder: Path) -> ModelEntry:

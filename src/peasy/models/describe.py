@@ -33,7 +33,9 @@ def describe(module: Any, name: str = "model") -> Box:
     """Return the boxes of a module; identical consecutive blocks become one box with `repeats`."""
     return Box(
         name,
-        module.summary() if hasattr(module, "summary") else _summarize_torch_module(module),
+        module.summary()
+        if hasattr(module, "summary")
+        else _TORCH_SUMMARIES.get(type(module).__name__, lambda _: "")(module),
         sum(weight.numel() for weight in module.parameters()),
         sum(array.numel() * array.element_size() for array in module.state_dict().values()),
         tuple((parameter, tuple(weight.shape)) for parameter, weight in module.named_parameters(recurse=False)),
@@ -59,19 +61,12 @@ def _merge_equal(boxes: list[Box]) -> list[Box]:
             runs[-1].append(box)
         else:
             runs.append([box])
-    return [_merge_run(run) for run in runs]
-
-
-def _merge_run(run: list[Box]) -> Box:
-    first, last = run[0], run[-1]
-    if first is last:
-        return first
-    return replace(first, name=f"{first.name} … {last.name.rsplit(' ', 1)[-1]}", repeats=len(run))
-
-
-def _summarize_torch_module(module: Any) -> str:
-    summarize = _TORCH_SUMMARIES.get(type(module).__name__)
-    return summarize(module) if summarize else ""
+    return [
+        replace(run[0], name=f"{run[0].name} … {run[-1].name.rsplit(' ', 1)[-1]}", repeats=len(run))
+        if len(run) > 1
+        else run[0]
+        for run in runs
+    ]
 
 
 _TORCH_SUMMARIES: dict[str, Callable[[Any], str]] = {

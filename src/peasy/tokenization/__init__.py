@@ -6,8 +6,7 @@ In: text, or a tokenizer.json. Out: ids with pieces, offsets and words, and text
 
 from peasy.tokenization.convert import from_merges, from_sentencepiece, from_vocab_txt
 from peasy.tokenization.encoding import Encoding
-from peasy.tokenization.incremental_decoder import IncrementalDecoder
-from peasy.tokenization.tokenizer import SpecialTokenIds, Tokenizer
+from peasy.tokenization.tokenizer import IncrementalDecoder, SpecialTokenIds, Tokenizer
 from peasy.tokenization.trainer import TOKENIZER_KINDS, train_tokenizer
 
 __all__ = [

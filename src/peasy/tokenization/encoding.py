@@ -37,20 +37,12 @@ class Encoding:
 
 
 def split_words(text: str) -> list[tuple[int, int]]:
-    """Return the spans of the words of a text: runs of letters and digits, and single other characters.
-
-    >>> [("It's hot!")[a:b] for a, b in split_words("It's hot!")]
-    ["It's", 'hot', '!']
-    """
+    """Return the spans of the words of a text: runs of letters and digits, and single other characters."""
     return [match.span() for match in _WORD_REGEX.finditer(text)]
 
 
 def token_word_ids(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int | None, ...]:
-    """Return the id of the word in which each token begins, ignoring leading spaces.
-
-    >>> token_word_ids("low lower", [(0, 3), (3, 7), (7, 9)])
-    (0, 1, 1)
-    """
+    """Return the id of the word in which each token begins, ignoring leading spaces."""
     word_of_char: list[int | None] = [None] * len(text)
     for word, (start, end) in enumerate(split_words(text)):
         word_of_char[start:end] = [word] * (end - start)
@@ -71,11 +63,7 @@ CHAR_TO_BYTE = _byte_alphabet()
 
 
 def token_to_bytes(token: str) -> bytes:
-    """Return the bytes of a byte-level token.
-
-    >>> token_to_bytes("Ġthe")
-    b' the'
-    """
+    """Return the bytes of a byte-level token."""
     if all(char in CHAR_TO_BYTE for char in token):
         return bytes(CHAR_TO_BYTE[char] for char in token)
     return token.encode("utf-8", errors="replace")

@@ -1,5 +1,6 @@
 """Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,12 +11,14 @@ import tokenizers
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
-from peasy.tokenization.incremental_decoder import IncrementalDecoder
 from peasy.tokenization.tokenizer_validation import JsonDict, component_types, validate_tokenizer_json
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"
 """Prefix of pieces that have an id but must never match text (see convert.py); a private-use character."""
+
+_REPLACEMENT_CHAR = "\ufffd"
+_MAX_PENDING = 64
 
 _SPECIAL_TOKEN_ROLES = {
     "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
@@ -141,7 +144,7 @@ class Tokenizer:
         with library_errors("Decoding"):
             return self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
 
-    def incremental_decoder(self) -> IncrementalDecoder:
+    def incremental_decoder(self) -> "IncrementalDecoder":
         """Return an incremental decoder."""
         return IncrementalDecoder(self)
 
@@ -194,9 +197,44 @@ class Tokenizer:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InvalidInput(
-                f"The text has half a character (an unpaired surrogate) at position {error.start}."
-            ) from None
+            where = f"at position {error.start}"
+            raise InvalidInput(f"The text has half a character (an unpaired surrogate) {where}.") from None
+
+
+class IncrementalDecoder:
+    """Incremental decoder: `push` returns the text that is complete so far, `finish` the rest.
+
+    The concatenated pieces equal `decode` of all ids. Byte-level tokens are decoded by Python's UTF-8 decoder; the text
+    of others depends on their neighbours: it is the difference of two decodes.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._num_emitted = tokenizer, 0
+        self._ids: list[int] = []
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace") if tokenizer.byte_level else None
+
+    def push(self, id: int) -> str:
+        """Return the text that this id completes; empty while a character is incomplete."""
+        if self._utf8 is not None:
+            return self._utf8.decode(self._tokenizer.to_bytes(id))
+        self._ids.append(id)
+        text = self._tokenizer.decode(self._ids)
+        is_partial = text.endswith(_REPLACEMENT_CHAR) and len(self._ids) - self._num_emitted < _MAX_PENDING
+        return "" if is_partial else self._emit(text)
+
+    def finish(self) -> str:
+        """Return the pending text; bytes of an incomplete character become a replacement character."""
+        if self._utf8 is not None:
+            return self._utf8.decode(b"", final=True)
+        return self._emit(self._tokenizer.decode(self._ids))
+
+    def _emit(self, text: str) -> str:
+        before = self._tokenizer.decode(self._ids[: self._num_emitted])
+        if text == before:
+            return ""
+        self._ids = self._ids[self._num_emitted :]
+        self._num_emitted = len(self._ids)
+        return text[len(before) :]
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:

@@ -1,7 +1,7 @@
 """`explain`: every step of attention, with its numbers, for an example, a file or any sentence."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -11,13 +11,7 @@ from peasy import config
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
 from peasy.views.document import Document
-from peasy.views.worked import (
-    cell_document,
-    contribution_parts,
-    story_document,
-    symbolic_document,
-    worked_document,
-)
+from peasy.views.worked import cell_document, contribution_parts, story_document, symbolic_document, worked_document
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
 from peasy.worked.example import NormalisationName, ScoringName
@@ -91,20 +85,18 @@ class ExplainResult(Result):
 
     def document(self) -> Document:
         """The selected views (one cell, one query, symbols), or all steps."""
-        documents = [*self._selected_documents()]
-        if not documents:
-            return worked_document(self.worked, self.variants, self.decimals, self.contributions)
-        return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)
-
-    def _selected_documents(self) -> Iterator[Document]:
+        documents = []
         if self.selected_cell is not None:
-            yield cell_document(self.worked, self.cell(*self.selected_cell), self.decimals)
+            documents.append(cell_document(self.worked, self.cell(*self.selected_cell), self.decimals))
         if self.selected_query is not None:
             page = story_document(self.worked, self.story(self.selected_query), self.decimals)
             contributions = tuple(contribution_parts(self.worked, self.selected_query)) if self.contributions else ()
-            yield dataclasses.replace(page, parts=page.parts + contributions)
+            documents.append(dataclasses.replace(page, parts=page.parts + contributions))
         if self.symbolic:
-            yield symbolic_document(self.worked, self.symbolic_form(), self.decimals)
+            documents.append(symbolic_document(self.worked, self.symbolic_form(), self.decimals))
+        if not documents:
+            return worked_document(self.worked, self.variants, self.decimals, self.contributions)
+        return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)
 
     def data(self) -> JsonDict:
         """`tokens`, `steps`, the `example` itself, and the selected views; a masked score is null."""
@@ -132,16 +124,13 @@ class ExplainResult(Result):
         if self.symbolic:
             data["symbolic"] = dataclasses.asdict(self.symbolic_form())
         if self.contributions:
-            arrays = [(head, *self._weights_and_values(head)) for head in self.worked.heads]
-            data["contributions"] = [
-                {"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()}
-                for head, weights, value in arrays
-                if weights is not None and value is not None
-            ]
+            contributions: list[JsonDict] = []
+            data["contributions"] = contributions
+            for head in self.worked.heads:
+                weights, value = (self.worked.find_values(step, head) for step in ("weights", "value"))
+                if weights is not None and value is not None:
+                    contributions.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
         return data
-
-    def _weights_and_values(self, head: int) -> tuple[np.ndarray | None, np.ndarray | None]:
-        return self.worked.find_values("weights", head), self.worked.find_values("value", head)
 
     def __getattr__(self, name: str) -> np.ndarray:  # steps of one head: getattr(result, "head-1.query")
         if "worked" in self.__dict__ and name in self.worked.names:

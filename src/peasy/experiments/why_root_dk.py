@@ -88,7 +88,15 @@ def run(
     on_status("random queries and keys ...")
     unscaled = {width: _score_statistics(rng, width, 1.0) for width in _WIDTHS}
     scaled = {width: _score_statistics(rng, width, scale or width**-0.5) for width in _WIDTHS}
-    return _conclude(unscaled, scaled, _train_both(seed, on_status, steps) if steps else {}, seed)
+    losses = {}
+    for name, factor in (("with 1/√d_k", None), ("without", 1.0)) if steps else ():
+        # One wide head; query and key norms are off, as they would replace the scale.
+        attention = {"num_heads": 1, "scale": factor, "qk_norm": False}
+        settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
+        stories = stories_for_steps(steps)
+        trained = train_temporary("gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings)
+        losses[name] = trained.validation_curve
+    return _conclude(unscaled, scaled, losses, seed)
 
 
 def _score_statistics(
@@ -102,17 +110,6 @@ def _score_statistics(
     jacobian = weights[:, :, None] * (np.eye(keys) - weights[:, None])  # d weight / d score
     gradient = np.sqrt((jacobian**2).sum(axis=(1, 2)))
     return ScoreStatistics(float(steps.scaled.var()), float(entropy.mean()), float(np.median(gradient)))
-
-
-def _train_both(seed: int, on_status: OnStatus, steps: int) -> dict[str, Points]:
-    """Train one wide head with and without the scale; query and key norms are off, as they would replace it."""
-    losses, stories = {}, stories_for_steps(steps)
-    for name, scale in (("with 1/√d_k", None), ("without", 1.0)):
-        attention = {"num_heads": 1, "scale": scale, "qk_norm": False}
-        settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
-        trained = train_temporary("gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings)
-        losses[name] = trained.validation_curve
-    return losses
 
 
 def _conclude(

@@ -165,9 +165,14 @@ class _TableChecker:
         matrix = getattr(self.example, _EXAMPLE_FIELDS[node]) if node in _EXAMPLE_FIELDS else None
         if matrix is not None:
             return [TableReading(np.asarray(matrix, dtype=float), clean=True)]
-        derived = derive_readings(self.derivations.get(node, []), self.readings)
-        may_mask = node.rpartition(".")[2] in ("scaled", "masked")
-        return [reading for reading in derived if _is_finite(reading, table_caption(node), may_mask)]
+        step, finite = node.rpartition(".")[2], []
+        overflows = np.isposinf if step in ("scaled", "masked") else np.isinf
+        for reading in derive_readings(self.derivations.get(node, []), self.readings):
+            if not overflows(reading.values).any():
+                finite.append(reading)
+            elif reading.clean and step != "powers":  # nothing depends on the powers of e
+                raise InvalidInput(f"The numbers of {table_caption(node)} overflow.", hint="Use smaller numbers.")
+        return finite
 
     def judge_table(self, table: AlignedTable, known: list[TableReading]) -> list[TableReading]:
         """Record verdicts for every cell and row of a written table; return its readings for later tables."""
@@ -239,18 +244,6 @@ class _TableChecker:
     def earlier_readings(self, table: AlignedTable, step: str) -> list[TableReading]:
         """Return the readings of an earlier table of the same head."""
         return self.readings.get(table.node.replace(table.step, step), [])
-
-
-def _is_finite(reading: TableReading, name: str, allow_minus_inf: bool) -> bool:
-    """True if a reading is finite; raise on overflow, except for powers of e, which nothing depends on.
-
-    `allow_minus_inf` allows minus infinity.
-    """
-    if not (np.isposinf if allow_minus_inf else np.isinf)(reading.values).any():
-        return True
-    if reading.clean and not name.endswith(CAPTIONS["powers"]):
-        raise InvalidInput(f"The numbers of {name} overflow.", hint="Use smaller numbers.")
-    return False
 
 
 def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdict) -> CheckedCell:

@@ -123,11 +123,11 @@ def align_table(
         raise InvalidInput(f"{caption} is empty.", hint="Give it at least one row with one cell.")
     if written.rows and len(written.rows) != len(cells):
         raise InvalidInput(f"{caption} has {len(cells)} rows but names {len(written.rows)}.")
-    rows = _row_labels(step, example, shape, len(cells))
+    rows = example.keys if step in KEY_ROWS else example.tokens
+    if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
+        rows = tuple(map(str, range(shape[0] if shape else len(cells))))
     columns = _column_labels(step, example, written, shape, cells)
-    has_symbols = (
-        any(isinstance(read_cell(text), tuple) for row in cells for text in row) if step == "context" else False
-    )
+    has_symbols = step == "context" and any(isinstance(read_cell(text), tuple) for row in cells for text in row)
     if has_symbols and len(cells[0]) in (1, len(example.keys)):
         columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
     row_indices = list(range(len(cells)))
@@ -153,15 +153,6 @@ def align_table(
             placed.texts[index, column] = text
     _check_inputs(placed)
     return placed
-
-
-def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, height: int) -> tuple[str, ...]:
-    if step in KEY_ROWS:
-        return example.keys
-    if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
-        count = shape[0] if shape else height
-        return tuple(map(str, range(count)))
-    return example.tokens
 
 
 def _column_labels(

@@ -159,21 +159,15 @@ def find_verdict(
     number: WrittenNumber, readings: Sequence[TableReading], row: int, column: int
 ) -> tuple[Verdict, TableReading | None]:
     """Return the verdict and the reading that the number agrees with."""
-
-    def agreeing(clean: bool, agrees: Callable[[WrittenNumber, float], bool]) -> TableReading | None:
-        fitting = (
-            reading for reading in readings if reading.clean is clean and agrees(number, reading.values[row, column])
-        )
-        return next(fitting, None)
-
-    if reading := agreeing(True, _agrees):
-        return "right", reading
-    if reading := agreeing(False, _agrees):
-        return "follows", reading
-    if reading := agreeing(True, _truncates):
-        return "truncated", reading
-    reading = agreeing(False, _truncates)
-    return ("follows" if reading else "wrong"), reading
+    candidates: tuple[tuple[Verdict, bool, Callable[[WrittenNumber, float], bool]], ...] = (
+        ("right", True, _agrees), ("follows", False, _agrees), ("truncated", True, _truncates),
+        ("follows", False, _truncates),
+    )  # fmt: skip
+    for verdict, clean, agrees in candidates:
+        for reading in readings:
+            if reading.clean is clean and agrees(number, reading.values[row, column]):
+                return verdict, reading
+    return "wrong", None
 
 
 def judge_masked(
@@ -337,27 +331,20 @@ def range_findings(
         if verdict not in ("", "wrong") or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
             continue
         reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
-        if len(reachable) and not np.isnan(reachable).any():
-            finding = _range_finding(content, float(reachable.min()), float(reachable.max()), len(reachable))
-            if finding and (finding[0] == "outside" or not verdict):  # already reported as wrong
-                name, reason = finding
-                reason = reason.format(text=table.texts[row, column].strip(), column=table.columns[column])
-                findings.append(table.finding(table.rows[row], name, reason))
+        if not len(reachable) or np.isnan(reachable).any():
+            continue
+        low, high = float(reachable.min()), float(reachable.max())
+        text, values = table.texts[row, column].strip(), f"values of column {table.columns[column]}"
+        if content.low > high or content.high < low:
+            reason = f"{text} is out of range: the {values} lie between {format_number(low)} and {format_number(high)}"
+            reason += ", and so does every weighted mean of them."
+            findings.append(table.finding(table.rows[row], "outside", reason))
+        elif len(reachable) > 1 and low < high and content.value in (low, high) and not verdict:  # not reported yet
+            end = "at most" if content.value == high else "at least"
+            reason = f"The {values} are {end} {format_number(content.value)}, so {text} needs weight 1 on one word and "
+            reason += "0 on all others, which softmax never gives."
+            findings.append(table.finding(table.rows[row], "extreme", reason))
     return findings
-
-
-def _range_finding(number: WrittenNumber, low: float, high: float, num_keys: int) -> tuple[str, str] | None:
-    bounds = f"the values of column {{column}} lie between {format_number(low)} and {format_number(high)}"
-    if number.low > high or number.high < low:
-        return "outside", f"{{text}} is out of range: {bounds}, and so does every weighted mean of them."
-    if num_keys > 1 and low < high and number.value in (low, high):
-        end = "at most" if number.value == high else "at least"
-        return (
-            "extreme",
-            f"The values of column {{column}} are {end} {format_number(number.value)}, so {{text}} needs weight 1 "
-            "on one word and 0 on all others, which softmax never gives.",
-        )
-    return None
 
 
 def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -> list[RowFinding]:
@@ -392,7 +379,12 @@ def find_slip(
     """Return the slip that explains every cell of all wrong rows, or None."""
     cells = [(cell, content) for cell, content in table.cells.items() if cell[0] in wrong_rows]
     for slip in _candidate_slips(rules, scores, scaled) if wrong_rows else ():
-        if all(_matches(content, slip.values[cell]) for cell, content in cells):
+        if all(
+            slip.values[cell] == 0
+            if content is CellMark.MASKED
+            else isinstance(content, WrittenNumber) and content.is_rounding_of(slip.values[cell])
+            for cell, content in cells
+        ):
             return slip
     return None
 
@@ -408,9 +400,3 @@ def _candidate_slips(rules: FormulaSettings, scores: Array, scaled: Array) -> It
     yield Slip("softmax was taken over columns instead of rows", softmax(np, masked.T).T)
     unmasked = np.where(masked == -np.inf, 0, masked)
     yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))
-
-
-def _matches(content: CellContent, value: float) -> bool:
-    if content is CellMark.MASKED:
-        return value == 0
-    return isinstance(content, WrittenNumber) and content.is_rounding_of(value)

@@ -5,7 +5,6 @@ result for the machine.
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -179,7 +178,10 @@ def _run_schedule(
 ) -> dict[int, Tensor]:
     """Return the logits after the last token of each sequence, batched and chunked."""
     states = {index: _new_state(model, index) for index in order}
-    pending = {index: _chunks(sequences[index], size) for index, size in zip(order, chunk_sizes, strict=True)}
+    pending = {
+        index: iter([sequences[index][start : start + size] for start in range(0, len(sequences[index]), size)])
+        for index, size in zip(order, chunk_sizes, strict=True)
+    }
     logits: dict[int, Tensor] = {}
     while pending:
         batch = {index: chunk for index, chunks in pending.items() if (chunk := next(chunks, None)) is not None}
@@ -193,10 +195,6 @@ def _run_schedule(
 
 def _vocab_size(model: Model) -> int:
     return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size
-
-
-def _chunks(sequence: list[int], size: int) -> Iterator[list[int]]:
-    return (sequence[start : start + size] for start in range(0, len(sequence), size))
 
 
 def _new_state(model: Model, index: int) -> DecodeState:

@@ -47,14 +47,9 @@ def benchmark_cache(
             ended = time.perf_counter()
         difference = (cached - uncached)[uncached > -torch.inf].abs().max()
         yield CacheBenchmarkStep(
-            num_cached,
-            len(new),
-            _count_multiplications(unpacked, len(new), num_cached),
-            _count_multiplications(unpacked, len(ids)),
-            between - began,
-            ended - between,
-            float(difference),
-        )
+            num_cached, len(new), _count_multiplications(unpacked, len(new), num_cached),
+            _count_multiplications(unpacked, len(ids)), between - began, ended - between, float(difference),
+        )  # fmt: skip
 
 
 def _count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> int:
@@ -68,17 +63,11 @@ def _count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> i
     True
     """
     head = getattr(model, "lm_head", None)
-    excluded = {
-        id(weight) for part in (head, *_embedding_tables(model)) if part is not None for weight in part.parameters()
-    }
+    tables = [module for module in model.modules() if isinstance(module, nn.Embedding)]  # looked up, not multiplied
+    excluded = {id(weight) for part in (head, *tables) if part is not None for weight in part.parameters()}
     per_token = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1 and id(weight) not in excluded)
     in_lm_head = 0 if head is None else model.config.vocab_size * model.config.d_model  # type: ignore[union-attr]
     return num_new * per_token + in_lm_head + _attention_multiplications(model.config, num_new, num_cached)
-
-
-def _embedding_tables(model: Model) -> list[nn.Module]:
-    """Return the embedding tables, which are looked up, not multiplied."""
-    return [module for module in model.modules() if isinstance(module, nn.Embedding)]
 
 
 def _attention_multiplications(config: Any, num_new: int, num_cached: int) -> int:

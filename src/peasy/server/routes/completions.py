@@ -113,7 +113,8 @@ async def _respond(
 ) -> Response:
     reply = _CompletionResponse(body, session, response_format)
     prompts = body.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
-    request.state.log_fields = lambda: reply.log_fields() | prompts
+    logged = {"model": body.model, "stream": bool(body.stream)}
+    request.state.log_fields = lambda: logged | reply.usage() | prompts
     if body.stream:
         return _CompletionStream(reply)
     return JSONResponse(await run_until_disconnect(request, reply.complete()))
@@ -156,10 +157,6 @@ class _CompletionResponse:
         ]
         self.echoes = isinstance(body, CompletionBody) and bool(body.echo)
 
-    def log_fields(self) -> JsonDict:
-        """Return the fields of the access log."""
-        return {"model": self.body.model, "stream": bool(self.body.stream), **self.usage()}
-
     def usage(self) -> JsonDict:
         """Return OpenAI's usage object."""
         num_prompt = sum(len(ids) for ids in self.session.prompts)
@@ -194,10 +191,12 @@ class _CompletionResponse:
         return reply
 
     def _choice(self, index: int, choice: ChoiceBuilder) -> JsonDict:
-        fields = self.format.make_choice(choice.complete, self.logprobs, self._echoed(choice))
-        return {"index": index, **fields, "finish_reason": choice.complete.finish_reason} | _attention_field(
-            choice.complete, self.body
-        )
+        delta = choice.complete
+        fields = self.format.make_choice(delta, self.logprobs, self._echoed(choice))
+        return {"index": index, **fields, "finish_reason": delta.finish_reason} | self._attention(delta)
+
+    def _attention(self, delta: ChoiceDelta) -> JsonDict:
+        return {} if self.body.attention is None else {"attention": delta.attention}
 
     def _echoed(self, choice: ChoiceBuilder) -> str:
         return self.session.loaded.require_tokenizer().decode(choice.prompt) if self.echoes else ""
@@ -232,7 +231,7 @@ class _CompletionResponse:
 
     def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
         fields = self.format.make_delta(delta, self.logprobs)
-        return self._chunk_event(index, fields | _attention_field(delta, self.body), delta.finish_reason)
+        return self._chunk_event(index, fields | self._attention(delta), delta.finish_reason)
 
     def _chunk_event(self, index: int, fields: JsonDict, finish_reason: str | None = None) -> bytes:
         choice = {"index": index, "logprobs": None, **fields, "finish_reason": finish_reason}
@@ -240,10 +239,6 @@ class _CompletionResponse:
         return _server_sent_event(
             {**self.common_fields, "object": self.format.chunk_type, "choices": [choice], **usage}
         )
-
-
-def _attention_field(delta: ChoiceDelta, body: SamplingBody) -> JsonDict:
-    return {} if body.attention is None else {"attention": delta.attention}
 
 
 def _server_sent_event(data: JsonDict) -> bytes:

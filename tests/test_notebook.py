@@ -42,7 +42,7 @@ def test_objects_without_a_document_are_rejected():
 
 def test_missing_extra_is_an_error_with_install_hint(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "anywidget", None)
-    monkeypatch.setattr(notebook, "_widget_class", None)
+    notebook._widget_class.cache_clear()
     with pytest.raises(MissingExtra, match="extra notebook") as caught:
         notebook.widget(EVERYTHING)
     assert "peasy[notebook]" in caught.value.hint

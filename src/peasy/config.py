@@ -194,15 +194,10 @@ def _type_name(kind: Any) -> str:
 
 def _read_sequence(origin: type, inner: tuple[Any, ...], data: Any, where: str) -> Any:
     values = _expect((list, tuple), "a list", data, where)
-    if origin is tuple and inner[-1] is not Ellipsis:
-        if len(values) != len(inner):
-            raise _invalid(f"should have {len(inner)} entries", data, where)
-        kinds = inner
-    else:
-        kinds = (inner[0],) * len(values)
-    return origin(
-        _read(kind, value, f"{where}[{i}]") for i, (kind, value) in enumerate(zip(kinds, values, strict=True))
-    )
+    kinds = (inner[0],) * len(values) if origin is list or inner[-1] is Ellipsis else inner
+    if len(values) != len(kinds):
+        raise _invalid(f"should have {len(kinds)} entries", data, where)
+    return origin(_read(kind, values[i], f"{where}[{i}]") for i, kind in enumerate(kinds))
 
 
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}

@@ -4,6 +4,7 @@ It is optional: results are displayed as plain text, script-free HTML and SVG, w
 widget is created with `x.widget()`, is self-contained and makes no network requests.
 """
 
+from functools import cache
 from typing import Any
 
 from peasy.errors import InvalidInput, MissingExtra
@@ -17,31 +18,21 @@ MODULES = (*FIGURE_MODULES, "arithmetic.js", "widget.js")
 def widget(result: Any) -> Any:
     """Return an interactive widget for a command's result or a document.
 
-    >>> from peasy.views import Document, Paragraph
+    >>> from peasy.views.document import Document, Paragraph
     >>> widget(Document("Pizza", (Paragraph("is great"),))).content
     '<main><h1>Pizza</h1>\\n<p class="plain">is great</p>\\n</main>'
     """
     document = document_of(result)
     if document is None:
-        raise InvalidInput(
-            f"{type(result).__name__} cannot be shown as a widget.", hint="Call .widget() on the result of a command."
-        )
+        hint = "Call .widget() on the result of a command."
+        raise InvalidInput(f"{type(result).__name__} cannot be shown as a widget.", hint=hint)
     content, style, arithmetic = widget_parts(document)
-    return _get_widget_class()(document, content=content, style=style, arithmetic=arithmetic)
+    return _widget_class()(document, content=content, style=style, arithmetic=arithmetic)
 
 
-def _get_widget_class() -> Any:
+@cache
+def _widget_class() -> Any:
     """Return the widget class, created on first use because anywidget is optional."""
-    global _widget_class
-    if _widget_class is None:
-        _widget_class = _make_widget_class()
-    return _widget_class
-
-
-_widget_class: Any = None
-
-
-def _make_widget_class() -> Any:
     try:
         import anywidget
         import traitlets

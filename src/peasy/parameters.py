@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import functools
 import inspect
+import operator
 import re
 import textwrap
 import types
@@ -77,8 +78,8 @@ def check_bounds(parameters: Mapping[str, CommandParameter], arguments: Mapping[
         if parameter is None or isinstance(value, bool) or not isinstance(value, int | float):
             continue
         bounds = list(_bounds(parameter.annotation))
-        if not all(_BOUNDS[type(bound)](value, bound) for bound in bounds):
-            hint = f"{name} must be {' and '.join(map(_describe_bound, bounds))}."
+        if not all(holds(value, limit) for holds, _, limit in bounds):
+            hint = f"{name} must be {' and '.join(text.format(limit) for _, text, limit in bounds)}."
             raise InvalidInput(f"{name} is {value}.", hint=hint)
 
 
@@ -86,7 +87,8 @@ class BoundedSettings:
     """Base class of settings: a dataclass whose numbers must lie within the bounds in their annotations."""
 
     def __post_init__(self) -> None:
-        check_bounds(_hinted_parameters(type(self)), vars(self))
+        kind: type = type(self)
+        check_bounds(_hinted_parameters(kind), vars(self))
 
 
 @functools.cache
@@ -95,33 +97,23 @@ def _hinted_parameters(kind: type) -> Mapping[str, CommandParameter]:
     return {name: CommandParameter(name, annotation) for name, annotation in hints.items()}
 
 
-_BOUNDS: dict[type, Callable[[float, typing.Any], bool]] = {
-    Ge: lambda value, bound: value >= bound.ge,
-    Gt: lambda value, bound: value > bound.gt,
-    Le: lambda value, bound: value <= bound.le,
-    Lt: lambda value, bound: value < bound.lt,
+_BOUNDS: dict[type, tuple[Callable[[typing.Any, typing.Any], bool], str]] = {
+    Ge: (operator.ge, "{} or more"),
+    Gt: (operator.gt, "above {}"),
+    Le: (operator.le, "{} or less"),
+    Lt: (operator.lt, "below {}"),
 }
+"""Comparison of each kind of bound, and its description."""
 
 
-def _bounds(annotation: object) -> Iterator[object]:
-    """Yield the bounds of a number, also where it may be None."""
-    yield from (bound for bound in getattr(annotation, "__metadata__", ()) if type(bound) in _BOUNDS)
+def _bounds(annotation: object) -> Iterator[tuple[Callable[[typing.Any, typing.Any], bool], str, object]]:
+    """Yield the bounds of a number as (comparison, description, limit), also where it may be None."""
+    for bound in getattr(annotation, "__metadata__", ()):
+        if type(bound) in _BOUNDS:
+            yield *_BOUNDS[type(bound)], dataclasses.astuple(bound)[0]
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         for kind in typing.get_args(annotation):
             yield from _bounds(kind)
-
-
-def _describe_bound(bound: object) -> str:
-    match bound:
-        case Ge(ge):
-            return f"{ge} or more"
-        case Gt(gt):
-            return f"above {gt}"
-        case Le(le):
-            return f"{le} or less"
-        case Lt(lt):
-            return f"below {lt}"
-    return str(bound)
 
 
 def _explanations(docstring: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from peasy.models.config import DecoderConfig
 from peasy.models.preset import preset
 from peasy.nn import config as nn_config
 from peasy.server import http_timeouts
+from peasy.server.guard import MAX_HEADER_BYTES
 from peasy.server.server import GracefulServer, bind
 from peasy.tokenization import Tokenizer, train_tokenizer
 
@@ -49,7 +50,7 @@ def running_server(app, shutdown_timeout=5.0):
     config = uvicorn.Config(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
         lifespan="on", server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
-        timeout_graceful_shutdown=10, h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=10, h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )  # fmt: skip
     server = GracefulServer(config, app, shutdown_timeout)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -140,9 +140,9 @@ def _parse(args: list[str], fallback: Flags) -> tuple[Any, Any, Flags]:
     first = args[0] if args else "--"
     if not first.startswith("-") and first not in {command.name for command in COMMANDS}:
         raise usage.unknown_command(first)
-    quiet = {"exit_on_error": False, "print_error": False, "help_on_error": False}
+    app = build_cli(*args[:2])
     try:
-        command, bound, _ = build_cli(*args[:2]).parse_args(args, **quiet)
+        command, bound, _ = app.parse_args(args, exit_on_error=False, print_error=False, help_on_error=False)
     except CycloptsError as error:
         raise usage.usage_error(error, args) from error
     parsed = (value for value in bound.arguments.values() if isinstance(value, Flags))

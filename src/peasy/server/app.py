@@ -117,14 +117,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         return error_response(ServerError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
-def _is_field(part: str | int) -> bool:
-    """True for a field of the body; pydantic also lists the types of a union that it tried."""
-    return isinstance(part, int) or (part.isidentifier() and part not in ("body", "str", "int", "float", "bool"))
-
-
 def validation_message(errors: Any) -> tuple[MalformedRequest, str]:
     """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
-    first = errors[0]
-    field = ".".join(str(part) for part in first["loc"] if _is_field(part))
+    first, no_fields = errors[0], ("body", "str", "int", "float", "bool")  # it also lists the types of a union
+    path = [str(part) for part in first["loc"] if part not in no_fields]
+    field = ".".join(part for part in path if part.isidentifier() or part.isdecimal())
     more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
     return MalformedRequest(f"{field[:200] or 'The body'}: {first['msg'][:300]}.{more}"), field[:200]

@@ -29,9 +29,6 @@ _LINGER_TIMEOUT = 1.0
 _MAX_DISCARDED_BYTES = 8 * 2**20
 """Bytes of a refused body that are discarded before the connection is aborted."""
 
-MAX_HEADER_BYTES = 16 * 1024
-"""Limit of all headers together in bytes."""
-
 _SEND_BUFFER_BYTES = 128 * 1024
 """Kernel send buffer in bytes."""
 

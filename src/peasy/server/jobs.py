@@ -110,9 +110,8 @@ class JobRunner:
         """Start a job; raise if one is already running."""
         with self._lock:
             if self.job is not None and self.job.running:
-                raise RunLocked(
-                    f"A job is already running: {self.job.description}.", hint="Wait, or stop it on its page."
-                )
+                message = f"A job is already running: {self.job.description}."
+                raise RunLocked(message, hint="Wait, or stop it on its page.")
             self.job = Job(command, arguments, description, run_names)
             return self.job
 

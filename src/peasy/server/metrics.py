@@ -152,11 +152,8 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the record with its time and the fields of `extra={"fields": ...}`."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = {
-            "time": f"{at}.{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "event": record.getMessage(),
-        }
+        line = {"time": f"{at}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
+        line["event"] = record.getMessage()
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line | getattr(record, "fields", {}), ensure_ascii=False)

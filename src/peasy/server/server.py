@@ -17,9 +17,9 @@ from fastapi import FastAPI
 
 from peasy.errors import ResourceUnavailable
 from peasy.server import http_timeouts
+from peasy.server.guard import MAX_HEADER_BYTES, Guard
 
 if TYPE_CHECKING:
-    from peasy.server.guard import Guard
     from peasy.server.model_registry import ModelRegistry
     from peasy.server.worker_pool import WorkerPool
 _SWITCH_INTERVAL = 0.0005
@@ -66,7 +66,7 @@ def run_server(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
         server_header=False, lifespan="on", limit_concurrency=_MAX_CONNECTIONS,
         timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
-        h11_max_incomplete_event_size=http_timeouts.MAX_HEADER_BYTES,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=round(shutdown_timeout + 5),
     )  # fmt: skip
     server = GracefulServer(config, app, shutdown_timeout, on_started)

@@ -128,10 +128,8 @@ async def wait_for_disconnect(receive: Receive) -> None:
 
 async def run_until_disconnect(request: Request, awaitable: Any) -> Any:
     """Return the result of an awaitable; cancel it and raise if the client disconnects first."""
-    working, disconnecting = (
-        asyncio.ensure_future(awaitable),
-        asyncio.ensure_future(wait_for_disconnect(request.receive)),
-    )
+    working = asyncio.ensure_future(awaitable)
+    disconnecting = asyncio.ensure_future(wait_for_disconnect(request.receive))
     try:
         await asyncio.wait((working, disconnecting), return_when=asyncio.FIRST_COMPLETED)
         if working.done():

@@ -61,8 +61,7 @@ class ModelBundle:
     def encode_prompt(self, text: str) -> list[int]:
         """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
         tokenizer = self.require_tokenizer()
-        bos = tokenizer.special_tokens.bos
-        ids = list(tokenizer.encode(text).ids)
+        ids, bos = tokenizer.encode_ids(text), tokenizer.special_tokens.bos
         check_ids([ids], self.model.config.vocab_size)
         return ids if ids or bos is None else [bos]
 

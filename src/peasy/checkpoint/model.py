@@ -38,14 +38,15 @@ def save_model(
 
 def load_model(checkpoint: Checkpoint) -> Model:
     """Return the model in eval mode, with weights memory-mapped from the checkpoint; nothing is copied."""
-    where = checkpoint.folder.path
-    _check_sizes(checkpoint.config, len(checkpoint.tensors), f"{where / CONFIG_FILE}")
-    model = build_on_meta(read_config(checkpoint.config, f"{where / CONFIG_FILE}"), f"{where / CONFIG_FILE}")
+    folder, tensors = checkpoint.folder.path, checkpoint.tensors
+    where = str(folder / CONFIG_FILE)
+    _check_sizes(checkpoint.config, len(tensors), where)
+    model = build_on_meta(read_config(checkpoint.config, where), where)
     if isinstance(model, NGramModel):  # the size of its count tables depends on the training data
-        model.allocate({name: checkpoint.tensors.info(name).shape for name in checkpoint.tensors})
-    check_weights(model, checkpoint.tensors, checkpoint.folder)
-    ram.require_ram(checkpoint.tensors.nbytes, str(where))
-    model.load_state_dict({name: checkpoint.tensors[name] for name in checkpoint.tensors}, strict=True, assign=True)
+        model.allocate({name: tensors.info(name).shape for name in tensors})
+    check_weights(model, tensors, checkpoint.folder)
+    ram.require_ram(tensors.nbytes, str(folder))
+    model.load_state_dict(dict(tensors), strict=True, assign=True)
     return model.eval()
 
 
@@ -66,10 +67,8 @@ def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> Non
         ([name for name in tensors if name not in expected], "has unexpected weights"),
     ):
         if names:
-            hint = f"Its {CONFIG_FILE} and its weights do not match."
-            raise InvalidInput(
-                f"{folder.path} {problem} {join_names([short_repr(name) for name in names])}.", hint=hint
-            )
+            message = f"{folder.path} {problem} {join_names([short_repr(name) for name in names])}."
+            raise InvalidInput(message, hint=f"Its {CONFIG_FILE} and its weights do not match.")
     for name, weight in expected.items():
         info = tensors.info(name)
         if info.shape != tuple(weight.shape):
@@ -88,11 +87,9 @@ def _check_sizes(data: object, num_tensors: int, where: str) -> None:
 
 
 def _iter_ints(data: object, path: str) -> Iterator[tuple[str, int]]:
-    if isinstance(data, dict):
-        for key, value in data.items():
-            yield from _iter_ints(value, f"{path}.{key}" if path else key)
-    elif isinstance(data, list):
-        for i, value in enumerate(data):
-            yield from _iter_ints(value, f"{path}[{i}]")
-    elif type(data) is int:
+    if type(data) is int:
         yield path, data
+    elif isinstance(data, (dict, list)):
+        for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+            inner = f"{path}[{key}]" if isinstance(data, list) else f"{path}.{key}" if path else str(key)
+            yield from _iter_ints(value, inner)

@@ -46,26 +46,16 @@ def _memory_limits() -> Iterator[int]:
             yield int(line.split()[1]) * 1024
     group, used = _read_text("/sys/fs/cgroup/memory.max").strip(), _read_text("/sys/fs/cgroup/memory.current").strip()
     if group.isdigit() and used.isdigit():
-        yield int(group) - int(used) + _reclaimable_bytes()
+        # file pages count as used in a cgroup, although the kernel can reclaim them
+        stat = dict(line.split() for line in _read_text("/sys/fs/cgroup/memory.stat").splitlines())
+        yield int(group) - int(used) + int(stat.get("inactive_file", 0))
     if os.name == "posix":
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
         if soft != resource.RLIM_INFINITY:
-            yield max(0, soft - _mapped_bytes())
-
-
-def _reclaimable_bytes() -> int:
-    """Return the bytes of file pages, which the cgroup counts as used although the kernel can reclaim them."""
-    for line in _read_text("/sys/fs/cgroup/memory.stat").splitlines():
-        if line.startswith("inactive_file "):
-            return int(line.split()[1])
-    return 0
-
-
-def _mapped_bytes() -> int:
-    pages = _read_text("/proc/self/statm").split()
-    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+            mapped_pages = int((_read_text("/proc/self/statm").split() or ["0"])[0])
+            yield max(0, soft - mapped_pages * os.sysconf("SC_PAGE_SIZE"))
 
 
 def _read_text(path: str) -> str:

@@ -129,6 +129,12 @@ class Tokenizer:
             ids, offsets = self._map_ids(encoding, text), tuple(encoding.offsets)
         return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, token_word_ids(text, offsets))
 
+    def encode_ids(self, text: str) -> list[int]:
+        """Return only the ids of a text, with special tokens."""
+        self._check_text(text)
+        with library_errors("Tokenizing"):
+            return self._map_ids(self._backend.encode(text), text)
+
     def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return only the ids of many texts; fast, for a corpus."""
         for text in texts:

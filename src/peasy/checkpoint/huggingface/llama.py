@@ -43,14 +43,15 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _LlamaOp
     num_kv_heads = fields.integer("num_key_value_heads", options.default_kv_heads or num_heads)
     d_head = fields.integer("head_dim", options.default_d_head or max(d_model // num_heads, 1))
     layers = fields.num_layers("num_hidden_layers")
-    bias, output_bias = _read_bias(fields, options)
+    reads_bias = options.attention_bias == "config"
+    bias = fields.boolean("attention_bias", False) if reads_bias else options.attention_bias == "qkv"
     window, windowed_layers = _read_sliding_window(fields, options, layers)
     attention = nn_config.AttentionConfig(
         num_heads=num_heads,
         num_kv_heads=num_kv_heads if num_kv_heads != num_heads else None,
         d_head=d_head if d_head * num_heads != d_model else None,
         bias=bias,
-        output_bias=output_bias,
+        output_bias=bias and reads_bias,
         window=window,
         windowed_layers=windowed_layers,
         qk_norm=options.qk_norm,
@@ -125,13 +126,6 @@ def weight_map(config: DecoderConfig) -> WeightMap:
         tied_copies={"lm_head.weight": "model.embed_tokens.weight"},
         derived_buffers=(f"{external}self_attn.rotary_emb.inv_freq",),
     )
-
-
-def _read_bias(fields: ConfigFields, options: _LlamaOptions) -> tuple[bool, bool]:
-    if options.attention_bias == "config":
-        bias = fields.boolean("attention_bias", False)
-        return bias, bias
-    return options.attention_bias == "qkv", False
 
 
 def _read_sliding_window(

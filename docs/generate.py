@@ -332,7 +332,7 @@ def _setting_classes() -> list[tuple[type, list[str], str]]:
     from importlib import import_module
 
     from peasy.datasets import BUILT_IN
-    from peasy.datasets.catalogue import FilesConfig
+    from peasy.datasets.records import FilesConfig
     from peasy.training.recipe import Recipe
 
     options = {name: getattr(import_module(corpus.module), corpus.config_class) for name, corpus in BUILT_IN.items()}

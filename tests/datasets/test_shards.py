@@ -14,7 +14,7 @@ from hypothesis import given as given_by
 from hypothesis import strategies as st
 
 from peasy.datasets import LabelledText, TextPair, open_corpus, open_shards, prepare_shards, shards_fingerprint
-from peasy.datasets import checked_array as blocks
+from peasy.datasets import shards as blocks
 from peasy.datasets.shards import CheckedArray
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.tokenization import train_tokenizer

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peasy.datasets import shuffle
+from peasy.datasets import batches
 from peasy.datasets.batches import permute, rank_slice, shuffled_indices
 from peasy.errors import InvalidInput
 
@@ -73,7 +73,7 @@ def test_order_is_equal_in_another_process():
 
 def test_broken_permutation_is_detected(monkeypatch):
     """The inverse: without cycle walking, samples leave the range."""
-    monkeypatch.setattr(shuffle, "_feistel", lambda value, half, keys: value // np.uint64(2))
+    monkeypatch.setattr(batches, "_feistel", lambda value, half, keys: value // np.uint64(2))
     with pytest.raises(AssertionError):
         test_epoch_contains_every_sample_once.hypothesis.inner_test(50, 1, 0)
 

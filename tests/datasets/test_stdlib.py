@@ -21,7 +21,7 @@ def library(tmp_path, monkeypatch):
     (tmp_path / "latin.py").write_bytes(b"# \xe9\n")
     (tmp_path / "test").mkdir()
     (tmp_path / "test" / "t.py").write_text('"""A test is not part of the library, is it?"""')
-    monkeypatch.setattr(module, "_library_folder", lambda: tmp_path)
+    monkeypatch.setattr(module, "_LIBRARY", tmp_path)
     return tmp_path
 
 

@@ -19,7 +19,6 @@ from peasy.views.document import Document
 from peasy.views.verification import diagnosis_document, diagnosis_sentence, proof_document, proof_sentence
 
 if TYPE_CHECKING:
-    from peasy.models.protocol import Model
     from peasy.verification.paths import TokenSequence
 
 _PROMPTS = (
@@ -147,7 +146,12 @@ def prove(
         return DoctorResult(examine(LocalTarget(target), binding=parse_call(call) if call else None, seed=seed))
     if call is not None:
         raise UsageError("--call describes how to call your own function; a model does not need it.")
-    loaded = _load_model(target, device, offline, confirm)
+    require_extra("torch")
+    model: Any = target
+    if hasattr(target, "trained_by"):
+        loaded = LoadedModel(type(target).__name__, model, None)
+    else:
+        loaded = load(model, device=device, offline=offline, confirm=confirm)
     sequences, notes = _make_sequences(loaded, [prompts] if isinstance(prompts, str) else prompts, max_tokens, seed)
     from peasy.verification.equality import prove_model
 
@@ -159,13 +163,6 @@ def _is_user_code(target: object) -> bool:
     if isinstance(target, str | Path | LoadedModel) or hasattr(target, "save_pretrained") or not callable(target):
         return False
     return not hasattr(target, "trained_by")
-
-
-def _load_model(target: Any, device: str, offline: bool, confirm: Confirm | None) -> LoadedModel:
-    require_extra("torch")
-    if hasattr(target, "trained_by"):
-        return LoadedModel(type(target).__name__, target, None)
-    return load(target, device=device, offline=offline, confirm=confirm)
 
 
 def _diagnose_file(
@@ -224,14 +221,11 @@ def _make_sequences(
     rows = [row[:max_tokens] for row in rows]
     if not model.is_encoder_decoder:
         return [TokenSequence(tuple(row)) for row in rows], notes
-    return [TokenSequence(tuple(_random_target(model, len(row), seed)[:max_tokens]), tuple(row)) for row in rows], notes
-
-
-def _random_target(model: "Model", length: int, seed: int) -> list[int]:
-    """Return random decoder input after the start token: only the agreement of the execution paths matters."""
+    # random decoder input after the start token: only the agreement of the execution paths matters
     config: Any = model.config
-    vocabulary = config.target_vocab_size or config.vocab_size
-    return [config.special_tokens.decoder_start or 0, *_random_ids(vocabulary, length, seed)]
+    vocabulary, start = config.target_vocab_size or config.vocab_size, config.special_tokens.decoder_start or 0
+    targets = [[start, *_random_ids(vocabulary, len(row), seed)][:max_tokens] for row in rows]
+    return [TokenSequence(tuple(ids), tuple(row)) for ids, row in zip(targets, rows, strict=True)], notes
 
 
 def _random_ids(vocab_size: int, length: int, seed: int) -> list[int]:

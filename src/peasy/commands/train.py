@@ -18,21 +18,17 @@ from peasy.commands.plan import PlanResult, plan
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict
 from peasy.commands.runs import RECIPE, RunResult, open_run
-from peasy.commands.train_samples import make_sampler, tracked_sentence
-from peasy.datasets import (
-    BUILT_IN,
-    Corpus,
-    prepare_shards,
-    shards_fingerprint,
-)
+from peasy.datasets import BUILT_IN, Corpus, Sample, TextPair, prepare_shards, sample_texts, shards_fingerprint
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
 from peasy.models.preset import ModelSize
 from peasy.training.run_folder import random_run_name
 
 if TYPE_CHECKING:
-    from peasy.training.event import Event
-    from peasy.training.loop import TrainSpec
+    from peasy.models.protocol import Model
+    from peasy.training.attention_snapshots import TrackedSentence
+    from peasy.training.event import Event, Sampled
+    from peasy.training.loop import SampleFn, TrainSpec
     from peasy.training.metrics_log import Sink
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
@@ -96,9 +92,9 @@ def train_events(
     from peasy.training import loop
     from peasy.training.distributed import is_distributed, main_first, process_group
 
-    given = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed}
-    given = {key: value for key, value in given.items() if value is not None}
-    given |= {} if init_from is None else {"init_from": str(init_from)}
+    start = None if init_from is None else str(init_from)
+    options: JsonDict = {"preset": preset, "steps": steps, "minutes": minutes, "seed": seed, "init_from": start}
+    given = {key: value for key, value in options.items() if value is not None}
     changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
     request = _TrainRequest(kind, data, given, changes)
     if num_processes in (None, 1) and not is_distributed():
@@ -324,7 +320,7 @@ def _make_spec(
     examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return TrainSpec(
         folder, recipe, model, recipe.objective, loader, tokenizer,
-        make_sampler(setup, examples), tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
+        _make_sampler(setup, examples), _tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
     )  # fmt: skip
 
 
@@ -354,3 +350,55 @@ def _load_pretrained(recipe: "Recipe") -> "PretrainedModel | None":
         return None
     loaded = load(recipe.init_from, device="cpu")
     return PretrainedModel(recipe.init_from, loaded.model, loaded.require_tokenizer(), loaded.target_tokenizer)
+
+
+def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | None":
+    """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
+    from peasy.training.event import Sampled
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    translates = recipe.model_kind in ("translator", "rnn-translator")
+    prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
+    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
+    if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
+        return None
+    sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
+
+    def sample(model: "Model", step: int) -> "Sampled":
+        prompt_ids, source_ids = (None, ids) if translates else (ids, None)
+        sequences = generate(model, prompt_ids, sampling, source=source_ids)
+        texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
+        return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
+
+    return sample
+
+
+def _make_prompt(sample: Sample) -> str:
+    text = sample_texts(sample)[0]
+    return text if isinstance(sample, TextPair) else " ".join(text.split(" ")[:3])[:60]
+
+
+def _tracked_sentence(setup: "RunSetup", model: "Model", examples: Sequence[Sample]) -> "TrackedSentence | None":
+    """Choose the sentence of the attention snapshots: the recipe's, else the first validation sentence."""
+    from peasy.training.attention_snapshots import TrackedSentence
+
+    recipe, tokenizer = setup.recipe, setup.tokenizer
+    first = examples[0] if examples else recipe.tracked_sentence
+    if recipe.model_kind not in ("gpt", "encoder", "translator", "rnn-translator") or first is None:
+        return None
+    if not model.is_encoder_decoder:
+        text = recipe.tracked_sentence or sample_texts(first)[0]
+        encoding = tokenizer.encode(text)
+        return TrackedSentence(encoding.ids[:32], encoding.pieces[:32]) if encoding.ids else None
+    if not isinstance(first, TextPair):
+        return None
+    target_tokenizer = setup.target_tokenizer or tokenizer
+    source = tokenizer.encode(recipe.tracked_sentence or first.source)
+    target = target_tokenizer.encode(first.target, add_special_tokens=False)
+    start = model.config.special_tokens.decoder_start
+    ids, pieces = ((), ()) if start is None else ((start,), (target_tokenizer.piece(start),))
+    return TrackedSentence(
+        (*ids, *target.ids[:31]), (*pieces, *target.pieces[:31]), source.ids[:32], source.pieces[:32]
+    )

@@ -39,11 +39,7 @@ def shuffled_indices(size: int, positions: ArrayLike, *, seed: int) -> Indices:
 
 
 def permute(size: int, indices: ArrayLike, *, seed: int, epoch: int) -> Indices:
-    """Permute indices of 0..size-1 for this epoch.
-
-    >>> sorted(permute(6, range(6), seed=3, epoch=0).tolist())
-    [0, 1, 2, 3, 4, 5]
-    """
+    """Permute indices of 0..size-1 for this epoch."""
     half = max(1, (max(size - 1, 1).bit_length() + 1) // 2)
     keys = _round_keys(seed, epoch)
     value = np.array(indices, dtype=np.uint64, ndmin=1)
@@ -54,11 +50,7 @@ def permute(size: int, indices: ArrayLike, *, seed: int, epoch: int) -> Indices:
 
 
 def rank_slice(batch_size: int, *, world_size: int = 1, rank: int = 0) -> slice:
-    """Return this rank's rows of a global batch; together the ranks take each row once.
-
-    >>> [rank_slice(12, world_size=3, rank=r) for r in range(3)]
-    [slice(0, 4, None), slice(4, 8, None), slice(8, 12, None)]
-    """
+    """Return this rank's rows of a global batch; together the ranks take each row once."""
     if not 0 <= rank < world_size:
         raise InvalidInput(f"Rank {rank} is outside a world size of {world_size}.")
     if batch_size < 1 or batch_size % world_size:

@@ -8,7 +8,7 @@ from pathlib import Path
 from peasy import config
 from peasy.datasets.corpus import Corpus
 from peasy.datasets.plain_text import PlainTextCorpus
-from peasy.datasets.records import FieldNames, Group, RecordCorpus
+from peasy.datasets.records import FilesConfig, Group, RecordCorpus
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 
 _RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".parquet"}
@@ -19,32 +19,6 @@ _HINTS = {
 } | dict.fromkeys(_COMPRESSED, "Unpack it first.")
 _SPLIT_NAMES = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "val", "dev"), "valid")
 _SKIPPED_NAMES = ("readme", "licence", "license", "copying", "notice", "changelog")
-
-
-@dataclass(frozen=True)
-class FilesConfig:
-    """Options for reading the user's files."""
-
-    valid: str | list[str] | None = None
-    """Validation file or files; null: files named valid, else the last tenth of the data."""
-    test: str | list[str] | None = None
-    """Test file or files; null: files named test, if any."""
-    lines: bool = False
-    """Whether each line of a text file is a document."""
-    pairs: bool = False
-    """Whether two text files are the two sides of pairs, aligned line by line."""
-    strict: bool = False
-    """Whether the first unusable record is an error; otherwise they are counted and skipped."""
-    suffix: str | None = None
-    """Suffix of the files to use in a folder, such as txt; null: all of one format."""
-    text: str = "text"
-    """Field of a record that holds the text."""
-    source: str = "source"
-    """Field of a record that holds the source of a pair."""
-    target: str = "target"
-    """Field of a record that holds the target of a pair."""
-    label: str = "label"
-    """Field of a record that holds the label."""
 
 
 def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
@@ -63,8 +37,7 @@ def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
         )
     if _are_records(files, options):
         groups = {split: _group_files(paths_of_split, options) for split, paths_of_split in files.items()}
-        keys = FieldNames(options.text, options.source, options.target, options.label)
-        return RecordCorpus(name, groups, field_names=keys, strict=options.strict)
+        return RecordCorpus(name, groups, options)
     return PlainTextCorpus(name, files)
 
 

@@ -62,16 +62,10 @@ Sample = str | TextPair | LabelledText
 
 
 def sample_texts(sample: Sample) -> tuple[str, ...]:
-    """Return all texts of a sample.
-
-    >>> sample_texts(TextPair("a day ago", "il y a un jour"))
-    ('a day ago', 'il y a un jour')
-    """
-    if isinstance(sample, str):
-        return (sample,)
+    """Return all texts of a sample: two of a pair, else one."""
     if isinstance(sample, TextPair):
         return sample.source, sample.target
-    return (sample.text,)
+    return (sample,) if isinstance(sample, str) else (sample.text,)
 
 
 _MAX_LISTED = 20
@@ -216,25 +210,24 @@ class Corpus(ABC):
 
 
 class FilesCorpus(Corpus):
-    """Corpus of the user's files by split. With training files only, the last tenth is for validation."""
+    """Corpus of the user's files. With training files only, the last tenth is for validation.
+
+    `num_files` is the number of files in each split, aligned ones counted as one.
+    """
 
     licence = "yours"
     unit = ""
 
-    def __init__(self, name: str, splits: Iterable[str]) -> None:
+    def __init__(self, name: str, num_files: Mapping[str, int]) -> None:
         super().__init__()
-        self.name, given = name, set(splits)
-        self.split_by_count = "valid" not in given
-        self.splits = tuple(split for split in ("train", "valid", "test") if split in given or split == "valid")
+        self.name, self.num_files = name, sum(num_files.values())
+        self.split_by_count = "valid" not in num_files
+        self.splits = tuple(split for split in ("train", "valid", "test") if split in num_files or split == "valid")
 
     def notes(self) -> dict[str, str]:
         """Return how the data was split."""
         is_cut = f"the last tenth of the {self.unit} is the validation split"
-        return {"files": str(self.num_files()), "split": is_cut if self.split_by_count else "by file"}
-
-    @abstractmethod
-    def num_files(self) -> int:
-        """Return the number of files, aligned ones counted as one."""
+        return {"files": str(self.num_files), "split": is_cut if self.split_by_count else "by file"}
 
 
 class UnlabelledCorpus(Corpus):

@@ -11,6 +11,7 @@ from decimal import Decimal
 from functools import cache, cached_property
 from importlib.metadata import version
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import Literal
 from unicodedata import category as unicode_category
@@ -23,6 +24,7 @@ from babel.localedata import locale_identifiers
 from babel.numbers import format_currency, get_currency_precision
 from babel.units import format_unit
 
+from peasy import config
 from peasy.datasets.corpus import Corpus, Sample, TextPair, is_validation
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.tokenization.encoding import split_words
@@ -44,27 +46,9 @@ _SECONDS: dict[_TimeUnit, int] = {
     "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2592000, "year": 31536000,
 }  # fmt: skip
 _EQUIVALENT_FIELDS = {"L": "M", "c": "E", "e": "E"}
-_UNITS = {
-    "length": ("kilometer", "meter", "centimeter", "millimeter", "mile", "yard", "foot", "inch"),
-    "mass": ("kilogram", "gram", "milligram", "pound", "ounce"),
-    "volume": ("liter", "milliliter", "cubic-meter", "gallon", "teaspoon"),
-    "area": ("square-kilometer", "square-meter", "hectare", "acre"),
-    "duration": ("year", "month", "week", "day", "hour", "minute", "second"),
-    "speed": ("kilometer-per-hour", "meter-per-second", "mile-per-hour"),
-    "temperature": ("celsius", "fahrenheit"),
-    "digital": ("gigabyte", "megabyte", "kilobyte"),
-    "power": ("kilowatt", "watt"),
-    "energy": ("joule", "kilowatt-hour"),
-    "electric": ("volt", "ampere"),
-    "frequency": ("hertz", "megahertz"),
-    "pressure": ("hectopascal",),
-    "angle": ("degree",),
-    "graphics": ("pixel",),
-}
-_CURRENCIES = (
-    "EUR", "USD", "GBP", "JPY", "CHF", "CAD", "AUD", "CNY", "INR", "BRL",
-    "SEK", "NOK", "DKK", "PLN", "CZK", "MXN", "ZAR", "KRW", "TRY", "NZD",
-)  # fmt: skip
+_WORDS = config.load(Path(__file__).with_suffix(".toml"))
+_UNITS = {group: names.split() for group, names in _WORDS["units"].items()}
+_CURRENCIES = _WORDS["currencies"].split()
 
 
 @dataclass(frozen=True)
@@ -165,10 +149,10 @@ class Locales(Corpus):
         count, unit = rng.choice((-1, 1)) * rng.randint(1, 99), rng.choice(list(_SECONDS))
         delta = timedelta(seconds=count * _SECONDS[unit])
 
-        def phrase(locale: Locale) -> _TaggedParts:
-            return [(format_timedelta(delta, unit, threshold=10**9, add_direction=True, locale=locale), "")]
-
-        return self._pair("relative", phrase)
+        return self._pair(
+            "relative",
+            lambda locale: [(format_timedelta(delta, unit, threshold=10**9, add_direction=True, locale=locale), "")],
+        )
 
     def _list(self, rng: Random, names: list[TextPair]) -> TextPair:
         style = rng.choice(_LISTS)
@@ -220,11 +204,7 @@ def _split_at_number(text: str) -> _TaggedParts:
 
 
 def join_parts(parts: _TaggedParts) -> str:
-    """Join the parts, with plain spaces instead of CLDR's typographic ones.
-
-    >>> join_parts([("1\\u202f234", "number"), ("\\xa0€", "what")])
-    '1 234 €'
-    """
+    """Join the parts, with plain spaces instead of CLDR's typographic ones."""
     return " ".join("".join(text for text, _ in parts).split())
 
 

@@ -24,7 +24,7 @@ class PlainTextCorpus(FilesCorpus):
     unit = "characters"
 
     def __init__(self, name: str, files: Mapping[str, Sequence[Path]]) -> None:
-        super().__init__(name, files)
+        super().__init__(name, {split: len(group) for split, group in files.items()})
         self._files = {split: tuple(paths) for split, paths in files.items()}
 
     def survey(self) -> CorpusSurvey:
@@ -70,10 +70,6 @@ class PlainTextCorpus(FilesCorpus):
         first = next(iter(self.read("train")))
         assert isinstance(first, str)
         return islice(filter(str.strip, first.splitlines()), 5)
-
-    def num_files(self) -> int:
-        """Return the number of files."""
-        return sum(map(len, self._files.values()))
 
     def notes(self) -> dict[str, str]:
         """Return how the text was split, and a note if there is little of it."""

@@ -28,13 +28,29 @@ _PARQUET_BATCH = 1024
 
 
 @dataclass(frozen=True)
-class FieldNames:
-    """Field names of a record."""
+class FilesConfig:
+    """Options for reading the user's files."""
 
+    valid: str | list[str] | None = None
+    """Validation file or files; null: files named valid, else the last tenth of the data."""
+    test: str | list[str] | None = None
+    """Test file or files; null: files named test, if any."""
+    lines: bool = False
+    """Whether each line of a text file is a document."""
+    pairs: bool = False
+    """Whether two text files are the two sides of pairs, aligned line by line."""
+    strict: bool = False
+    """Whether the first unusable record is an error; otherwise they are counted and skipped."""
+    suffix: str | None = None
+    """Suffix of the files to use in a folder, such as txt; null: all of one format."""
     text: str = "text"
+    """Field of a record that holds the text."""
     source: str = "source"
+    """Field of a record that holds the source of a pair."""
     target: str = "target"
+    """Field of a record that holds the target of a pair."""
     label: str = "label"
+    """Field of a record that holds the label."""
 
 
 class RecordCorpus(FilesCorpus):
@@ -43,17 +59,9 @@ class RecordCorpus(FilesCorpus):
     description = "your records"
     unit = "rows"
 
-    def __init__(
-        self,
-        name: str,
-        files: Mapping[str, Sequence[Group]],
-        *,
-        field_names: FieldNames | None = None,
-        strict: bool = False,
-    ) -> None:
-        super().__init__(name, files)
-        self.problems = DataProblems(strict=strict)
-        self._field_names = field_names or FieldNames()
+    def __init__(self, name: str, files: Mapping[str, Sequence[Group]], options: FilesConfig) -> None:
+        super().__init__(name, {split: len(group) for split, group in files.items()})
+        self.problems, self._options = DataProblems(strict=options.strict), options
         self._files = {split: tuple(groups) for split, groups in files.items()}
         first = next((sample for split in self._files for sample in self._read_all(split, DataProblems())), None)
         self.kind = (
@@ -84,14 +92,10 @@ class RecordCorpus(FilesCorpus):
         start = 0 if split == "train" else sizes["train"].documents
         return islice(self._read_all("train", DataProblems()), start, start + sizes[split].documents)
 
-    def num_files(self) -> int:
-        """Return the number of files, aligned ones counted as one."""
-        return sum(map(len, self._files.values()))
-
     def _read_all(self, split: str, problems: DataProblems) -> Iterator[Sample]:
         kind: type | None = None
         for group in self._files[split]:
-            for where, sample in _read_group(group, self._field_names, problems):
+            for where, sample in _read_group(group, self._options, problems):
                 kind = kind or type(sample)
                 if type(sample) is kind:
                     yield sample
@@ -115,21 +119,21 @@ class RecordCorpus(FilesCorpus):
 _TYPE_NAMES: dict[type, str] = {str: "a text", TextPair: "a pair", LabelledText: "a labelled text"}
 
 
-def _read_group(group: Group, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_group(group: Group, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     """Yield the records of a file, or of two aligned ones, each with its place."""
     if len(group) == 2:
         return _read_aligned(*group, problems)
     readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
-    return readers.get(group[0].suffix.lower(), _read_plain)(group[0], field_names, problems)
+    return readers.get(group[0].suffix.lower(), _read_plain)(group[0], options, problems)
 
 
-def _read_plain(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_plain(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     for number, line in read_lines(path, problems):
         if line and line.strip():
             yield f"{path}:{number}", line
 
 
-def _read_jsonl(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_jsonl(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     for number, line in read_lines(path, problems):
         if line is None or not line.strip():
             continue
@@ -142,40 +146,41 @@ def _read_jsonl(path: Path, field_names: FieldNames, problems: DataProblems) -> 
         except ValueError as error:
             problems.add(where, f"the row is not JSON ({str(error).partition(':')[0]})")
             continue
-        if (sample := _parse_record(row, field_names, where, problems)) is not None:
+        if (sample := _parse_record(row, options, where, problems)) is not None:
             yield where, sample
 
 
-def _read_parquet(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_parquet(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     parquet = require_extra("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
-        columns = [name for name in vars(field_names).values() if name in file.schema_arrow.names]
+        fields = (options.text, options.source, options.target, options.label)
+        columns = [name for name in fields if name in file.schema_arrow.names]
         number = 0
         for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns):
             for row in batch.to_pylist():
                 number += 1
-                if (sample := _parse_record(row, field_names, f"{path}:{number}", problems)) is not None:
+                if (sample := _parse_record(row, options, f"{path}:{number}", problems)) is not None:
                     yield f"{path}:{number}", sample
     except (OSError, ValueError) as error:  # pyarrow's errors derive from these
         raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
 
 
-def _parse_record(record: object, field_names: FieldNames, where: str, problems: DataProblems) -> Sample | None:
+def _parse_record(record: object, options: FilesConfig, where: str, problems: DataProblems) -> Sample | None:
     """Return the sample of a record, or None after reporting a problem."""
     if not isinstance(record, dict):
         problems.add(where, "the row is not an object with named fields")
         return None
-    if field_names.source in record or field_names.target in record:
-        fields: tuple[str, ...] = (field_names.source, field_names.target)
-    elif record.get(field_names.label) is not None:
-        fields = (field_names.text, field_names.label)
+    if options.source in record or options.target in record:
+        fields: tuple[str, ...] = (options.source, options.target)
+    elif record.get(options.label) is not None:
+        fields = (options.text, options.label)
     else:
-        fields = (field_names.text,)
+        fields = (options.text,)
     texts: list[str] = []
     for key in fields:
         value = record.get(key)
-        if key == field_names.label and isinstance(value, int):
+        if key == options.label and isinstance(value, int):
             value = str(value)
         if reason := _invalid_reason(value):
             problems.add(where, f'"{key}" {reason}')
@@ -184,7 +189,7 @@ def _parse_record(record: object, field_names: FieldNames, where: str, problems:
     if len(fields) == 1:
         return texts[0]
     first, second = texts
-    return TextPair(first, second) if fields[0] == field_names.source else LabelledText(first, second)
+    return TextPair(first, second) if fields[0] == options.source else LabelledText(first, second)
 
 
 def _invalid_reason(value: object) -> str | None:
@@ -201,15 +206,15 @@ def _invalid_reason(value: object) -> str | None:
     return None
 
 
-def _read_tsv(path: Path, field_names: FieldNames, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+def _read_tsv(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     """Read two columns: source and target; or text and label, if a header line names them."""
     make_sample: Callable[[str, str], Sample] = TextPair
     for number, line in read_lines(path, problems):
         if line is None or not line.strip():
             continue
         cells = line.split("\t")
-        if number == 1 and cells in ([field_names.text, field_names.label], [field_names.source, field_names.target]):
-            make_sample = LabelledText if cells[0] == field_names.text else TextPair
+        if number == 1 and cells in ([options.text, options.label], [options.source, options.target]):
+            make_sample = LabelledText if cells[0] == options.text else TextPair
         elif len(cells) != 2:
             columns = "column" if len(cells) == 1 else "columns"
             problems.add(f"{path}:{number}", f"the row has {len(cells)} {columns}, not 2")

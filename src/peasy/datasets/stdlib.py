@@ -19,6 +19,7 @@ _SKIPPED_FOLDERS = {
     "encodings", "idlelib", "turtledemo", "pydoc_data",  # tables, demonstrations, topics
 }  # fmt: skip
 _MIN_CHARACTERS = 20
+_LIBRARY = Path(sysconfig.get_path("stdlib"))
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -63,23 +64,23 @@ class Stdlib(Corpus):
             return ((name, [text]) for name, text in sorted(_topics().items()))
         if self.part == "docstrings":
             return self._all_docstrings
-        sources = ((_module_name(path), _read_text(path)) for path in self._files)
+        sources = ((path.relative_to(_LIBRARY).as_posix(), _read_text(path)) for path in self._files)
         return ((name, [text]) for name, text in sources if len(text) >= _MIN_CHARACTERS)
 
     @cached_property
     def _all_docstrings(self) -> list[tuple[str, list[str]]]:
         """All docstrings: two megabytes that take seconds to collect."""
-        return [(_module_name(path), list(_docstrings(path))) for path in self._files]
+        return [(path.relative_to(_LIBRARY).as_posix(), list(_docstrings(path))) for path in self._files]
 
     @cached_property
     def _files(self) -> list[Path]:
         """The Python files of the library, without installed packages and tests."""
         files: list[Path] = []
-        for directory, folders, names in os.walk(_library_folder()):
+        for directory, folders, names in os.walk(_LIBRARY):
             folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
             files += (Path(directory) / name for name in names if name.endswith(".py"))
         if not files:
-            raise NotFound(f"This Python has no library source in {_library_folder()}.", hint="Try stdlib:topics.")
+            raise NotFound(f"This Python has no library source in {_LIBRARY}.", hint="Try stdlib:topics.")
         return sorted(files)
 
 
@@ -88,14 +89,6 @@ _DESCRIPTIONS = {
     "topics": "the language reference that Python's help() shows",
     "source": "source code of Python's standard library",
 }
-
-
-def _library_folder() -> Path:
-    return Path(sysconfig.get_path("stdlib"))
-
-
-def _module_name(path: Path) -> str:
-    return path.relative_to(_library_folder()).as_posix()
 
 
 def _topics() -> dict[str, str]:

@@ -207,11 +207,7 @@ class Heartbeat:
 
 
 def is_distributed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether torchrun started this process as one of several.
-
-    >>> is_distributed({"RANK": "0", "WORLD_SIZE": "2"}), is_distributed({})
-    (True, False)
-    """
+    """Return whether torchrun started this process as one of several."""
     return "RANK" in environment and int(environment.get("WORLD_SIZE", "1")) > 1
 
 

@@ -88,9 +88,8 @@ class Case:
 
     def scalar_values(self, spec: CallSpec) -> dict[str, Arg]:
         """Return the other values by role: numbers of heads, widths, flags, and weight arguments."""
-        num_heads, num_kv_heads = (
-            (self.num_heads, self.num_kv_heads) if self.projection else (self.layout.num_heads, self.layout.num_heads)
-        )
+        num_heads = self.num_heads if self.projection else self.layout.num_heads
+        num_kv_heads = self.num_kv_heads if self.projection else num_heads
         num_kv_heads = NUM_KV_HEADS if spec.grouped_query else num_kv_heads
         values: dict[str, Arg] = dict(self.fixed_values) | {"heads": num_heads, "key_heads": num_kv_heads}
         width = D_HEAD if self.projection is None else self.projection.query.weight.shape[1] // num_heads
@@ -131,33 +130,25 @@ class Case:
 
     def _direct_inputs(self, spec: CallSpec) -> tuple[dict[str, Array], VariantInputs]:
         layout, kv_heads = self.layout, NUM_KV_HEADS if spec.grouped_query else self.layout.num_heads
-        sizes = {"query": (layout.num_heads, spec.num_queries), "key": (kv_heads, spec.num_keys)}
-        sizes["value"] = sizes["key"]
-        arrays = {
-            role: self.seeded.array(role, layout.batch_size, time, heads * D_HEAD)
-            if layout.flat_heads
-            else self.seeded.array(role, layout.batch_size, heads, time, D_HEAD)
-            for role, (heads, time) in sizes.items()
-        }
-        inputs = VariantInputs(
-            arrays["query"], arrays["key"], arrays["value"], layout.num_heads, kv_heads, layout.flat_heads
-        )
-        return arrays, inputs
+        arrays = {}
+        for role in ("query", "key", "value"):
+            heads, time = (layout.num_heads, spec.num_queries) if role == "query" else (kv_heads, spec.num_keys)
+            shape = (time, heads * D_HEAD) if layout.flat_heads else (heads, time, D_HEAD)
+            arrays[role] = self.seeded.array(role, layout.batch_size, *shape)
+        query, key, value = arrays.values()
+        return arrays, VariantInputs(query, key, value, layout.num_heads, kv_heads, layout.flat_heads)
 
     def _projected_inputs(self, spec: CallSpec) -> tuple[dict[str, Array], VariantInputs]:
         assert self.projection is not None
         projection = self.projection
-        x = self.seeded.array("x", self.layout.batch_size, spec.num_queries, projection.d_in)
+        batch_size, num_keys = self.layout.batch_size, spec.num_keys
+        x = self.seeded.array("x", batch_size, spec.num_queries, projection.d_in)
         key = value = x
         if self.binding.has_roles("query", "key", "value"):
-            key, value = (
-                self.seeded.array(name, self.layout.batch_size, spec.num_keys, linear.weight.shape[0])
-                for name, linear in (("key", projection.key), ("value", projection.value))
-            )
+            key = self.seeded.array("key", batch_size, num_keys, projection.key.weight.shape[0])
+            value = self.seeded.array("value", batch_size, num_keys, projection.value.weight.shape[0])
         elif self.binding.has_roles("source"):
-            key = value = self.seeded.array(
-                "source", self.layout.batch_size, spec.num_keys, projection.key.weight.shape[0]
-            )
+            key = value = self.seeded.array("source", batch_size, num_keys, projection.key.weight.shape[0])
         query, key_states, value_states = projection.query(x), projection.key(key), projection.value(value)
         inputs = VariantInputs(query, key_states, value_states, self.num_heads, self.num_kv_heads, flat_heads=True)
         return {"x": x, "query": x, "key": key, "value": value, "source": key}, inputs
@@ -166,10 +157,7 @@ class Case:
         """Return the projection matrices for a function that takes them as arguments."""
         if self.projection is None or not self.binding.has_roles("w_q"):
             return {}
-        linears = {"w_q": self.projection.query, "w_k": self.projection.key, "w_v": self.projection.value}
-        if self.projection.output is not None:
-            linears["w_o"] = self.projection.output
-        return {
-            name: linear.weight.T.copy() if self.transposed_weights else linear.weight
-            for name, linear in linears.items()
-        }
+        projection = self.projection
+        linears = {"w_q": projection.query, "w_k": projection.key, "w_v": projection.value, "w_o": projection.output}
+        weights = {name: linear.weight for name, linear in linears.items() if linear is not None}
+        return {name: weight.T.copy() if self.transposed_weights else weight for name, weight in weights.items()}

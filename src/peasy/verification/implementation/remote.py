@@ -208,5 +208,5 @@ def _encode_argument(value: Arg, arrays: dict[str, np.ndarray] | None = None) ->
 
 
 def _decode_description(response: Mapping[str, Any]) -> TargetDescription:
-    parameters = tuple(SignatureParameter(**parameter) for parameter in response["parameters"])
+    parameters = tuple(SignatureParameter(*parameter) for parameter in response["parameters"])
     return TargetDescription(**{**response, "parameters": parameters, "source": SourceCode(**response["source"])})

@@ -8,10 +8,11 @@ import inspect
 import re
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -41,8 +42,7 @@ class SourceCode:
         return None, ""
 
 
-@dataclass(frozen=True)
-class SignatureParameter:
+class SignatureParameter(NamedTuple):
     """A parameter of the target's signature."""
 
     name: str
@@ -144,9 +144,11 @@ class LocalTarget:
         function = self.target.forward if kind == "module" else self.target
         attributes = vars(self.target) if kind == "module" else {}
         int_attributes = {name: value for name, value in attributes.items() if type(value) is int}
+        described = filter(None, (self.target, getattr(self.target, "forward", None)))
+        docstring = "\n".join(filter(None, map(inspect.getdoc, described)))[:4000]
         parameters, source = _signature_parameters(function), _source_code(self.target)
         library = _array_library(self.target)
-        return TargetDescription(self.name, kind, parameters, _docstring(self.target), source, library, int_attributes)
+        return TargetDescription(self.name, kind, parameters, docstring, source, library, int_attributes)
 
     def instantiate(
         self, kwargs: Mapping[str, Arg], seed: int = 0
@@ -184,13 +186,9 @@ class LocalTarget:
         except Exception as error:
             return CallResult(fault=to_fault(error, self.file))
         self.results.append(result)
-        arrays, objects = {}, {}
-        for path, leaf in _leaves(result):
-            array = _to_array(leaf)
-            if array is None:
-                objects[path] = type(leaf).__name__
-            else:
-                arrays[path] = array
+        leaves = [(path, leaf, _to_array(leaf)) for path, leaf in _leaves(result)]
+        arrays = {path: array for path, _, array in leaves if array is not None}
+        objects = {path: type(leaf).__name__ for path, leaf, array in leaves if array is None}
         return CallResult(len(self.results) - 1, arrays, objects)
 
 
@@ -220,26 +218,16 @@ def target_kind(target: Any) -> str | None:
 
 
 def _signature_parameters(function: Any) -> tuple[SignatureParameter, ...]:
-    """Return the named parameters of a signature."""
+    """Return the named parameters of a signature; a C function has none, but its docstring begins with one."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return _docstring_parameters(function)
+        first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
+        parts = [part.strip() for part in first[1].split(",")] if first else []
+        named = (part.partition("=") for part in parts if part not in ("", "*", "/"))
+        return tuple(SignatureParameter(name.strip(), not equals) for name, equals, _ in named)
     parameters = (p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
     return tuple(SignatureParameter(p.name, p.default is p.empty) for p in parameters)
-
-
-def _docstring_parameters(function: Any) -> tuple[SignatureParameter, ...]:
-    """Parse the parameters from the docstring: a C function has no signature, but its docstring begins with one."""
-    first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
-    parts = [part.strip() for part in first[1].split(",")] if first else []
-    named = (part for part in parts if part not in ("", "*", "/"))
-    return tuple(SignatureParameter(part.partition("=")[0].strip(), "=" not in part) for part in named)
-
-
-def _docstring(target: Any) -> str:
-    forward = getattr(target, "forward", None)
-    return "\n".join(filter(None, [inspect.getdoc(target), inspect.getdoc(forward) if forward else None]))[:4000]
 
 
 def _source_code(target: Any) -> SourceCode:
@@ -285,13 +273,10 @@ def _leaves(result: object, path: ResultPath = ()) -> Iterator[tuple[ResultPath,
         return
     if path or _to_array(result) is not None or not isinstance(result, tuple | list | dict):
         yield path, result
-    if isinstance(result, tuple | list) and len(result) <= _MAX_LEAVES:
-        for index, value in enumerate(result):
-            yield from _leaves(value, (*path, index))
-    elif isinstance(result, dict) and len(result) <= _MAX_LEAVES:
-        for name, value in result.items():
-            if isinstance(name, str):
-                yield from _leaves(value, (*path, name))
+    if isinstance(result, tuple | list | dict) and len(result) <= _MAX_LEAVES:
+        for key, value in result.items() if isinstance(result, dict) else enumerate(result):
+            if isinstance(key, str) or not isinstance(result, dict):
+                yield from _leaves(value, (*path, key))
 
 
 def _to_array(leaf: Any) -> np.ndarray | None:
@@ -307,8 +292,6 @@ def _to_array(leaf: Any) -> np.ndarray | None:
 @contextlib.contextmanager
 def _quiet_call(library: str) -> Iterator[None]:
     """Run without gradients, warnings and extra threads."""
-    import warnings
-
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if library == "numpy":

@@ -3,7 +3,6 @@
 `formula/` is the correct formula. A variant that reproduces the outputs of the code under test identifies its mistakes.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,15 +95,9 @@ def _repeat_kv(variant: Variant, array: Array, num_heads: int) -> Array:
 
 
 def _scale_factor(variant: Variant, d_head: int, num_heads: int) -> float:
-    factors: dict[str, Callable[[], float]] = {
-        "root": lambda: d_head**-0.5,
-        "none": lambda: 1.0,
-        "late": lambda: 1.0,
-        "width": lambda: 1.0 / d_head,
-        "model": lambda: (d_head * num_heads) ** -0.5,
-        "times": lambda: d_head**0.5,
-    }
-    return factors[variant.scale]()
+    powers = {"root": -0.5, "none": 0.0, "late": 0.0, "width": -1.0, "times": 0.5, "model": -0.5}
+    width = d_head * num_heads if variant.scale == "model" else d_head
+    return float(width ** powers[variant.scale])
 
 
 def _build_mask(variant: Variant, inputs: VariantInputs, shape: tuple[int, ...]) -> Array | None:

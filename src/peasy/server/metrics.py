@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("peasy.server")
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # the creation time of each counter, which few read
+disable_created_metrics()  # the creation time of each counter, which few read
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -70,15 +70,17 @@ class RequestMetrics(Collector):
         loaded = dict(self._models.loaded)
         sizes = [([name], entry.weight_bytes) for name, entry in loaded.items()]
         yield _family(GaugeMetricFamily, "peasy_model_bytes", "weight bytes of loaded models", ["model"], sizes)
-        stats = {name: entry.engine_thread.engine.snapshot() for name, entry in loaded.items() if entry.engine_thread}
+        engines = {name: entry.engine_thread.engine for name, entry in loaded.items() if entry.engine_thread}
+        stats = {name: engine.snapshot() for name, engine in engines.items()}
         for kind, metrics in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             for key, help_text in metrics.items():
-                values = [([name], snapshot[key]) for name, snapshot in stats.items()]
+                numbers = [(name, snapshot[key]) for name, snapshot in stats.items()]
+                values = [([name], number) for name, number in numbers if isinstance(number, int | float)]
                 yield _family(kind, f"peasy_engine_{key}", help_text, ["model"], values)
         finished = [
             ([name, reason], count)
-            for name, snapshot in stats.items()
-            for reason, count in snapshot["finished"].items()
+            for name, engine in engines.items()
+            for reason, count in dict(engine.stats.finished).items()
         ]
         help_text = "finished sequences by finish reason"
         yield _family(CounterMetricFamily, "peasy_engine_finished", help_text, ["model", "reason"], finished)

@@ -25,7 +25,11 @@ def attention_history(run: str | Path) -> AttentionHistoryResult:
     """Return the attention of a run's tracked sentence at every checkpoint, first to last."""
     from peasy.training.attention_snapshots import read_snapshots
 
-    folder = _run_folder(run)
+    folder = Path(run)
+    if not (folder / "attention").is_dir():
+        checkpoint = resolve_model(run, offline=True).folder
+        parents = (checkpoint, *checkpoint.parents[:2])
+        folder = next((parent for parent in parents if (parent / "attention").is_dir()), checkpoint)
     records = read_snapshots(folder)
     if not records:
         raise NotFound(
@@ -83,16 +87,6 @@ def module_attention_history(run: str | Path, module_path: str | None = None) ->
     if module_path is not None and module_path not in modules:
         raise NotFound(f'There is no attention "{module_path}".', hint=f"Choose one of {', '.join(modules)}.")
     return ModuleHistoryResult(history, modules, module_path or modules[-1])
-
-
-def _run_folder(run: str | Path) -> Path:
-    if (Path(run) / "attention").is_dir():
-        return Path(run)
-    checkpoint = resolve_model(run, offline=True).folder
-    for folder in (checkpoint, *checkpoint.parents[:2]):
-        if (folder / "attention").is_dir():
-            return folder
-    return checkpoint
 
 
 def _tokens(ids: tuple[int, ...], pieces: tuple[str, ...]) -> Tokens:

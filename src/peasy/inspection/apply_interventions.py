@@ -70,12 +70,8 @@ class _CombinedIntervention(Intervention):
         return tuple(sorted(heads))
 
     def patch_context(self, path: ModulePath, context: Tensor, query_positions: Tensor) -> Tensor:
-        heads = [
-            e.head
-            for e in self.ablations
-            if e.head is not None and self._matches(e, path) and e.part in (None, path.part)
-        ]
-        if heads:
+        matching = [e for e in self.ablations if self._matches(e, path) and e.part in (None, path.part)]
+        if heads := [ablation.head for ablation in matching if ablation.head is not None]:
             context = context.clone()
             context[:, heads] = 0
         for patch in self.patches:
@@ -117,7 +113,12 @@ class _ActivationPatch:
         self.spec, self.path = spec, ModulePath(spec.stack or stack, spec.layer, part)
         if tokenize is None:
             raise InvalidInput("A patch needs a tokenizer for its source text.")
-        self.source_activation = _capture_activation(model, tokenize(spec.text), self.path, spec.step)
+        activations: list[Activation] = []
+        tap = Tap(activations.append, steps=[spec.step], layers=[spec.layer], parts=[part], stacks=[self.path.stack])
+        forward_hidden(model, tokenize(spec.text), tap)
+        if not activations:
+            raise InvalidInput(f"Layer {spec.layer} has no {spec.step} of {part} to patch from.")
+        self.source_activation = activations[0].array.clone()
         self.positions = None
         if spec.rows is not None:
             self.positions = torch.cat([_positions(word, axes, self.path, 0) for word in spec.rows])
@@ -142,26 +143,15 @@ class _ActivationPatch:
 
     def _matching_rows(self, query_positions: Tensor, source_length: int) -> tuple[Tensor, Tensor]:
         """Return the patched rows of this pass and the matching rows of the source text."""
-        patched = (
-            query_positions
-            if self.positions is None
-            else query_positions[torch.isin(query_positions, self.positions.to(query_positions))]
-        )
+        patched = query_positions
+        if self.positions is not None:
+            patched = patched[torch.isin(patched, self.positions.to(patched))]
         if len(patched) and int(patched.max()) >= source_length:
             raise InvalidInput(
                 f"The source text has only {source_length} tokens: nothing to patch at position {int(patched.max())}.",
                 hint="Give a text with as many tokens, or name the rows.",
             )
         return torch.nonzero(torch.isin(query_positions, patched))[:, 0], patched
-
-
-def _capture_activation(model: Model, model_input: ModelInput, path: ModulePath, step: str) -> Tensor:
-    activations: list[Activation] = []
-    tap = Tap(activations.append, steps=[step], layers=[path.layer], parts=[path.part], stacks=[path.stack])
-    forward_hidden(model, model_input, tap)
-    if not activations:
-        raise InvalidInput(f"Layer {path.layer} has no {step} of {path.part} to patch from.")
-    return activations[0].array.clone()
 
 
 def _positions(word: str | int, axes: _AxesFn | None, path: ModulePath, side: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import accumulate
 
 from peasy.render import palette, sanitize
 from peasy.render.figure_tables import cache_rows
@@ -102,12 +103,9 @@ def _ribbon_paths(links: Links, tops: list[_Span], bottoms: list[_Span], above: 
 
 def _word_spans(words: list[str]) -> list[_Span]:
     """Return (left, width) of words side by side."""
-    spans, x = [], 0.0
-    for word in words:
-        width = max(text_width(word, 13), 18)
-        spans.append((x, width))
-        x += width + _WORD_GAP
-    return spans
+    widths = [max(text_width(word, 13), 18) for word in words]
+    lefts = accumulate((width + _WORD_GAP for width in widths), initial=0.0)
+    return list(zip(lefts, widths, strict=False))
 
 
 def _end(spans: list[_Span]) -> float:

@@ -204,15 +204,14 @@ class _PageRenderer:
             return f'<td class="gap">{text}</td>'
         if grid.marked(row, column):
             text = f'<mark>{text}<span class="unseen"> (marked)</span></mark>'
-        style = self._cell_style(grid.shade(row, column), grid.cell(row, column))
+        if (shade := grid.shade(row, column)) is None:
+            style = "" if number.is_number(grid.cell(row, column)) or not self.standalone else ' class="word"'
+        elif self.standalone:
+            style = f' class="{_shade_class(shade)}"'
+        else:
+            colours = f"background:{shade.background};color:{shade.text_colour}"
+            style = f' style="{colours};text-align:right;padding:.2em .6em"'
         return f"<td{style}{self._store_arithmetic(grid, row, column)}>{text}</td>"
-
-    def _cell_style(self, shade: palette.Shade | None, cell: object) -> str:
-        if shade is None:
-            return "" if number.is_number(cell) or not self.standalone else ' class="word"'
-        if self.standalone:
-            return f' class="{_shade_class(shade)}"'
-        return f' style="background:{shade.background};color:{shade.text_colour};text-align:right;padding:.2em .6em"'
 
     def _store_arithmetic(self, grid: Grid, row: int, column: int) -> str:
         """Store the arithmetic of a cell for the popover, up to MAX_ARITHMETIC_CHARS characters."""

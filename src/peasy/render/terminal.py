@@ -170,9 +170,7 @@ def _line(label: Text, cells: list[Text], widths: list[int], columns: list[int])
     line = Text().append_text(label)
     for text, column in zip(cells, columns, strict=True):
         line.append(" " * _GUTTER)
-        pad = Text(" " * (widths[column] - text.cell_len), style=text.style)
-        line.append_text(pad)
-        line.append_text(text)
+        line.append_text(Text(" " * (widths[column] - text.cell_len), style=text.style)).append_text(text)
     return line
 
 

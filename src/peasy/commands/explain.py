@@ -127,9 +127,9 @@ class ExplainResult(Result):
             contributions: list[JsonDict] = []
             data["contributions"] = contributions
             for head in self.worked.heads:
-                weights, value = (self.worked.find_values(step, head) for step in ("weights", "value"))
-                if weights is not None and value is not None:
-                    contributions.append({"head": head, "values": (weights[:, :, None] * value[None, :, :]).tolist()})
+                weights, values = (self.worked.find_values(step, head) for step in ("weights", "value"))
+                if weights is not None and values is not None:
+                    contributions.append({"head": head, "values": (weights[:, :, None] * values[None, :, :]).tolist()})
         return data
 
     def __getattr__(self, name: str) -> np.ndarray:  # steps of one head: getattr(result, "head-1.query")

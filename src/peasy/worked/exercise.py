@@ -111,7 +111,7 @@ def _random_matrix(random: Random, rows: int, columns: int, choices: tuple[int, 
 TOPICS: dict[str, Callable[[Random, int, int], _Topic]] = {
     "plain": _plain_topic,
     "masked": lambda *drawn: _plain_topic(*drawn) | {"causal": True},
-    "cosine": lambda *drawn: {"x": _random_matrix(*drawn, choices=(0, 1, 2, 3)), "scoring": "cosine"},
+    "cosine": lambda rng, rows, width: {"x": _random_matrix(rng, rows, width, (0, 1, 2, 3)), "scoring": "cosine"},
     "two-heads": _two_heads_topic,
     "contexts": _contexts_topic,
 }

@@ -180,9 +180,9 @@ class _TableChecker:
         judged = {cell: verdict for cell, verdict in judgements if verdict}
         slip = self.explain_by_slip(table, judged)
         if slip:
-            wrong_cells = {cell: verdict for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-            for cell, verdict in wrong_cells.items():
-                judged[cell] = replace(verdict, reason=f"{verdict.reason.removesuffix('.')}: {slip.description}.")
+            mistakes = {cell: judgement for cell, judgement in judged.items() if judgement.verdict == "wrong"}
+            for cell, mistake in mistakes.items():
+                judged[cell] = replace(mistake, reason=f"{mistake.reason.removesuffix('.')}: {slip.description}.")
         verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
         self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
         findings = self.judge_rows(table, verdicts, known)

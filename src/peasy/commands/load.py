@@ -15,7 +15,7 @@ from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.paths import ResolvedModel, resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
-from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
+from peasy.checkpoint.tensors import InMemoryTensors, TensorStore, open_tensors
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
@@ -219,6 +219,10 @@ def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None
     folder = SafeFolder(path)
     if not folder.has(CONFIG_FILE):
         raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.")
+    if tensors is None:  # before any weight is read: read_folder compares tied copies
+        huggingface.detect_family(folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE))
+        tensors = open_tensors(folder)
+        ram.require_ram(tensors.nbytes, name)
     checkpoint = huggingface.read_folder(path, tensors=tensors)
     model = huggingface.load_model(checkpoint)
     return _with_tokenizers(name, model, folder, checkpoint.family, checkpoint.unused)

@@ -53,7 +53,7 @@ class Run:
             self.name, str(self.folder), recipe["model_kind"], recipe["preset"], recipe["data"], recipe["seed"],
             self._state(recipe, metrics), last.get("step", 0), start.get("num_parameters"), last.get("loss"),
             validations[-1]["loss"] if validations else None, last.get("tokens", 0),
-            end.get("elapsed_seconds", last.get("elapsed_seconds", 0.0)), end.get("sha256"),
+            end.get("elapsed_seconds") or last.get("elapsed_seconds") or 0.0, end.get("sha256"),
             tuple((line["step"], line["loss"]) for line in steps),
             tuple((line["step"], line["loss"]) for line in validations),
             tuple(zip(latest["prompts"], latest["texts"], strict=True)),

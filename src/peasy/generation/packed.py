@@ -87,13 +87,15 @@ def pack(
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
         assert packing is not None
-        packed.packing = replace(packing, reason=f"{packing.reason}; the kernel is not exact on this CPU")
+        reason = f"{packing.reason}; the kernel is not exact on this CPU"
+        packed.packing = replace(packing, reason=reason)  # type: ignore[assignment]
         return packed
     nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
     invariance = ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
     if invariance is not None:
         invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
-    packed.packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
+    packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
+    packed.packing = packing  # type: ignore[assignment]
     return packed
 
 
@@ -188,8 +190,9 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
         if isinstance(module, Attention | FeedForward):
             module.fuse_projections(plan.linear)
         elif isinstance(module, LMHead):
-            embedding = getattr(packed, "decoder_embedding", packed.embedding)
-            module.pack(plan.linear, getattr(embedding, "token", embedding).weight)
+            embedding = getattr(packed, "decoder_embedding", None) or packed.embedding
+            weight: torch.Tensor = getattr(embedding, "token", embedding).weight  # type: ignore[union-attr, assignment]
+            module.pack(plan.linear, weight)
     _replace_layers(packed, plan)
     return packed.eval()
 

@@ -178,7 +178,7 @@ class KernelNorm(nn.Module):
         self.weight, self.bias = norm.weight, getattr(norm, "bias", None)
         self.bias_vector = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
         self.subtract_mean, self.epsilon_bits = isinstance(norm, nn.LayerNorm), _float_bits(norm.eps)
-        self.address = int(normalise_rows.address)
+        self.address = int(normalise_rows.address or 0)
         self.single_thread_rows = NORM_ROWS
 
     def forward(self, x: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ class PackedVarlenBackend(FormulaBackend):
     def __init__(self, fallback: AttentionBackend) -> None:
         from peasy.generation.packed_attention import QUERY_BLOCK, attend_varlen
 
-        self.fallback, self.address, self.query_block = fallback, int(attend_varlen.address), QUERY_BLOCK
+        self.fallback, self.address, self.query_block = fallback, int(attend_varlen.address or 0), QUERY_BLOCK
 
     def attend(self, layer: Attention, ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
         """Attend for all sequences in one call, if nothing is inspected or padded."""

@@ -16,7 +16,8 @@ from peasy.parameters import check_bounds, field_parameters
 
 def check_fields(settings: object) -> None:
     """Raise if a field of a dataclass is outside the bounds of its annotation."""
-    check_bounds(field_parameters(type(settings)), vars(settings))
+    kind: type = type(settings)
+    check_bounds(field_parameters(kind), vars(settings))
 
 
 @dataclass(frozen=True)

@@ -171,7 +171,8 @@ def _pack_sequences(
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
     contexts = []
-    taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
+    taps = broadcast(tap, len(sequences))
+    interventions: Sequence[InterventionLike | None] = broadcast(intervention, len(sequences))
     for sequence, cache, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
         ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)

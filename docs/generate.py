@@ -466,16 +466,27 @@ def _class_definition(kind: type) -> ast.ClassDef:
 
 
 def _minimums(kind: type) -> dict[str, str]:
-    """Return the minimum of each field, from the checks that `__post_init__` calls."""
+    """Return the bounds of each field: in its annotation, its class's table, or the checks of `__post_init__`."""
+    limits = {name: _annotated_bounds(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+    limits |= {name: f" \u2265 {limit}" for name, limit in getattr(kind, "minimums", {}).items()}
     module = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
     functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
     methods = [node for node in _class_definition(kind).body if isinstance(node, ast.FunctionDef)]
-    return {
-        name: limit
-        for method in methods
-        if method.name == "__post_init__"
-        for name, limit in _called_minimums(method, "self", functions).items()
-    }
+    for method in methods:
+        if method.name == "__post_init__":
+            limits |= _called_minimums(method, "self", functions)
+    return limits
+
+
+def _annotated_bounds(hint: Any) -> str:
+    """Describe the bounds in an annotation: " \u2265 1", ", 0 to 1"."""
+    inner = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    bounds = [bound for kind in inner for bound in getattr(kind, "__metadata__", ())]
+    found = {type(bound).__name__: dataclasses.astuple(bound)[0] for bound in bounds}
+    if {"Ge", "Le"} <= set(found):
+        return f", {found['Ge']} to {found['Le']}"
+    signs = {"Ge": "\u2265", "Gt": ">", "Le": "\u2264", "Lt": "<"}
+    return " and".join(f" {signs[name]} {limit}" for name, limit in found.items())
 
 
 def _called_minimums(caller: ast.FunctionDef, subject: str, functions: dict[str, ast.FunctionDef]) -> dict[str, str]:

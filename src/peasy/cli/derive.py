@@ -6,6 +6,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
 
 from cyclopts import Group, Parameter
@@ -106,7 +107,7 @@ def _without_bounds(annotation: typing.Any) -> typing.Any:
     if origin is Annotated:
         return _without_bounds(inner[0])
     if origin in (typing.Union, types.UnionType):
-        kinds = [_without_bounds(kind) for kind in inner]
+        kinds = [_without_bounds(kind) for kind in inner if kind is not Path or str not in inner]
         return functools.reduce(lambda left, right: left | right, kinds)
     if isinstance(origin, type) and origin is not dict and issubclass(origin, Sequence):
         return list[_without_bounds(inner[0])]  # type: ignore[misc]

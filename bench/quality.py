@@ -69,7 +69,7 @@ def main() -> int:
         if kernel and not has_numba():
             print(f"{kind:<12} with the kernel: not measured without numba (pip install 'peasy-attention[kernel]')")
             continue
-        packed = pack(model, kind, kernel=kernel)  # type: ignore[arg-type]
+        packed = pack(model, kind, kernel=kernel)
         scores = compare(model, packed, rows)
         print(
             f"{kind:<12} KL {scores['kl']:.2e}, same top-1 {scores['same']:.2%} (without near ties "

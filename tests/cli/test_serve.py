@@ -66,7 +66,7 @@ def test_port_in_use(peasy, model_folder):
 def test_invalid_settings(peasy, model_folder):
     assert peasy("serve", model_folder, "--max-queue", 0).code == 4
     assert peasy("serve", model_folder, "--max-memory", "much").code == 4
-    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 4
+    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 2
     assert peasy("serve", model_folder, "--prefill-chunk", 17).code == 4
     assert peasy("serve", model_folder, "--api-key", "two words").code == 2
 

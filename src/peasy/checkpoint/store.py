@@ -10,12 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from peasy import __version__
 from peasy import config as settings
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.safe_folder import SafeFolder, short_repr, write_json
 from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.extras import DISTRIBUTION
 
 if TYPE_CHECKING:
     import torch
@@ -182,10 +182,10 @@ def is_intact(path: str | Path) -> bool:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that results may depend on."""
-    by_name = {"python": platform.python_version(), "peasy": __version__}
-    for name in ("torch", "tokenizers", "safetensors", "numpy"):
+    by_name = {"python": platform.python_version()}
+    for name in ("peasy", "torch", "tokenizers", "safetensors", "numpy"):
         try:
-            by_name[name] = version(name)
+            by_name[name] = version(DISTRIBUTION if name == "peasy" else name)
         except PackageNotFoundError:
             continue
     return by_name

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from peasy.errors import PeasyError
+from peasy.errors import PeasyError, ResourceUnavailable
 
 _LOCK_FILE = ".lock"
 _ADJECTIVES = (
@@ -57,13 +57,25 @@ def run_lock(folder: Path) -> Iterator[None]:
     try:
         held = lock.acquire()
     except Timeout:
-        holder = path.read_text(encoding="utf-8")[:40].strip()
+        holder = _read_holder(path)
         raise RunLocked(
             f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
             hint="Wait for it, stop it, or choose another --run.",
         ) from None
+    except OSError as error:
+        raise ResourceUnavailable(
+            f"{folder} cannot be written: {error.strerror or error}.",
+            hint="Make it writable, or copy the run into a folder of your own.",
+        ) from error
     with held:
         yield
+
+
+def _read_holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")[:40].strip()
+    except OSError:  # Windows lets no other process read a locked file
+        return ""
 
 
 def is_locked(folder: Path) -> bool:
@@ -75,3 +87,5 @@ def is_locked(folder: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:  # read-only: this user cannot lock it, and whoever trains there holds a lock that was taken before
+        return False

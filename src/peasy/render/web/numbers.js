@@ -75,9 +75,19 @@ export function rangeOf(numbers, start, count) {
 	return colourRange([numbers.low + low * numbers.step, numbers.low + high * numbers.step]);
 }
 
+// Smallest and largest of any number of values: as arguments of Math.min, a million would overflow the stack.
+export function extent(values) {
+	let [low, high] = [Infinity, -Infinity];
+	for (const value of values) {
+		if (value < low) low = value;
+		if (value > high) high = value;
+	}
+	return [low, high];
+}
+
 // Range from zero to the largest of some values; symmetric around zero if any is negative.
 export function colourRange(values) {
-	const [minimum, maximum] = [Math.min(...values), Math.max(...values)];
+	const [minimum, maximum] = extent(values);
 	const limit = Math.max(-minimum, maximum);
 	return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
 }

@@ -5,12 +5,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import griffe
+
 ROOT = Path(__file__).resolve().parent.parent
 _OUTSIDE = re.compile(r"\]\((?:\.\./)+((?:src|tests|bench|README|CHANGELOG|CONTRIBUTING|LICENSE)[^)\s]*)\)")
 
+_DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
+
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the page of the API reference; each name is documented by its docstring, read without importing it."""
+    """Add the page of the API reference; each name is documented by its docstring."""
     from mkdocs.structure.files import File
 
     files.append(File.generated(config, "reference.md", content=reference()))
@@ -31,7 +35,17 @@ def reference() -> str:
     names = peasy._public_names()
     lines = ["# Python reference\n", "The names of `import peasy`. All of them are imported on first use.\n"]
     for name in sorted((name for name, module in names.items() if module != "peasy"), key=str.lower):
-        lines.append(f"::: {names[name]}.{name}\n")
+        value = getattr(peasy, name)
+        lines.append(f"::: {value.__module__}.{value.__qualname__}\n")
     for package in sorted(name for name, module in names.items() if module == "peasy"):
         lines.append(f"## peasy.{package}\n\n::: peasy.{package}\n    options:\n      show_root_heading: false\n")
     return "\n".join(lines)
+
+
+class FenceDoctests(griffe.Extension):
+    """Show the examples of docstrings as code: Markdown would take `>>>` for a quotation."""
+
+    def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Put a fence around each example."""
+        if obj.docstring:
+            obj.docstring.value = _DOCTEST.sub(lambda match: f"```pycon\n{match[0]}\n```", obj.docstring.value)

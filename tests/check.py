@@ -20,7 +20,7 @@ STEPS = (
     "-m mypy --platform linux --python-version 3.14 --cache-dir .mypy_cache/linux",
     "-c 'from importlinter.cli import lint_imports_command as lint; lint()' --no-cache",
     "docs/generate.py --check",
-    "-m mkdocs build --strict --quiet",
+    "-m mkdocs build --strict --quiet --site-dir site",
 )
 TESTS = "-m pytest -n 2"
 

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 @pytest.fixture
 def clone(tmp_path, root):
     """Clone with an up-to-date .venv, installed a minute ago."""
+    (tmp_path / "tests").mkdir()
+    shutil.copy(root / "tests" / "check.py", tmp_path / "tests")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(root / name, tmp_path)
         os.utime(tmp_path / name, (time.time() - 120,) * 2)
@@ -43,8 +46,21 @@ def test_changed_requirements_are_installed_again(clone, changed):
 
 def test_check_runs_every_step(clone):
     commands = dry_run(clone, "check")
-    for step in ("ruff format --check", "ruff check", "mypy", "lint-imports", "generate.py --check", "pytest"):
-        assert step in commands
+    assert "tests/check.py" in commands
+    assert "-m pytest" in commands
+    steps = "\n".join(runpy.run_path(str(clone / "tests" / "check.py"))["STEPS"])
+    for step in ("ruff format --check", "ruff check", "-m mypy\n", "lint_imports", "generate.py --check", "mkdocs"):
+        assert step in steps
+    for system in ("win32", "darwin", "linux"):
+        assert f"mypy --platform {system}" in steps
+
+
+def test_targets_are_python_calls(root):
+    """Every target but `clean` works without make: its commands are calls of Python."""
+    recipes = re.findall(r"^\t(.+)$", (root / "Makefile").read_text(), re.MULTILINE)
+    programs = {line.lstrip("@").split()[0] for line in recipes}
+    assert not [line for line in recipes if re.search(r"\$\(BIN\)/(?!python|pip|peasy studio)", line)]
+    assert "$(BIN)/python" in programs
 
 
 def test_continuous_integration_runs_make_check(root):

@@ -162,3 +162,25 @@ def test_programs_are_installed_only_with_permission(
     )
     system.install()
     assert {"chromium", "texlive-latex-base"} & set(ran) == installed
+
+
+def test_requirements_have_hashes_and_the_tested_versions(root):
+    text = (root / "requirements.txt").read_text()
+    entries = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE))
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (root / "constraints.txt").read_text(), re.MULTILINE))
+    pinned = {_canonical(name): version for name, version in pinned.items()}
+    elsewhere = {"httpx2-jsfetch"}  # only for Python in a browser
+    assert {name: pinned.get(_canonical(name)) for name in entries if name not in elsewhere} == {
+        name: version for name, version in entries.items() if name not in elsewhere
+    }
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    chosen = re.findall(r"[a-z]+", extras["all"][0].partition("[")[2])
+    needed = {
+        _canonical(re.match(r"[\w.-]+", line)[0])
+        for line in [*project["dependencies"], *(one for extra in chosen for one in extras[extra])]
+    }
+    assert needed - {_canonical(name) for name in entries} == {"torch", "peasy-attention"}
+    blocks = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text

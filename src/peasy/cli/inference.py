@@ -1,4 +1,4 @@
-"""Commands on one model: `peasy tokenize`, `embed`, `translate`, `prove`, `bench`, `import`, `export`."""
+"""Commands on one model: `peasy tokenize`, `embed`, `classify`, `translate`, `prove`, `bench`, `import`, `export`."""
 
 import shlex
 import sys
@@ -9,6 +9,7 @@ from peasy.cli.derive import derive
 from peasy.cli.look import read_alignments
 from peasy.cli.output import ProgressLine
 from peasy.commands import bench as bench_command
+from peasy.commands import classify as classify_command
 from peasy.commands import embed as embed_command
 from peasy.commands import prove as prove_command
 from peasy.commands import tokenize as tokenize_command
@@ -60,6 +61,27 @@ def embed(
     count, dims = result.vectors.shape
     summary = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
     return CommandOutput(result, suggestions=[f"peasy embed {model} FILE --out vectors.npy"], summary=summary)
+
+
+@derive(classify_command.classify)
+def classify(
+    call: partial[classify_command.ClassifyResult], model: str, *texts: TextSource, flags: Flags = Flags()
+) -> CommandOutput:
+    """Classify texts, or their tokens, by a model with a classification head.
+
+    For example:
+
+        peasy classify ./sentiment "The pizza was good."
+        peasy classify ./sentiment reviews.txt --out labels.jsonl
+        echo "Marie lives in Paris." | peasy classify ./named-entities -
+
+    Args:
+        model: Run name, folder or Hugging Face hub id of a model with a classification head.
+        texts: Texts; in a file or stdin (-), one per line.
+    """
+    lines = [line for text in texts or (None,) for line in read_texts(text, "classify") if line.strip()]
+    result = call(model, lines)
+    return CommandOutput(result, summary=f"{len(result.labels):,} text{'s' * (len(result.labels) != 1)}")
 
 
 @derive(translate_command.translate, hide=("on_progress",))

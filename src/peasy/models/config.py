@@ -15,7 +15,7 @@ from peasy.nn.config import check_minimums
 
 @dataclass(frozen=True)
 class SpecialTokensConfig:
-    """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk.
+    """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk, forced_bos.
 
     `decoder_start` is the first token of the decoder in an encoder-decoder model.
     """
@@ -32,6 +32,13 @@ class SpecialTokensConfig:
     """Id of the mask token; null: none."""
     unk: int | None = None
     """Id of the token for unknown text; null: none."""
+    forced_bos: int | None = None
+    """Id of the decoder's second token, such as the language of a translation; null: the model chooses it."""
+
+    @property
+    def decoder_prompt(self) -> list[int]:
+        """Ids with which the decoder of an encoder-decoder model starts."""
+        return [id for id in (self.decoder_start, self.forced_bos) if id is not None]
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,8 @@ class EncoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig | None = None
     """Head for masked-token prediction; null: none."""
+    classifier: nn_config.ClassifierConfig | None = None
+    """Classification head; null: none."""
     pooler: bool = False
     """Whether there is a learned layer on the first token's hidden state."""
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
@@ -108,6 +117,8 @@ class EncoderConfig(_NetworkConfig):
         check_minimums(self, max_length=1)
         if self.pooling == "pooler" and not self.pooler:
             raise InvalidInput('pooling is "pooler", but the model has no pooler.', hint="Set pooler to true.")
+        if self.classifier is not None and self.classifier.pooling == "pooler" and not self.pooler:
+            raise InvalidInput("The classifier needs a pooler, which the model does not have.")
 
 
 @dataclass(frozen=True)
@@ -124,6 +135,8 @@ class EncoderDecoderConfig(_NetworkConfig):
     """Transformer blocks of the decoder."""
     target_vocab_size: int | None = None
     """Vocabulary size of the targets; null: source and target share the token embedding."""
+    target_positions: bool = False
+    """Whether the targets have position embeddings and an embedding norm of their own, with shared token embeddings."""
     max_seq_len: int | None = None
     """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.SinusoidalPositionConfig()
@@ -273,7 +286,10 @@ def _check_transformer(
                 hint="Choose num_heads that divides d_model, or set d_head.",
             )
         d_head = stack.attention.d_head or config.d_model // num_heads
-        if isinstance(config.position, nn_config.RotaryConfig) and d_head % 2:
-            raise InvalidInput(
-                f"Rotary positions need an even head width, not {d_head}.", hint="Choose an even d_head."
-            )
+        if isinstance(config.position, nn_config.RotaryConfig):
+            width = config.position.rotated_width(d_head)
+            if width % 2 or not 0 < width <= d_head:
+                raise InvalidInput(
+                    f"Rotary positions need an even width up to {d_head}, not {width}.",
+                    hint="Choose an even d_head, or a share of which an even number of dimensions is rotated.",
+                )

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from peasy.errors import InvalidInput
 
-ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
+ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu", "tanh"]
 
 
 def check_minimums(settings: object, **minimums: float) -> None:
@@ -35,6 +35,22 @@ class _Checked:
 
 
 @dataclass(frozen=True)
+class RelativeBiasConfig:
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
+
+    kind: ClassVar[str] = "relative"
+    num_buckets: int = 32
+    """Number of distance buckets; a multiple of 4."""
+    max_distance: int = 128
+    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
+
+    def __post_init__(self) -> None:
+        check_minimums(self, num_buckets=4, max_distance=self.num_buckets // 2 + 1)
+        if self.num_buckets % 4:
+            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
+
+
+@dataclass(frozen=True)
 class LearnedPositionConfig(_Checked):
     """Learned absolute position embeddings; the first `offset` rows are unused."""
 
@@ -42,15 +58,22 @@ class LearnedPositionConfig(_Checked):
     kind: ClassVar[str] = "learned"
     offset: int = 0
     """Unused rows at the start of the position table."""
+    relative: RelativeBiasConfig | None = None
+    """Relative position bias, in addition; null: none."""
 
 
 @dataclass(frozen=True)
-class SinusoidalPositionConfig:
+class SinusoidalPositionConfig(_Checked):
     """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
 
+    minimums: ClassVar[Mapping[str, float]] = {"offset": 0}
     kind: ClassVar[str] = "sinusoidal"
     layout: Literal["pairs", "halves"] = "pairs"
     """Order of the components: sine and cosine in pairs, or all sines first (halves)."""
+    offset: int = 0
+    """Position of the first token."""
+    reaches_base: bool = False
+    """Whether the lowest frequency is exactly 1/10000; in the paper it is one step above."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +110,64 @@ class Llama3RopeScaling:
 
 
 @dataclass(frozen=True)
+class YarnRopeScaling(_Checked):
+    """YaRN RoPE scaling: frequencies between `beta_fast` and `beta_slow` periods are interpolated, queries scaled."""
+
+    minimums: ClassVar[Mapping[str, float]] = {"factor": 1, "original_max_seq_len": 1, "attention_factor": 0}
+    kind: ClassVar[str] = "yarn"
+    factor: float
+    """Divisor of the low frequencies."""
+    original_max_seq_len: int
+    """Maximum sequence length of the original training, in tokens."""
+    beta_fast: float = 32.0
+    """Frequencies with more periods than this in the original length are kept."""
+    beta_slow: float = 1.0
+    """Frequencies with fewer periods than this in the original length are divided by factor."""
+    attention_factor: float | None = None
+    """Factor of cosine and sine; null: 0.1 ln(factor) + 1."""
+    truncate: bool = True
+    """Whether the interpolated range is extended to whole pairs of dimensions."""
+
+
+@dataclass(frozen=True)
+class LongRopeScaling(_Checked):
+    """LongRoPE scaling: each frequency is divided by its own factor, up to the original length by `short_factors`."""
+
+    minimums: ClassVar[Mapping[str, float]] = {"original_max_seq_len": 1, "attention_factor": 0}
+    kind: ClassVar[str] = "longrope"
+    short_factors: tuple[float, ...]
+    """Divisor of each frequency, for sequences up to the original length."""
+    long_factors: tuple[float, ...]
+    """Divisor of each frequency for longer sequences; kept for export, as peasy computes only the shorter ones."""
+    original_max_seq_len: int
+    """Maximum sequence length of the original training, in tokens."""
+    attention_factor: float = 1.0
+    """Factor of cosine and sine."""
+
+
+RopeScaling = LinearRopeScaling | Llama3RopeScaling | YarnRopeScaling | LongRopeScaling
+
+
+@dataclass(frozen=True)
 class RotaryConfig(_Checked):
     """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"base": 1}
+    minimums: ClassVar[Mapping[str, float]] = {"base": 1, "local_base": 1, "share": 0}
     kind: ClassVar[str] = "rotary"
     base: float = 10_000.0
     """Base of the geometric series of wavelengths (theta)."""
-    scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+    scaling: RopeScaling | None = None
     """RoPE scaling to longer sequences; null: none."""
+    share: float = 1.0
+    """Share of each head that is rotated: its first dimensions (partial rotary embedding)."""
+    local_base: float | None = None
+    """Base in the layers with sliding-window attention, which are not scaled; null: like the other layers."""
+    skipped_layers: tuple[int, ...] = ()
+    """Layers without rotation (NoPE), from 0 on."""
+
+    def rotated_width(self, d_head: int) -> int:
+        """Return how many dimensions of a head are rotated."""
+        return int(d_head * self.share)
 
 
 @dataclass(frozen=True)
@@ -105,36 +177,22 @@ class AlibiConfig:
     kind: ClassVar[str] = "alibi"
 
 
-@dataclass(frozen=True)
-class RelativeBiasConfig:
-    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
-
-    kind: ClassVar[str] = "relative"
-    num_buckets: int = 32
-    """Number of distance buckets; a multiple of 4."""
-    max_distance: int = 128
-    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, num_buckets=4, max_distance=self.num_buckets // 2 + 1)
-        if self.num_buckets % 4:
-            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
-
-
 PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig | AlibiConfig | RelativeBiasConfig
 
 
 # Normalisation layers.
 
+NormPlacement = Literal["pre", "post", "output", "around"]
+
 
 @dataclass(frozen=True)
 class LayerNormConfig(_Checked):
-    """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
+    """LayerNorm before each sublayer (pre-norm), after it (post-norm, as in the paper), on its output, or around it."""
 
     minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "layer"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: float = 1e-5
     """Added to the variance."""
     bias: bool = True
@@ -143,14 +201,16 @@ class LayerNormConfig(_Checked):
 
 @dataclass(frozen=True)
 class RMSNormConfig(_Checked):
-    """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
+    """RMSNorm, before each sublayer (pre-norm), after it (post-norm), on its output, or around it."""
 
     minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "rms"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: float = 1e-6
     """Added to the mean square."""
+    unit_offset: bool = False
+    """Whether 1 is added to the weight, which then starts at 0."""
 
 
 NormConfig = LayerNormConfig | RMSNormConfig
@@ -184,10 +244,14 @@ class AttentionConfig(_Checked):
     """Layers with sliding-window attention, from 0 on; null: all."""
     qk_norm: bool = False
     """Whether queries and keys are normalised."""
+    qk_norm_over: Literal["head", "projection"] = "head"
+    """Whether each head is normalised by itself, or all heads together."""
     scale: float | None = None
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
     softcap: float | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
+    sinks: bool = False
+    """Whether each head has a learned sink: a score without a key, to which a query can give its weight."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,7 +304,7 @@ class StackConfig(_Checked):
     `token_shift`: half of each input vector of attention and MLP comes from the previous token.
     """
 
-    minimums: ClassVar[Mapping[str, float]] = {"num_layers": 1}
+    minimums: ClassVar[Mapping[str, float]] = {"num_layers": 1, "residual_scale": 0}
     num_layers: int
     """Number of Transformer blocks."""
     attention: AttentionConfig
@@ -251,6 +315,17 @@ class StackConfig(_Checked):
     """Normalisation of each sublayer."""
     token_shift: bool = False
     """Whether half of each input vector of attention and MLP comes from the previous token."""
+    parallel: bool = False
+    """Whether attention and MLP of a block both read its input (parallel residual), not one after the other."""
+    residual_scale: float = 1.0
+    """Factor of each sublayer's output before it is added to the residual stream."""
+    first_norm: bool = True
+    """Whether the first block has a norm before its attention; without it, the embedding is normalised instead."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parallel and self.norm.placement == "post":
+            raise InvalidInput("A parallel residual cannot be post-norm.", hint='Set norm.placement to "pre".')
 
 
 # Embedding and LM head.
@@ -267,6 +342,8 @@ class EmbeddingConfig(_Checked):
     minimums: ClassVar[Mapping[str, float]] = {"segments": 0, "max_ngram": 1, "ngram_buckets": 1}
     scaled: bool = False
     """Whether token embeddings are multiplied by sqrt(d_model)."""
+    multiplier: float = 1.0
+    """Factor of the token embeddings."""
     segments: int = 0
     """Number of segment (token type) embeddings; 0: none."""
     norm: bool = False
@@ -285,13 +362,38 @@ class LMHeadConfig(_Checked):
     `transform`: a linear layer, this activation and a norm come first (as in BERT).
     """
 
+    minimums: ClassVar[Mapping[str, float]] = {"divisor": 1e-6}
     tied: bool = True
     """Whether the head shares the weights of the token embedding."""
     bias: bool = False
     """Whether the logits have a bias."""
     scaled: bool = False
     """Whether the input is divided by sqrt(d_model)."""
+    divisor: float = 1.0
+    """Divisor of the logits, above 0."""
     transform: ActivationName | None = None
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
+    transform_bias: bool = True
+    """Whether that layer has a bias."""
     softcap: float | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """Classification head: a label for each text, or one for each token."""
+
+    labels: tuple[str, ...]
+    """Names of the labels."""
+    level: Literal["text", "token"] = "text"
+    """Whether texts or tokens are classified."""
+    pooling: Literal["first", "mean", "pooler"] = "first"
+    """How the hidden states become one vector of the text: of its first token, their mean, or by the pooler."""
+    transform: ActivationName | None = None
+    """Activation of a linear layer before the head; null: no such layer."""
+    transform_bias: bool = True
+    """Whether that layer has a bias."""
+    transform_norm: bool = False
+    """Whether a norm follows that layer."""
+    multi_label: bool = False
+    """Whether a text can have several labels: each has a probability of its own."""

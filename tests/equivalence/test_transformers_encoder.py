@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.equivalence.conftest import CASES
 
 from peasy.nn.tap import Tap
 
@@ -69,7 +70,8 @@ def test_roberta_position_offset(case_of):
 
 
 @pytest.mark.parametrize(
-    "name", ["bert-masked", "bert-untied", "bert-pretraining", "roberta-masked", "camembert", "pre-norm-masked"]
+    "name",
+    [name for name in CASES["encoder"] if name.endswith(("masked", "untied", "pretraining")) or name == "camembert"],
 )
 def test_masked_lm_logits(case_of, name):
     case, ids = case_of(name), some_ids(2, 9)

@@ -118,14 +118,14 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     attention, position, layers = config.stack.attention, config.position, config.stack.num_layers
     usual_scale = attention.scale is None or abs(attention.scale * d_head(config) ** 0.5 - 1) < 1e-6
     scaling, skipped = getattr(position, "scaling", None), getattr(position, "skipped_layers", ())
-    every, is_yarn = architecture.rope_except_every, isinstance(scaling, nn_config.YarnRopeScaling)
+    every, yarn = architecture.rope_except_every, nn_config.YarnRopeScaling
+    usual_yarn = not isinstance(scaling, yarn) or scaling == yarn(scaling.factor, scaling.original_max_seq_len)
     checks = {
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
         "a custom attention scale": not usual_scale and not architecture.has_scales,
         "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
-        "these settings of yarn": is_yarn
-        and scaling != nn_config.YarnRopeScaling(scaling.factor, scaling.original_max_seq_len),
+        "these settings of yarn": not usual_yarn,
         "these layers without RoPE": skipped
         != tuple(layer for layer in range(layers) if every and not (layer + 1) % every),
         "this RoPE base of local layers": architecture.local_base is not None

@@ -9,8 +9,8 @@ from typing import TypedDict
 
 import array_api_compat
 
-from peasy.errors import lookup
-from peasy.formula.arrays import check_number, check_shapes, to_common_dtype, to_common_namespace
+from peasy.errors import InvalidInput, lookup
+from peasy.formula.arrays import check_number, check_shapes, format_shape, to_common_dtype, to_common_namespace
 from peasy.formula.masks import Window, combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
@@ -151,6 +151,11 @@ def unnormalised_weights(
 
 def _append_sinks(xp: Namespace, masked: Array, sinks: Array) -> Array:
     """Append a column with the sink score of each head."""
+    if sinks.shape not in ((), masked.shape[1:2] if masked.ndim == 4 else ()):
+        raise InvalidInput(
+            f"sinks is {format_shape(sinks.shape)}, but the scores are {format_shape(masked.shape)}.",
+            hint="Give one number, or with [batch, head, time, width] one per head.",
+        )
     column = xp.reshape(sinks, (*sinks.shape, 1, 1))
     return xp.concat((masked, xp.broadcast_to(column, (*masked.shape[:-1], 1))), axis=-1)
 

@@ -101,8 +101,6 @@ class EncoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig | None = None
     """Head for masked-token prediction; null: none."""
-    classifier: nn_config.ClassifierConfig | None = None
-    """Classification head; null: none."""
     pooler: bool = False
     """Whether there is a learned layer on the first token's hidden state."""
     pooling: Literal["mean", "first", "max", "pooler"] = "mean"
@@ -111,6 +109,8 @@ class EncoderConfig(_NetworkConfig):
     """Whether that vector is scaled to length 1."""
     max_length: int | None = None
     """Texts are truncated to this many tokens; null: to max_seq_len."""
+    classifier: nn_config.ClassifierConfig | None = None
+    """Classification head; null: none."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.stack)
@@ -135,8 +135,6 @@ class EncoderDecoderConfig(_NetworkConfig):
     """Transformer blocks of the decoder."""
     target_vocab_size: int | None = None
     """Vocabulary size of the targets; null: source and target share the token embedding."""
-    target_positions: bool = False
-    """Whether the targets have position embeddings and an embedding norm of their own, with shared token embeddings."""
     max_seq_len: int | None = None
     """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.SinusoidalPositionConfig()
@@ -145,6 +143,8 @@ class EncoderDecoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
+    target_positions: bool = False
+    """Whether the targets have position embeddings and an embedding norm of their own, with shared token embeddings."""
 
     def __post_init__(self) -> None:
         _check_transformer(self, self.encoder, self.decoder)
@@ -290,6 +290,6 @@ def _check_transformer(
             width = config.position.rotated_width(d_head)
             if width % 2 or not 0 < width <= d_head:
                 raise InvalidInput(
-                    f"Rotary positions need an even width up to {d_head}, not {width}.",
-                    hint="Choose an even d_head, or a share of which an even number of dimensions is rotated.",
+                    f"Rotary positions need an even head width, not {width} of {d_head} dimensions.",
+                    hint="Choose an even d_head; with position.share, an even number of dimensions is rotated.",
                 )

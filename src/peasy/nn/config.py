@@ -244,12 +244,12 @@ class AttentionConfig(_Checked):
     """Layers with sliding-window attention, from 0 on; null: all."""
     qk_norm: bool = False
     """Whether queries and keys are normalised."""
-    qk_norm_over: Literal["head", "projection"] = "head"
-    """Whether each head is normalised by itself, or all heads together."""
     scale: float | None = None
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
     softcap: float | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
+    qk_norm_over: Literal["head", "projection"] = "head"
+    """Whether each head is normalised by itself, or all heads together."""
     sinks: bool = False
     """Whether each head has a learned sink: a score without a key, to which a query can give its weight."""
 
@@ -342,8 +342,6 @@ class EmbeddingConfig(_Checked):
     minimums: ClassVar[Mapping[str, float]] = {"segments": 0, "max_ngram": 1, "ngram_buckets": 1}
     scaled: bool = False
     """Whether token embeddings are multiplied by sqrt(d_model)."""
-    multiplier: float = 1.0
-    """Factor of the token embeddings."""
     segments: int = 0
     """Number of segment (token type) embeddings; 0: none."""
     norm: bool = False
@@ -352,6 +350,8 @@ class EmbeddingConfig(_Checked):
     """Length of the longest hashed n-gram embedding; 1: none."""
     ngram_buckets: int = 16_384
     """Vectors per table of n-gram embeddings."""
+    multiplier: float = 1.0
+    """Factor of the token embeddings."""
 
 
 @dataclass(frozen=True)
@@ -369,14 +369,14 @@ class LMHeadConfig(_Checked):
     """Whether the logits have a bias."""
     scaled: bool = False
     """Whether the input is divided by sqrt(d_model)."""
-    divisor: float = 1.0
-    """Divisor of the logits, above 0."""
     transform: ActivationName | None = None
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
-    transform_bias: bool = True
-    """Whether that layer has a bias."""
     softcap: float | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
+    divisor: float = 1.0
+    """Divisor of the logits, above 0."""
+    transform_bias: bool = True
+    """Whether the layer before the head has a bias."""
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,9 @@ class Stack(nn.Module):
         heads = settings.attention.num_heads
         self.d_head = settings.attention.d_head or d_model // heads
         relative = position.relative if isinstance(position, nn_config.LearnedPositionConfig) else position
-        is_relative = isinstance(relative, nn_config.RelativeBiasConfig)
-        self.relative = RelativeBias(heads, relative, causal) if is_relative else None
+        self.relative = (
+            RelativeBias(heads, relative, causal) if isinstance(relative, nn_config.RelativeBiasConfig) else None
+        )
         self.alibi = AlibiBias(heads) if isinstance(position, nn_config.AlibiConfig) else None
 
     @property

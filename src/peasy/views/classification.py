@@ -57,8 +57,9 @@ class TextLabels:
 def labels_document(name: str, texts: Sequence[TextLabels]) -> Document:
     """Return the labels of a single text in full, the best label of several, or the labelled tokens of each."""
     if not texts[0].scores:
-        parts = [part for one in texts for part in (*([Heading(one.text)] if len(texts) > 1 else []), _tokens(one))]
-        return Document(name, tuple(parts))
+        if len(texts) == 1:
+            return Document(name, (_tokens(texts[0]),))
+        return Document(name, tuple(part for one in texts for part in (Heading(one.text), _tokens(one))))
     if len(texts) == 1:
         rows = tuple((one.label, f"{one.probability:.4f}") for one in texts[0].scores[:_MAX_LABELS])
         return Document(name, (Table(("label", "probability"), rows),))

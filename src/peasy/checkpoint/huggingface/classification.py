@@ -30,10 +30,10 @@ def _read_labels(fields: ConfigFields) -> tuple[str, ...]:
             "_num_labels", 2, maximum=_MAX_LABELS
         )
         return tuple(f"LABEL_{id}" for id in range(count))
-    ids = [str(id) for id in range(len(names))] if isinstance(names, dict) else []
-    if not ids or len(ids) > _MAX_LABELS or any(not isinstance(names.get(id), str | int) for id in ids):
+    labels = [names.get(str(id)) for id in range(len(names))] if isinstance(names, dict) else []
+    if not 0 < len(labels) <= _MAX_LABELS or any(not isinstance(label, str | int) for label in labels):
         raise fields.invalid("id2label", "an object from ids 0, 1, 2 ... to names of labels")
-    return tuple(str(names[id]) for id in ids)
+    return tuple(map(str, labels))
 
 
 def write_labels(head: ClassifierConfig | None) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """GPT-Neo (TinyStories): learned positions, unscaled scores, alternating global and local attention."""
 
+from typing import Any
+
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import DecoderConfig
@@ -48,7 +50,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
 
 def _read_local_layers(fields: ConfigFields, layers: int) -> tuple[int, ...]:
     """Read attention_types, a list of pairs (kinds of some layers, how often they repeat)."""
-    groups = fields.data.get("attention_types") or [[["global", "local"], layers // 2]]
+    groups: Any = fields.data.get("attention_types") or [[["global", "local"], layers // 2]]
     fields.ignore(["attention_types"])
     try:
         kinds = [kind for names, count in groups for _ in range(min(count, layers)) for kind in names]

@@ -13,7 +13,7 @@ from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = "is_decoder hidden_dropout"
-_ROPE = RopeNames(base="rotary_emb_base", share="rotary_pct", default_share=0.25)
+_ROPE = RopeNames(base="rotary_emb_base", partial=True, share="rotary_pct", default_share=0.25)
 
 
 @dataclass(frozen=True)

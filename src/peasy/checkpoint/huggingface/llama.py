@@ -89,7 +89,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOpt
         ),
         max_seq_len=longest,
         position=_skip_rope(fields, position, layers) if options.skips_rope else position,
-        embedding=nn_config.EmbeddingConfig(options.scaled_embedding, scales.get("embedding", 1.0)),
+        embedding=nn_config.EmbeddingConfig(options.scaled_embedding, multiplier=scales.get("embedding", 1.0)),
         lm_head=nn_config.LMHeadConfig(
             tied=tied and not weights.differ("lm_head.weight", "model.embed_tokens.weight"),
             divisor=scales.get("logits", 1.0),

@@ -66,7 +66,9 @@ _OPTIONS = {
     ("olmo2", "Olmo2"): LlamaOptions(
         attention_bias="config", qk_norm="projection", norm=RMSNormConfig("output", eps=1e-5)
     ),
-    ("phi3", "Phi3"): LlamaOptions(norm=RMSNormConfig(eps=1e-5), windows=WindowNames("all"), fused=True),
+    ("phi3", "Phi3"): LlamaOptions(
+        norm=RMSNormConfig(eps=1e-5), windows=WindowNames("all"), rope=RopeNames(partial=True), fused=True
+    ),
     ("granite", "Granite"): LlamaOptions(attention_bias="config", mlp_bias=True, scales=True),
     ("gemma", "Gemma"): _GEMMA,
     ("gemma2", "Gemma2"): _GEMMA2,

@@ -14,10 +14,14 @@ FULL, LOCAL = "full_attention", "sliding_attention"
 
 @dataclass(frozen=True)
 class RopeNames:
-    """Names and defaults of the RoPE fields of a family; `local_base`: it has another base in its local layers."""
+    """Names and defaults of the RoPE fields of a family.
+
+    `partial`: it may rotate only a share of each head. `local_base`: it has another base in its local layers.
+    """
 
     base: str = "rope_theta"
     default_base: float = 10_000.0
+    partial: bool = False
     share: str = "partial_rotary_factor"
     default_share: float = 1.0
     local_base: str | None = None
@@ -31,7 +35,9 @@ def read_rope(fields: ConfigFields, names: RopeNames = DEFAULT_NAMES) -> nn_conf
     """Read the RoPE settings: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones."""
     share = fields.number(names.share, names.default_share, maximum=1.0)
     base = fields.number(names.base, names.default_base, minimum=1.0)
-    local_base = names.local_base and fields.number(names.local_base, names.default_local_base, minimum=1.0)
+    local_base: float | None = None
+    if names.local_base is not None:
+        local_base = fields.number(names.local_base, names.default_local_base, minimum=1.0)
     rope = fields.nested("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
     fields.ignore(["rope_parameters", "rope_scaling", "original_max_position_embeddings"])
     if names.local_base and (rope.has(FULL) or rope.has(LOCAL)):
@@ -42,6 +48,10 @@ def read_rope(fields: ConfigFields, names: RopeNames = DEFAULT_NAMES) -> nn_conf
         rope.reject_unknown()
         rope = rope.nested(FULL)
     share = rope.number("partial_rotary_factor", share, maximum=1.0)
+    if share != 1 and not names.partial:
+        raise InvalidInput(
+            f"{fields.where}: partial_rotary_factor is {share}.", hint="This family rotates whole heads."
+        )
     base = rope.number("rope_theta", base, minimum=1.0)
     scaling = _read_scaling(fields, rope)
     rope.reject_unknown()

@@ -63,7 +63,10 @@ def write_windows(attention: AttentionConfig, names: WindowNames, layers: int) -
         return {}
     if names.style == "all":
         return {"sliding_window": attention.window}
-    fields = {"sliding_window": attention.window, "layer_types": write_layer_types(attention, layers)}
+    fields: dict[str, object] = {
+        "sliding_window": attention.window,
+        "layer_types": write_layer_types(attention, layers),
+    }
     if names.style == "pattern":
         return fields
     return {"use_sliding_window": attention.window is not None, "max_window_layers": layers, **fields}

@@ -2,12 +2,13 @@
 
 import { CATEGORY_COLOURS, cssColour, fractionOf, paintMap, rampOf, sizeCanvas } from "./colour.js";
 import { make } from "./figure.js";
-import { layOut } from "./modelflow_layout.js";
+import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
 import { clamp, indices, writeNumber } from "./numbers.js";
 
 const MIN_RIBBON = 0.08; // weaker links are not drawn
 const LINKS_PER_ROW = 3; // of a closed layer
 const MAX_PIECE = 12; // letters of a token
+const [MIN_SCALE, MAX_SCALE] = [0.75, 1.6]; // the picture fits the page between these; a larger one is scrolled
 
 /** The weights of one attention, `[head][row][column]` as bytes, from base64. */
 export function decodeMaps(attention) {
@@ -31,6 +32,7 @@ export class ModelFlow {
 		this.element = make("div", { class: "flow-frame" }, make("div", { class: "flow-scroll" }, this.canvas, this.svg));
 		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
 		this.svg.addEventListener("pointerleave", () => this.highlight(null));
+		new ResizeObserver(() => this.pass && this.#fit() && this.show(this.pass, this.view)).observe(this.element);
 	}
 
 	/** `view`: the open layer and head, ablated heads, the chosen token, cached rows, and the next tokens before. */
@@ -38,12 +40,18 @@ export class ModelFlow {
 		const isNew = pass !== this.pass;
 		this.pass = pass;
 		this.view = view;
-		if (isNew) this.codes = new Map(pass.stacks.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions)).map((attention) => [attention.maps, decodeMaps(attention)]));
-		this.layout = layOut(pass, { open: view.open, size: view.size });
+		if (isNew)
+			this.codes = new Map(
+				pass.stacks
+					.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions))
+					.map((attention) => [attention.maps, decodeMaps(attention)]),
+			);
+		this.layout = layOut(pass, view);
 		const { width, height } = this.layout;
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-		this.svg.setAttribute("width", String(width));
-		this.svg.setAttribute("height", String(height));
+		this.#fit();
+		this.svg.setAttribute("width", String(width * this.scale));
+		this.svg.setAttribute("height", String(height * this.scale));
 		this.svg.replaceChildren(
 			...this.layout.bands.flatMap((band) => this.#drawBand(band)),
 			...this.#drawCrossLinks(),
@@ -51,6 +59,25 @@ export class ModelFlow {
 		);
 		this.#paintMaps();
 		this.highlight(view.token ?? null);
+		if (isNew || view.open !== this.shownOpen) this.#scrollToOpen();
+		this.shownOpen = view.open;
+	}
+
+	/** Bring the open head into view. */
+	#scrollToOpen() {
+		const head = this.svg.querySelector(".head.open");
+		if (!head) return;
+		const [frame, box] = [this.element.getBoundingClientRect(), head.getBoundingClientRect()];
+		const isHidden = box.right > frame.right || box.left < frame.left;
+		if (isHidden) this.element.scrollLeft += box.left - frame.left - frame.width / 2;
+	}
+
+	/** Fit the picture to the page; true if its size changes. */
+	#fit() {
+		const scale = clamp((this.element.clientWidth - 28) / this.layout.width, MIN_SCALE, MAX_SCALE);
+		const isChanged = Math.abs(scale - (this.scale ?? 0)) > 0.01;
+		this.scale = scale;
+		return isChanged;
 	}
 
 	#drawBand(band) {
@@ -67,11 +94,9 @@ export class ModelFlow {
 	}
 
 	#drawToken(band, row) {
-		const { pieces } = band.stack.tokens;
-		const y = band.y(row);
-		const isShown = this.layout.rowHeight >= 10 || row % Math.ceil(10 / this.layout.rowHeight) === 0;
-		const isCached = this.view.cached !== undefined && band.name === "decoder" && row < this.view.cached;
-		const choose = () => this.on.token(band.name, row);
+		const piece = band.stack.tokens.pieces[row];
+		const { rowHeight } = this.layout;
+		const isCached = band.name === "decoder" && row < (this.view.cached ?? 0);
 		return make(
 			"g",
 			{
@@ -79,19 +104,30 @@ export class ModelFlow {
 				"data-token": `${band.name}:${row}`,
 				tabindex: this.#isChosen(band.name, row) ? 0 : -1,
 				role: "button",
-				"aria-label": `token ${row}: ${pieces[row]}${isCached ? ", from the KV cache" : ""}`,
+				"aria-label": `token ${row}: ${piece}${isCached ? ", from the KV cache" : ""}`,
 				"aria-pressed": this.#isChosen(band.name, row),
-				onclick: choose,
+				onclick: () => this.on.token(band.name, row),
 				onfocus: () => this.highlight({ stack: band.name, row }),
 				onkeydown: (event) => this.#onTokenKey(event, band, row),
 			},
-			make("rect", { x: band.left, y: y - this.layout.rowHeight / 2, width: 92, height: this.layout.rowHeight, rx: 4 }),
-			isShown && make("text", { x: band.left + 86, y: y + 4.5, "text-anchor": "end" }, shorten(pieces[row])),
+			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
+				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
+				this.#hasLabel(row) &&
+					make("text", { x: band.left + band.labelWidth - 10, y: y(row) + 4.5, "text-anchor": "end" }, shorten(piece)),
+			]),
 		);
 	}
 
+	/** Of very many tokens, only some have room for their text. */
+	#hasLabel(row) {
+		return row % Math.ceil(10 / this.layout.rowHeight) === 0;
+	}
+
 	#isChosen(stack, row) {
-		const token = this.view.token ?? { stack: this.layout.bands.at(-1).name, row: this.layout.bands.at(-1).numTokens - 1 };
+		const token = this.view.token ?? {
+			stack: this.layout.bands.at(-1).name,
+			row: this.layout.bands.at(-1).numTokens - 1,
+		};
 		return token.stack === stack && token.row === row;
 	}
 
@@ -106,26 +142,25 @@ export class ModelFlow {
 
 	/** The residual stream of one token: a line from its embedding to the end, as thick as its norm. */
 	#drawStream(band, row) {
-		const y = band.y(row);
-		const norms = band.layers.map((layer) => layer.norms[row] ?? 1);
 		const largest = Math.max(...band.layers.flatMap((layer) => layer.norms), 1e-9);
-		const start = band.strip ? band.strip.left : band.left + 92;
-		const pieces = band.layers.map((layer, index) => ({
-			from: index ? band.layers[index - 1].left + band.layers[index - 1].width : start,
-			to: layer.left + layer.width,
-			norm: norms[index],
-		}));
-		if (!pieces.length) pieces.push({ from: start, to: band.end, norm: largest });
-		const last = pieces.at(-1);
-		const isLast = band === this.layout.bands.at(-1) && row === band.numTokens - 1;
-		last.to = isLast ? this.layout.bars.left - 6 : band.end - 8;
 		const thickest = Math.min(this.layout.rowHeight * 0.55, 9);
+		const thickness = (norm) => (norm === undefined ? 2 : Math.max(0.8, thickest * Math.sqrt(norm / largest)));
+		const isLast = band === this.layout.bands.at(-1) && row === band.numTokens - 1;
+		const end = isLast && !this.layout.narrow ? this.layout.bars.left - 6 : null;
+		let from = band.strip ? band.strip.left : band.left + band.labelWidth - 4;
+		const lines = band.layers.map((layer, index) => {
+			if (layer.isNewLine) from = band.left + band.labelWidth - 4;
+			const isEnd = index === band.layers.length - 1;
+			const to = isEnd && !this.layout.narrow ? (end ?? band.end - 8) : layer.left + layer.width;
+			const line = { d: `M${from} ${layer.y(row)}H${to}`, "stroke-width": thickness(layer.norms[row]) };
+			from = to;
+			return line;
+		});
+		if (!lines.length) lines.push({ d: `M${from} ${band.y(row)}H${band.end - 8}`, "stroke-width": 2 });
 		return make(
 			"g",
 			{ class: "stream", "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
-			pieces.map(({ from, to, norm }) =>
-				make("path", { d: `M${from} ${y}H${to}`, "stroke-width": Math.max(0.8, thickest * Math.sqrt(norm / largest)) }),
-			),
+			lines.map((line) => make("path", line)),
 			make("title", {}, "residual stream"),
 		);
 	}
@@ -160,10 +195,17 @@ export class ModelFlow {
 	}
 
 	#drawLayer(band, layer) {
-		const top = band.top + band.header - 4;
+		const top = layer.top + band.header - 4;
 		const title = layer.isOpen ? `layer ${layer.layer}` : `layer ${layer.layer} ⤢`;
 		return [
-			make("rect", { class: `layer${layer.isOpen ? " open" : ""}`, x: layer.left - 6, y: top, width: layer.width + 12, height: band.bottom - top + 4, rx: 6 }),
+			make("rect", {
+				class: `layer${layer.isOpen ? " open" : ""}`,
+				x: layer.left - 6,
+				y: top,
+				width: layer.width + 12,
+				height: layer.bottom - top + 4,
+				rx: 6,
+			}),
 			make(
 				"g",
 				{
@@ -175,7 +217,7 @@ export class ModelFlow {
 					onclick: () => this.on.layer(band.name, layer.layer),
 					onkeydown: activate(() => this.on.layer(band.name, layer.layer)),
 				},
-				make("text", { x: layer.left, y: band.top + 14 }, title),
+				make("text", { x: layer.left, y: layer.top + 14 }, title),
 			),
 			...layer.attentions.flatMap((attention) => this.#drawAttention(band, layer, attention)),
 			...(layer.mlp ? [this.#drawMlp(band, layer)] : []),
@@ -192,7 +234,7 @@ export class ModelFlow {
 		const ribbons = links.map(([row, key, weight]) =>
 			make("path", {
 				class: "ribbon",
-				d: `M${start} ${band.y(key)}C${middle} ${band.y(key)} ${middle} ${band.y(row)} ${end} ${band.y(row)}`,
+				d: `M${start} ${layer.y(key)}C${middle} ${layer.y(key)} ${middle} ${layer.y(row)} ${end} ${layer.y(row)}`,
 				stroke: tokenColour(key),
 				"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.6, 12)),
 				"stroke-opacity": clamp(0.15 + weight * 0.75, 0, 0.9),
@@ -202,13 +244,19 @@ export class ModelFlow {
 		);
 		const labels = layer.isOpen
 			? [
-					make("text", { class: "small", x: start, y: band.bottom + 14 }, `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → head ${shown ?? ""} → sum`),
+					make(
+						"text",
+						{ class: "small", x: start, y: layer.bottom + 14 },
+						`${this.pass.pre_norm ? "norm → " : ""}Q, K, V → head ${shown ?? ""} → sum`,
+					),
 				]
 			: [];
 		return [
 			...ribbons,
 			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
-			...indices(band.numTokens).map((row) => plus(end + 5, band.y(row), this.layout.rowHeight, `${band.name}:${row}`)),
+			...indices(band.numTokens).map((row) =>
+				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
+			),
 			...labels,
 		];
 	}
@@ -232,7 +280,9 @@ export class ModelFlow {
 				const start = (at * rows + row) * columns;
 				for (let key = 0; key < columns; key++) sums[key] += codes[start + key] / 255 / heads.length;
 			}
-			const strongest = [...sums.keys()].sort((one, other) => sums[other] - sums[one]).slice(0, head === null ? LINKS_PER_ROW : 12);
+			const strongest = [...sums.keys()]
+				.sort((one, other) => sums[other] - sums[one])
+				.slice(0, head === null ? LINKS_PER_ROW : 12);
 			for (const key of strongest) if (sums[key] >= MIN_RIBBON) links.push([row * tile, key * tile, sums[key]]);
 		}
 		return links;
@@ -240,9 +290,12 @@ export class ModelFlow {
 
 	#drawHead(band, layer, attention, head, { left, top, side }) {
 		const { open } = this.view;
-		const isOpen = open?.stack === band.name && open.layer === layer.layer && open.part === attention.part && open.head === head;
+		const isOpen =
+			open?.stack === band.name && open.layer === layer.layer && open.part === attention.part && open.head === head;
 		const isOff = this.view.isOff(band.name, layer.layer, attention.part, head);
 		const choose = () => this.on.head(band.name, layer.layer, attention.part, head);
+		const kind = attention.part === "attention" ? "" : "cross-attention, ";
+		const name = `layer ${layer.layer}, ${kind}head ${head}`;
 		return make(
 			"g",
 			{
@@ -251,13 +304,14 @@ export class ModelFlow {
 				tabindex: isOpen ? 0 : -1,
 				"data-head": `${band.name}.${layer.layer}.${attention.part}.${head}`,
 				"aria-pressed": isOpen,
-				"aria-label": `layer ${layer.layer}, ${attention.part === "attention" ? "" : "cross-attention, "}head ${head}${isOff ? ", switched off" : ""}`,
+				"aria-label": `${name}${isOff ? ", switched off" : ""}`,
 				onclick: choose,
 				onkeydown: (event) => this.#onHeadKey(event, choose),
 			},
 			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
-			isOff && make("path", { class: "crossed", d: `M${left} ${top}l${side} ${side}M${left + side} ${top}l${-side} ${side}` }),
-			make("title", {}, `layer ${layer.layer}, head ${head}${isOff ? " (off)" : ""}`),
+			isOff &&
+				make("path", { class: "crossed", d: `M${left} ${top}l${side} ${side}M${left + side} ${top}l${-side} ${side}` }),
+			make("title", {}, `${name}${isOff ? " (off)" : ""}`),
 		);
 	}
 
@@ -279,13 +333,20 @@ export class ModelFlow {
 		return make(
 			"g",
 			{ class: "mlp" },
-			layer.isOpen && make("text", { class: "small", x: left, y: band.bottom + 14 }, "feed-forward"),
+			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 14 }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",
 					{ "data-token": `${band.name}:${row}` },
-					make("rect", { x: left, y: band.y(row) - height / 2, width: (width - 14) * (norm / largest), height, rx: 2, fill: tokenColour(row) }),
-					plus(left + width - 6, band.y(row), this.layout.rowHeight),
+					make("rect", {
+						x: left,
+						y: layer.y(row) - height / 2,
+						width: (width - 14) * (norm / largest),
+						height,
+						rx: 2,
+						fill: tokenColour(row),
+					}),
+					plus(left + width - 6, layer.y(row), this.layout.rowHeight),
 					make("title", {}, `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
 				),
 			),
@@ -294,12 +355,13 @@ export class ModelFlow {
 
 	/** What the model would say if it ended here. */
 	#drawLens(band, layer) {
-		const [best] = layer.lens;
+		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
+		const place = { x: layer.left + layer.width, y: layer.bottom + 30, "text-anchor": "end" };
 		return make(
 			"g",
 			{ class: "lens" },
-			make("text", { x: layer.left + layer.width, y: band.bottom + 30, "text-anchor": "end" }, `would say: ${shorten(best.piece)} ${writeNumber(best.probability, 2)}`),
-			make("title", {}, `logit lens after layer ${layer.layer}: ${layer.lens.map(({ piece, probability }) => `${piece} ${writeNumber(probability, 2)}`).join(", ")}`),
+			make("text", place, `would say: ${written[0]}`),
+			make("title", {}, `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}
 
@@ -314,10 +376,11 @@ export class ModelFlow {
 					const links = this.#linksOf(decoder, layer, attention, this.#shownHead(decoder, layer, attention));
 					const [start, end] = [encoder.end - 8, attention.left + attention.width - 12];
 					const bend = (start + end) / 2;
+					const curve = (from, to) => `M${start} ${from}C${bend} ${from} ${bend} ${to} ${end} ${to}`;
 					return links.map(([row, key, weight]) =>
 						make("path", {
 							class: "ribbon",
-							d: `M${start} ${encoder.y(key)}C${bend} ${encoder.y(key)} ${bend} ${decoder.y(row)} ${end} ${decoder.y(row)}`,
+							d: curve(encoder.lastY(key), layer.y(row)),
 							stroke: tokenColour(key),
 							"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.5, 9)),
 							"stroke-opacity": clamp(0.1 + weight * (layer.isOpen ? 0.8 : 0.3), 0, 0.9),
@@ -341,7 +404,7 @@ export class ModelFlow {
 			{ class: "next" },
 			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, "next token"),
 			tokens.map(({ piece, id, probability }, row) => {
-				const y = top + row * 26;
+				const y = top + row * BAR_HEIGHT;
 				const was = before.get(id);
 				const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
 				return make(
@@ -356,9 +419,21 @@ export class ModelFlow {
 					},
 					make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
 					make("text", { x: barLeft - 6, y: y + 14, "text-anchor": "end" }, shorten(piece)),
-					was !== undefined && make("rect", { class: "was", x: barLeft, y, width: Math.max(1, barWidth * was), height: 18, rx: 2 }),
-					make("rect", { class: "now", x: barLeft, y: y + (was === undefined ? 0 : 4), width: Math.max(1, barWidth * probability), height: was === undefined ? 18 : 10, rx: 2 }),
-					make("text", { class: "number", x: barLeft + barWidth + 6, y: y + 14 }, writeNumber(probability, 2).replace(/^0/, "")),
+					was !== undefined &&
+						make("rect", { class: "was", x: barLeft, y, width: Math.max(1, barWidth * was), height: 18, rx: 2 }),
+					make("rect", {
+						class: "now",
+						x: barLeft,
+						y: y + (was === undefined ? 0 : 4),
+						width: Math.max(1, barWidth * probability),
+						height: was === undefined ? 18 : 10,
+						rx: 2,
+					}),
+					make(
+						"text",
+						{ class: "number", x: barLeft + barWidth + 6, y: y + 14 },
+						writeNumber(probability, 2).replace(/^0/, ""),
+					),
 				);
 			}),
 		);
@@ -368,9 +443,9 @@ export class ModelFlow {
 	#paintMaps() {
 		const { width, height, bands } = this.layout;
 		const ratio = Math.min(window.devicePixelRatio || 1, 2);
-		sizeCanvas(this.canvas, width, height, ratio);
+		sizeCanvas(this.canvas, width * this.scale, height * this.scale, ratio);
 		const context = this.canvas.getContext("2d");
-		context.scale(ratio, ratio);
+		context.scale(ratio * this.scale, ratio * this.scale);
 		context.imageSmoothingEnabled = false;
 		const small = document.createElement("canvas");
 		const ramp = rampOf(false, true);
@@ -399,7 +474,8 @@ export class ModelFlow {
 		for (const one of this.svg.querySelectorAll(".lit, .lit-key")) one.classList.remove("lit", "lit-key");
 		if (!lit) return;
 		const name = `${lit.stack}:${lit.row}`;
-		for (const one of this.svg.querySelectorAll(`[data-token="${name}"], [data-query="${name}"]`)) one.classList.add("lit");
+		for (const one of this.svg.querySelectorAll(`[data-token="${name}"], [data-query="${name}"]`))
+			one.classList.add("lit");
 		for (const one of this.svg.querySelectorAll(`[data-key="${name}"]`)) one.classList.add("lit-key");
 		this.on.highlight?.(lit);
 	}
@@ -411,12 +487,12 @@ function bandTitle(band, pass) {
 }
 
 function recurrentArrows(band) {
-	const x = band.left + LABEL_END;
-	const d = indices(band.numTokens - 1).map((row) => `M${x} ${band.y(row)}q9 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`);
+	const x = band.left + band.labelWidth + 4;
+	const d = indices(band.numTokens - 1).map(
+		(row) => `M${x} ${band.y(row)}q9 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
+	);
 	return make("path", { class: "recurrent", d: d.join("") });
 }
-
-const LABEL_END = 100;
 
 function plus(x, y, rowHeight, token = null) {
 	const size = Math.min(4, rowHeight / 3);

@@ -10,7 +10,11 @@ export async function requestArrays(body, signal) {
 		const response = await fetch("/api/look", options);
 		if (!response.ok) {
 			const { error } = await response.json().catch(() => ({}));
-			throw new ApiError(error?.message ?? "The numbers of this head are not there.", error?.hint ?? "", response.status);
+			throw new ApiError(
+				error?.message ?? "The numbers of this head are not there.",
+				error?.hint ?? "",
+				response.status,
+			);
 		}
 		return readArrays(await response.arrayBuffer());
 	});

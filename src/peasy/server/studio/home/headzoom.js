@@ -19,6 +19,11 @@ const STEPS = [
 
 /** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
 export class HeadZoom {
+	/** @type {Record<string, any> | null} */
+	head = null;
+	row = 0;
+	key = 0;
+
 	constructor(onCell, onStep) {
 		this.onCell = onCell;
 		this.onStep = onStep;
@@ -37,7 +42,10 @@ export class HeadZoom {
 
 	show(head, row, key, step = this.step) {
 		[this.head, this.row, this.key, this.step] = [head, row, key, Math.min(Math.max(step, 0), STEPS.length - 1)];
-		this.element.replaceChildren(this.#trail(), element("div", { class: "zoom-parts" }, this.#drawRow(), this.#drawCell()));
+		this.element.replaceChildren(
+			this.#trail(),
+			element("div", { class: "zoom-parts" }, this.#drawRow(), this.#drawCell()),
+		);
 	}
 
 	/** Show the next step of the arithmetic; false after the last. */
@@ -142,7 +150,11 @@ export class HeadZoom {
 			const weight = weights[this.row][this.key];
 			return [
 				strip(`value of ${keys[this.key]}`, value[this.key]),
-				strip(`× ${writeNumber(weight, 4)}`, value[this.key].map((number) => number * weight), value[this.key]),
+				strip(
+					`× ${writeNumber(weight, 4)}`,
+					value[this.key].map((number) => number * weight),
+					value[this.key],
+				),
 				strip("sum over all keys", context[this.row], value[this.key]),
 			];
 		}
@@ -168,7 +180,8 @@ export class HeadZoom {
 			decimals: 4,
 		});
 		const given = weights[this.row][this.key];
-		const note = Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
+		const note =
+			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
 		return { score: lines[0], scaled: lines.slice(1, -2).join("\n"), softmax: lines.slice(-2).join("\n") + note };
 	}
 }

@@ -9,7 +9,10 @@ import { button, element, quiet } from "../element.js";
 export const CHAPTERS = [
 	{
 		title: "A summary of the context",
-		text: "To guess the next word, a model needs the words before it. Attention gives every token a summary of its context: a weighted sum, in which some tokens count more than others. The ribbons show the weights.",
+		text:
+			"To guess the next word, a model needs the words before it. Attention gives every token a summary of " +
+			"its context: a weighted sum, in which some tokens count more than others. The ribbons show the " +
+			"weights.",
 		show: { head: true, step: 0 },
 		question: "What do wide ribbons mean?",
 		options: ["a large weight", "a long word"],
@@ -18,7 +21,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Query, key, value",
-		text: "Each token is turned into three vectors by three learned matrices. The query says what a token looks for, the key what it offers, the value what it hands on.",
+		text:
+			"Each token is turned into three vectors by three learned matrices. The query says what a token looks" +
+			" for, the key what it offers, the value what it hands on.",
 		show: { head: true, step: 0 },
 		question: "Which two vectors are compared?",
 		options: ["key and value", "query and key"],
@@ -27,7 +32,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Scores",
-		text: "The score of a pair is the dot product of query and key: multiply number by number and add. A large score means: this key is what the query looks for.",
+		text:
+			"The score of a pair is the dot product of query and key: multiply number by number and add. A large " +
+			"score means: this key is what the query looks for.",
 		show: { head: true, step: 0 },
 		question: "A score of two vectors at a right angle is",
 		options: ["0", "1"],
@@ -36,7 +43,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Scale",
-		text: "Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the scores keep one size, and the softmax does not become all or nothing, which would stop learning.",
+		text:
+			"Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the " +
+			"scores keep one size, and the softmax does not become all or nothing, which would stop learning.",
 		show: { head: true, step: 1 },
 		question: "Without the scale, a wide head is",
 		options: ["too sharp", "too even"],
@@ -45,7 +54,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Softmax",
-		text: "e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A mask makes a score minus infinity, so a token cannot look at what comes later.",
+		text:
+			"e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A " +
+			"mask makes a score minus infinity, so a token cannot look at what comes later.",
 		show: { head: true, step: 3 },
 		question: "The weights of one row add up to",
 		options: ["the number of tokens", "1"],
@@ -54,7 +65,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "The sum",
-		text: "Every value vector is multiplied by its weight, and all are added. This is what the head hands on: mostly the values of the tokens with wide ribbons.",
+		text:
+			"Every value vector is multiplied by its weight, and all are added. This is what the head hands on: " +
+			"mostly the values of the tokens with wide ribbons.",
 		show: { head: true, step: 4 },
 		question: "A token with weight 0 adds",
 		options: ["nothing", "its whole value"],
@@ -63,7 +76,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Several heads",
-		text: "A layer has several heads with matrices of their own. Each may look for something else: the word before, the noun that “it” stands for. Click the small maps above the layers.",
+		text:
+			"A layer has several heads with matrices of their own. Each may look for something else: the word " +
+			"before, the noun that “it” stands for. Click the small maps above the layers.",
 		show: { head: false },
 		question: "Do two heads of a layer share their weights?",
 		options: ["no", "yes"],
@@ -72,7 +87,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "The block",
-		text: "The heads' results are added to the token's own line, the residual stream. Then a feed-forward network works on each token alone, and its result is added, too. Layer follows layer.",
+		text:
+			"The heads' results are added to the token's own line, the residual stream. Then a feed-forward " +
+			"network works on each token alone, and its result is added, too. Layer follows layer.",
 		show: { head: false },
 		question: "Which part mixes tokens?",
 		options: ["feed-forward", "attention"],
@@ -81,7 +98,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "Training",
-		text: "All numbers in the matrices were learned: the model guesses each next word of many texts, and every weight is moved a little in the direction that makes the right word likelier.",
+		text:
+			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every " +
+			"weight is moved a little in the direction that makes the right word likelier.",
 		show: { head: true, step: 4 },
 		question: "What does a language model learn to guess?",
 		options: ["the next token", "the language"],
@@ -90,7 +109,9 @@ export const CHAPTERS = [
 	},
 	{
 		title: "The cache",
-		text: "When one more token is written, the keys and values of all earlier tokens stay as they are. They are kept in the KV cache (grey), and only the last row is computed.",
+		text:
+			"When one more token is written, the keys and values of all earlier tokens stay as they are. They are" +
+			" kept in the KV cache (grey), and only the last row is computed.",
 		show: { head: false, more: true },
 		question: "What is computed again for old tokens?",
 		options: ["nothing", "keys and values"],
@@ -103,8 +124,7 @@ export const CHAPTERS = [
 export function chapterPanel(number, open, known) {
 	const { title, text, question, options, answer, experiment } = CHAPTERS[number];
 	const verdict = element("p", { role: "status", class: "quiet" });
-	const choose = (index) =>
-		(verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
+	const choose = (index) => (verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
 	return element(
 		"aside",
 		{ class: "textbook", "aria-label": "Textbook" },
@@ -119,7 +139,11 @@ export function chapterPanel(number, open, known) {
 		),
 		verdict,
 		known.includes(experiment) &&
-			quiet(element("a", { href: `/experiments?x=${experiment}` }, "Is that so? Measure it."), " ", element("a", { href: "/glossary" }, "Glossary")),
+			quiet(
+				element("a", { href: `/experiments?x=${experiment}` }, "Is that so? Measure it."),
+				" ",
+				element("a", { href: "/glossary" }, "Glossary"),
+			),
 		element(
 			"div",
 			{ class: "row" },

@@ -24,6 +24,11 @@ const HEAD_STEPS = ["query", "key", "value", "masked", "weights", "context"];
 const COMPARED = "The meal tasted wonderful"; // the second sentence of an encoder's picture
 
 export class Page {
+	/** @type {Promise<string[]>} */
+	experiments;
+	/** @type {Record<string, any> | null} */
+	head = null;
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.caption = element("p", { class: "story", role: "status" });
@@ -40,11 +45,27 @@ export class Page {
 		this.rail = element("div", { class: "card flow-rail" });
 		this.book = element("div", {});
 		this.numbers = element("div", {});
+		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
+			class: "plain textbook-button",
+			title: "Ten short chapters that move the picture",
+		});
 		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
-		const main = element("div", { class: "home-main" }, this.caption, this.flow.element, this.rail, this.zoom.element, this.numbers);
+		const main = element(
+			"div",
+			{ class: "home-main" },
+			this.caption,
+			this.flow.element,
+			this.rail,
+			this.zoom.element,
+			this.numbers,
+		);
 		place.append(
 			element("h1", {}, "One sentence through a Transformer"),
-			element("p", { class: "lead" }, "Every line, map and bar below is drawn from the numbers of a real model. Click what you want to understand."),
+			element(
+				"p",
+				{ class: "lead" },
+				"Every line, map and bar below is drawn from the numbers of a real model. Click what you want to understand.",
+			),
 			this.presets,
 			element("div", { class: "home" }, main, this.book),
 		);
@@ -63,11 +84,15 @@ export class Page {
 		const models = (await this.shell.bar.listModels(canBeDrawn)).map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
 		this.model = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
-		this.text = state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
+		this.text =
+			state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
 		this.shell.bar.show({ ...state, m: this.model, t: this.text });
 		this.off = readHeads(state.off);
 		this.open = state.l === undefined ? null : this.#headFromUrl(state);
-		this.experiments ??= this.shell.request("experiment").then(({ result }) => (result.experiments ?? []).map(({ name }) => name), () => []);
+		this.experiments ??= this.shell.request("experiment").then(
+			({ result }) => (result.experiments ?? []).map(({ name }) => name),
+			() => [],
+		);
 		this.drawPresets(models);
 		await this.drawBook();
 		await this.load();
@@ -85,6 +110,7 @@ export class Page {
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
 			),
 			element("a", { class: "plain", href: "/models" }, "Your own model"),
+			this.bookButton,
 		);
 	}
 
@@ -102,7 +128,9 @@ export class Page {
 					this.base = (await this.shell.request("forward-pass", body)).result;
 					this.baseKey = key;
 				}
-				return edit.length ? (await this.shell.request("forward-pass", { ...body, edit, story: false })).result : this.base;
+				return edit.length
+					? (await this.shell.request("forward-pass", { ...body, edit, story: false })).result
+					: this.base;
 			},
 			(pass) => {
 				this.shell.clearError();
@@ -122,7 +150,11 @@ export class Page {
 		const fallback = { stack: stack.name, layer: 0, part: stack.layers[0]?.attentions.at(-1)?.part, head: 0 };
 		this.open = { ...fallback, ...story, ...nonNull(this.open ?? {}) };
 		const layers = this.pass.stacks.find(({ name }) => name === this.open.stack)?.layers ?? [];
-		if (!layers[this.open.layer]?.attentions.some(({ part, num_heads }) => part === this.open.part && this.open.head < num_heads))
+		if (
+			!layers[this.open.layer]?.attentions.some(
+				({ part, num_heads }) => part === this.open.part && this.open.head < num_heads,
+			)
+		)
 			this.open = { ...fallback };
 		const queries = this.stackOf(this.open.stack).tokens.pieces.length;
 		const row = this.state.q === undefined ? (this.isStory() ? story.query : queries - 1) : Number(this.state.q);
@@ -156,7 +188,8 @@ export class Page {
 			nextTokens: this.warmed ?? this.pass.next_tokens,
 			nextTokensBefore: isEdited ? this.base.next_tokens : null,
 			cached: this.cached,
-			size: window.innerWidth < 700 ? 300 : 420,
+			size: 420,
+			narrow: window.innerWidth < 700,
 		});
 		this.drawCaption();
 		this.drawRail();
@@ -165,16 +198,29 @@ export class Page {
 
 	drawCaption() {
 		const { story } = this.base;
-		const change = this.off.length > 0 && this.changeSentence();
-		if (change) return this.caption.replaceChildren(...change);
-		if (!this.isStory()) return this.caption.replaceChildren(`Layer ${this.open.layer}, head ${this.open.head}. Switch it off to test whether it matters.`);
+		const effect = this.off.length > 0 && this.changeSentence();
+		if (effect) {
+			this.caption.replaceChildren(...effect);
+			return;
+		}
+		if (!this.isStory()) {
+			this.caption.replaceChildren(
+				`Layer ${this.open.layer}, head ${this.open.head}. Switch it off to test whether it matters.`,
+			);
+			return;
+		}
 		const queries = this.stackOf(story.stack).tokens.pieces;
 		const keys = story.part === "cross_attention" ? this.pass.stacks[0].tokens.pieces : queries;
-		const back = story.part === "cross_attention" ? "" : "back ";
-		return this.caption.replaceChildren(
-			"This head looks from ", word(queries[story.query]), ` ${back}to `, word(keys[story.key]),
-			` (weight ${writeNumber(story.weight, 2)}). Without it, `, word(story.token),
-			` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`,
+		const isCross = story.part === "cross_attention";
+		const begin = isCross
+			? ["Writing ", word(story.token), ", this head looks at ", word(keys[story.key])]
+			: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
+		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
+		this.caption.replaceChildren(
+			...begin,
+			` (weight ${writeNumber(story.weight, 2)}). Without it, `,
+			word(story.token),
+			change,
 		);
 	}
 
@@ -189,7 +235,11 @@ export class Page {
 		const [{ piece, before, after }] = changes;
 		const heads = this.off.map(({ layer, head }) => `${layer}.${head}`).join(", ");
 		const verb = after < before ? "falls" : "rises";
-		return [`Without head ${heads}, `, word(piece), ` ${verb} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}.`];
+		return [
+			`Without head ${heads}, `,
+			word(piece),
+			` ${verb} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}.`,
+		];
 	}
 
 	drawRail() {
@@ -199,26 +249,64 @@ export class Page {
 		const hasNext = this.pass.next_tokens.length > 0;
 		const isEnd = this.pass.next_tokens[0]?.piece === "<eos>";
 		this.rail.replaceChildren(
-			flexRow(
-				canSwitch && button(off ? `Switch head ${layer}.${head} on` : `Switch head ${layer}.${head} off`, () => this.toggleHead(), { "aria-pressed": off }),
-				this.off.length > 1 && button("All heads on", () => this.setOff([])),
-				hasNext && this.pass.stacks.length === 1 && !isEnd && button("One more token", () => this.addToken(this.pass.next_tokens[0].piece)),
-				hasNext && slider("temperature", { min: 0.1, max: 2, step: 0.1, value: this.temperature ?? 1, write: (value) => value.toFixed(1) }, (value) => this.warm(value)),
-				button("Share", () => this.shell.copyText(location.href, "link to this picture")),
-				element("a", { href: `/look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}` }, "All heads as maps"),
-			),
-			this.cached !== undefined && element("p", { class: "note" }, `Grey rows: keys and values of ${this.cached} tokens come from the KV cache; only the last row was computed.`),
-			caveatLine(this.pass.caveat),
+			...[
+				flexRow(
+					canSwitch &&
+						button(
+							off ? `Switch head ${layer}.${head} on` : `Switch head ${layer}.${head} off`,
+							() => this.toggleHead(),
+							{ "aria-pressed": off },
+						),
+					this.off.length > 1 && button("All heads on", () => this.setOff([])),
+					hasNext &&
+						this.pass.stacks.length === 1 &&
+						!isEnd &&
+						button("One more token", () => this.addToken(this.pass.next_tokens[0].piece)),
+					hasNext &&
+						slider(
+							"temperature",
+							{ min: 0.1, max: 2, step: 0.1, value: this.temperature ?? 1, write: (value) => value.toFixed(1) },
+							(value) => this.warm(value),
+						),
+					button("Share", () => this.shell.copyText(location.href, "link to this picture")),
+					element(
+						"a",
+						{
+							href: `/look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}`,
+						},
+						"All heads as maps",
+					),
+				),
+				this.cached !== undefined &&
+					element(
+						"p",
+						{ class: "note" },
+						`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; only the last row was computed.`,
+					),
+				caveatLine(this.pass.caveat),
+			].filter(Boolean),
 		);
 	}
 
 	drawNumbers() {
 		const rows = this.pass.next_tokens.map(({ piece, probability }) => [piece, writeNumber(probability, 4)]);
 		const lens = this.pass.stacks.flatMap(({ layers }) =>
-			layers.filter((layer) => layer.lens.length).map((layer) => [`after layer ${layer.layer}`, layer.lens.map(({ piece, probability }) => `${piece} ${writeNumber(probability, 2)}`).join(", ")]),
+			layers
+				.filter((layer) => layer.lens.length)
+				.map((layer) => [
+					`after layer ${layer.layer}`,
+					layer.lens.map(({ piece, probability }) => `${piece} ${writeNumber(probability, 2)}`).join(", "),
+				]),
 		);
 		this.numbers.replaceChildren(
-			...(rows.length ? [tableDetails(table("Next token", ["token", "probability"], rows), table("Logit lens", ["layer", "would say"], lens))] : []),
+			...(rows.length
+				? [
+						tableDetails(
+							table("Next token", ["token", "probability"], rows),
+							table("Logit lens", ["layer", "would say"], lens),
+						),
+					]
+				: []),
 		);
 		if (this.pass.model_kind === "encoder") this.drawSimilarity();
 	}
@@ -226,10 +314,14 @@ export class Page {
 	/** An encoder ends in one vector: how near it is to that of a second sentence. */
 	async drawSimilarity() {
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, COMPARED], similarity: true }).catch(() => ({ result: null }));
-			const value = result?.similarity?.[0]?.[1];
+			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, COMPARED] });
+			const value = result?.cosines?.[0]?.[1];
 			if (value === undefined) return;
-			this.caption.replaceChildren("The mean of all rows is the vector of the sentence. Its cosine with ", word(COMPARED), ` is ${writeNumber(value, 2)}.`);
+			this.caption.replaceChildren(
+				"The mean of all rows is the vector of the sentence. Its cosine with ",
+				word(COMPARED),
+				` is ${writeNumber(value, 2)}.`,
+			);
 		});
 	}
 
@@ -237,24 +329,43 @@ export class Page {
 	loadHead() {
 		const { stack, layer, part, head } = this.open;
 		if (!part) return undefined;
-		const body = { model: this.model, text: this.text, layers: [layer], heads: [head], steps: HEAD_STEPS, edit: ablations(this.off) };
+		const body = {
+			model: this.model,
+			text: this.text,
+			layers: [layer],
+			heads: [head],
+			steps: HEAD_STEPS,
+			edit: ablations(this.off),
+		};
 		return this.runZoom(
 			() => requestArrays(body, this.shell.signal),
 			(arrays) => {
-				const matrices = Object.fromEntries(HEAD_STEPS.map((step) => [step, headMatrix(arrays, { stack, layer, part }, step)]));
+				const matrices = Object.fromEntries(
+					HEAD_STEPS.map((step) => [step, headMatrix(arrays, { stack, layer, part }, step)]),
+				);
 				if (!matrices.weights || !matrices.query || !matrices.value) return this.zoom.element.replaceChildren();
 				const queries = this.stackOf(stack).tokens.pieces;
 				const keys = part === "cross_attention" ? this.pass.stacks[0].tokens.pieces : queries;
 				const kind = part === "cross_attention" ? ["cross-attention"] : [];
 				const scale = this.scaleOf(matrices);
-				this.head = { ...matrices, queries, keys, scale, softcap: 0, title: [`layer ${layer}`, ...kind, `head ${head}`] };
+				this.head = {
+					...matrices,
+					queries,
+					keys,
+					scale,
+					softcap: 0,
+					title: [`layer ${layer}`, ...kind, `head ${head}`],
+				};
 				this.showCell();
 				return undefined;
 			},
 		);
 	}
 
-	/** The scale of the scores, from the numbers themselves: a visible score divided by its dot product. */
+	/**
+	 * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
+	 * @param {Record<string, number[][]>} matrices
+	 */
 	scaleOf({ query, key, masked }) {
 		const width = query[0].length;
 		let best = { size: 0, scale: width ** -0.5 };
@@ -341,24 +452,32 @@ export class Page {
 	async warm(temperature) {
 		this.temperature = temperature;
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("next-token", { model: this.model, text: this.text, temperature, top: 8 });
+			const { result } = await this.shell.request("next-token", {
+				model: this.model,
+				text: this.text,
+				temperature,
+				top: 8,
+			});
 			if (temperature !== this.temperature) return;
-			this.warmed = result.choices.map(({ piece, id, adjusted_probability }) => ({ piece, id, probability: adjusted_probability }));
-			this.flow.show(this.pass, { ...this.flow.view, nextTokens: this.warmed, nextTokensBefore: this.base.next_tokens });
+			this.warmed = result.choices.map(({ piece, id, adjusted_probability }) => ({
+				piece,
+				id,
+				probability: adjusted_probability,
+			}));
+			this.flow.show(this.pass, {
+				...this.flow.view,
+				nextTokens: this.warmed,
+				nextTokensBefore: this.base.next_tokens,
+			});
 		});
 	}
 
 	async drawBook() {
 		const number = Number(this.state.ch ?? 0) - 1;
 		const open = (chapter) => this.openChapter(chapter);
-		if (number < 0 || !CHAPTERS[number]) {
-			this.book.replaceChildren(button("Textbook: ten short chapters", () => open(0), { class: "plain textbook-button" }));
-			return;
-		}
-		this.book.replaceChildren(
-			chapterPanel(number, open, await this.experiments),
-			button("Close the textbook", () => open(-1)),
-		);
+		const isOpen = Boolean(CHAPTERS[number]);
+		this.bookButton.setAttribute("aria-expanded", String(isOpen));
+		this.book.replaceChildren(...(isOpen ? [chapterPanel(number, open, await this.experiments)] : []));
 	}
 
 	async openChapter(number) {
@@ -392,9 +511,16 @@ export class Page {
 			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.zoom.togglePlay() },
 			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead() },
 			{ key: "+", label: "One more token", run: () => this.addToken(this.pass.next_tokens[0]?.piece ?? "<>") },
-			{ key: "f", label: "Lecture mode: only the picture, larger letters", run: () => document.body.classList.toggle("lecture") },
+			{
+				key: "f",
+				label: "Lecture mode: only the picture, larger letters",
+				run: () => document.body.classList.toggle("lecture"),
+			},
 		]);
-		this.shell.setExports(() => ({ command: "look", body: { model: this.model, text: this.text, layers: [this.open.layer], heads: [this.open.head] } }));
+		this.shell.setExports(() => ({
+			command: "look",
+			body: { model: this.model, text: this.text, layers: [this.open.layer], heads: [this.open.head] },
+		}));
 		this.shell.setCopyItems(() => [{ label: "Numbers as JSON", text: () => JSON.stringify(this.pass) }]);
 	}
 

@@ -39,13 +39,7 @@ class _InstallCheck:
 
 
 def doctor(*, flags: Flags = Flags()) -> CommandOutput:
-    """Check the installation, with a fix for each problem.
-
-    For example:
-
-        peasy doctor
-        peasy doctor --json
-    """
+    """Check the installation, with a fix for each problem."""
     checks = list(_run_checks())
     fixes = [check.fix for check in checks if check.required and not check.passed]
     data = {"passed": not fixes, "checks": [vars(check) for check in checks]}
@@ -103,13 +97,7 @@ _DEPENDENCIES = ("numpy", "array-api-compat", "tokenizers", "safetensors", "rich
 
 
 def version(*, flags: Flags = Flags()) -> CommandOutput:
-    """Print the versions of peasy and its dependencies.
-
-    For example:
-
-        peasy version
-        peasy version --json
-    """
+    """Print the versions of peasy and its dependencies."""
     names = [*_DEPENDENCIES, *(module.replace("vl_convert", "vl-convert-python") for module in EXTRAS)]
     versions = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
     rows = tuple((name, number or "not installed") for name, number in versions.items())

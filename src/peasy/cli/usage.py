@@ -67,12 +67,6 @@ def _as_typed(word: str) -> str:
 def help(*command: str, flags: Flags = Flags()) -> CommandOutput:
     """Print the help of a command or a subcommand; without one, the list of all commands.
 
-    For example:
-
-        peasy help
-        peasy help generate
-        peasy help runs diff
-
     Args:
         command: Command, and its subcommand if it has one.
     """

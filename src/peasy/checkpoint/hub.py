@@ -6,6 +6,7 @@ Only JSON, safetensors and tokenizer files are downloaded: nothing that could ru
 import os
 import re
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,7 +82,6 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
 
 
 def _download_size(model_id: str) -> int:
-    from fnmatch import fnmatch
 
     from huggingface_hub import HfApi
 

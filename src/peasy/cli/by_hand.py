@@ -13,6 +13,8 @@ from peasy.commands import check as check_command
 from peasy.commands import examples as examples_command
 from peasy.commands import exercise as exercise_command
 from peasy.commands import explain as explain_command
+from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
+from peasy.views.worked import arithmetic_part, step_matrix
 from peasy.worked.example import NormalisationName
 
 _DEMO_SUGGESTIONS = (
@@ -27,11 +29,7 @@ _DEMO_SUGGESTIONS = (
 
 def demo(*, flags: Flags = Flags()) -> CommandOutput:
     """Show a worked example of attention, in two seconds and offline."""
-    from peasy.commands.explain import explain
-    from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
-    from peasy.views.worked import arithmetic_part, step_matrix
-
-    example = explain("i-love-ai")
+    example = explain_command.explain("i-love-ai")
     (story,) = example.story("I")
     tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
     parts: tuple[DocumentPart, ...] = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -27,11 +27,8 @@ from peasy.experiments import experiment as experiment_command
 from peasy.experiments.result import OnStatus, ignore_status
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
+from peasy.training.signals import StopRequest, stop_on_signal
 from peasy.views.training import format_duration
-
-if TYPE_CHECKING:
-    from peasy.training.signals import StopRequest
-
 
 _SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 """`--set key=value`, repeatable."""
@@ -55,8 +52,6 @@ def train(
         set_: Override any setting: optimizer.lr=0.01, model.dropout=0.1, seq_len=128, compile=true, ... Can be
             repeated.
     """
-    from peasy.training.signals import stop_on_signal
-
     source, settings = _join_data(data), _recipe_settings(call.keywords, set_)
     if call.keywords.pop("dry_run", False):
         result = call(kind, source, settings=settings, dry_run=True)
@@ -132,7 +127,7 @@ def _export_warning(run: Path) -> str:
     )
 
 
-def _tokenizing_progress(stop: "StopRequest", flags: Flags) -> Callable[[int, int], None]:
+def _tokenizing_progress(stop: StopRequest, flags: Flags) -> Callable[[int, int], None]:
     """Return the progress of tokenizing the data; a signal ends it at once, since there is nothing to save."""
     line = ProgressLine("tokenizing", flags)
 

@@ -8,6 +8,7 @@ from cyclopts import CycloptsError, MissingArgumentError, UnknownOptionError, Un
 from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.errors import UsageError, did_you_mean
+from peasy.views.document import Document, Paragraph
 
 
 def unknown_command(name: str) -> UsageError:
@@ -72,9 +73,7 @@ def help(*command: str, flags: Flags = Flags()) -> CommandOutput:
     """
     from rich.console import Console
 
-    from peasy.cli.app import build_cli
-    from peasy.cli.command_table import COMMANDS, find_command
-    from peasy.views.document import Document, Paragraph
+    from peasy.cli.app import build_cli  # which imports this module
 
     found = find_command(command, COMMANDS)
     if command and found is None:

@@ -19,6 +19,7 @@ from peasy.datasets import Corpus, Sample, prepare_shards
 from peasy.datasets.corpus import sample_texts
 from peasy.errors import UsageError
 from peasy.extras import require_extra
+from peasy.models import preset as models
 from peasy.models.preset import ModelSize
 from peasy.views.document import Document
 from peasy.views.training import PlanFacts, format_duration, plan_document
@@ -139,7 +140,6 @@ def _calculate(
     kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], machine: "Hardware"
 ) -> PlanResult:
     """Plan for another machine by formulas alone; `kind` may also be a known model, such as gpt2."""
-    from peasy.models import preset as models
     from peasy.models.build import build
     from peasy.training.estimate import ModelSizes, TrainingEstimate
     from peasy.training.optimizer import AdamWConfig, OptimizerConfig

@@ -75,7 +75,7 @@ class TensorFile:
             flat = _copy_unaligned(self._map[info.offset : info.offset + info.nbytes], dtype)
         else:
             flat = torch.frombuffer(self._map, dtype=dtype, count=info.nbytes // dtype.itemsize, offset=info.offset)
-        check_finite(flat, f"{self.path}: tensor {short_repr(name)}")
+        check_finite(flat, name, f"{self.path}: tensor ")
         return flat.view(info.shape)
 
 
@@ -91,7 +91,7 @@ class InMemoryTensors:
 
     def tensor(self, name: str) -> "torch.Tensor":
         """Return a tensor; NaN or infinity is an error."""
-        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
+        check_finite(self._tensors[name], name)
         return self._tensors[name]
 
 
@@ -162,7 +162,7 @@ def write_tensors(
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
-        check_finite(tensor, f"Tensor {short_repr(name)}")
+        check_finite(tensor, name)
     shards = _split_into_shards(tensors, shard_bytes)
     count = len(shards)
     names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
@@ -178,7 +178,7 @@ def write_tensors(
     return names
 
 
-def check_finite(tensor: "torch.Tensor", name: str) -> None:
+def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") -> None:
     """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
 
     A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
@@ -190,7 +190,8 @@ def check_finite(tensor: "torch.Tensor", name: str) -> None:
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     for chunk in tensor.detach().reshape(-1).split(1 << 22):
         if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
-            raise InvalidInput(f"{name} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
+            hint = "The file is damaged, or training diverged."
+            raise InvalidInput(f"{subject}{short_repr(name)} contains NaN or infinity.", hint=hint)
 
 
 def _copy_unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":

@@ -49,7 +49,7 @@ def generate(
     job = generate_command.GenerationJob(model, texts, **options)
     details = show_cache or show_probabilities
     printed, interrupted = _stream(job, flags, details)
-    if len(job.outputs) == 1:
+    if job.num_outputs == 1:
         job.raise_first_error()
     result = job.result(show_cache=show_cache and not interrupted)
     if printed and not flags.quiet:
@@ -71,7 +71,7 @@ def _stream(job: generate_command.GenerationJob, flags: Flags, details: bool) ->
     Several texts, or one with `details`, are printed when they are finished. On a terminal the prompt is printed first,
     on stderr, so that a pipe gets only the generated text.
     """
-    streams = len(job.outputs) == 1 and not (details or flags.json or flags.out is not None)
+    streams = job.num_outputs == 1 and not (details or flags.json or flags.out is not None)
     on_terminal = sys.stderr.isatty() and sys.stdout.isatty() and not flags.quiet
     printed = interrupted = False
     try:

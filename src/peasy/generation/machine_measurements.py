@@ -17,10 +17,9 @@ from typing import TypeVar
 
 import torch
 
-from peasy import config
+from peasy import __version__, config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
-from peasy.checkpoint.store import package_versions
 from peasy.errors import PeasyError
 
 Measurement = TypeVar("Measurement")
@@ -64,7 +63,7 @@ def _machine() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
         "numba": numba,
-        "peasy": package_versions().get("peasy", ""),
+        "peasy": __version__,
     }
 
 

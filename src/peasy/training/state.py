@@ -85,7 +85,7 @@ def save_state(
         set_aside(target, "damaged")
     check_weights_finite(model, progress.step)
     for name, tensor in optimizer_state.items():
-        check_finite(tensor, f"The optimizer's {name}")
+        check_finite(tensor, name, "The optimizer's tensor ")
     extras = {
         _PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
         _STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in optimizer_state.items()}),

@@ -159,23 +159,20 @@ def write_tensors(
     folder: str | Path, tensors: Mapping[str, "torch.Tensor"], *, shard_bytes: int = SHARD_BYTES
 ) -> list[str]:
     """Write tensors into an existing folder, in shards with an index if they are large; return the file names."""
+    from huggingface_hub import split_torch_state_dict_into_shards
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
         check_finite(tensor, name)
-    shards = _split_into_shards(tensors, shard_bytes)
-    count = len(shards)
-    names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
-    for name, shard in zip(names, shards, strict=True):
+    split = split_torch_state_dict_into_shards(dict(tensors), max_shard_size=shard_bytes)
+    for name, shard in split.filename_to_tensors.items():
         contents = {key: tensors[key].detach().contiguous() for key in shard}
         save_file(contents, Path(folder) / name, metadata={"format": "pt"})
-    if count > 1:
-        total = sum(tensor.nbytes for tensor in tensors.values())
-        files = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
-        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
-        write_json(Path(folder) / INDEX_FILE, index)
-        names.append(INDEX_FILE)
-    return names
+    if not split.is_sharded:
+        return [WEIGHTS_FILE]
+    index = {"metadata": split.metadata, "weight_map": dict(sorted(split.tensor_to_filename.items()))}
+    write_json(Path(folder) / INDEX_FILE, index)
+    return [*split.filename_to_tensors, INDEX_FILE]
 
 
 def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") -> None:
@@ -279,15 +276,3 @@ def _open_shards(folder: SafeFolder) -> TensorStore:
         if extra is not None:
             raise InvalidInput(f"{file.path} contains {short_repr(extra)}, which {INDEX_FILE} does not list there.")
     return TensorStore({tensor: (files[name], tensor) for tensor, name in file_names.items()})
-
-
-def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) -> list[list[str]]:
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name, tensor in tensors.items():
-        size += tensor.nbytes
-        if size > max_bytes and shards[-1]:
-            shards.append([])
-            size = tensor.nbytes
-        shards[-1].append(name)
-    return shards

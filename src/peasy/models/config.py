@@ -18,10 +18,7 @@ from peasy.parameters import BoundedSettings
 
 @dataclass(frozen=True)
 class SpecialTokensConfig:
-    """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk.
-
-    `decoder_start` is the first token of the decoder in an encoder-decoder model.
-    """
+    """Ids of the special tokens."""
 
     pad: int | None = None
     """Id of the padding token; null: none."""
@@ -80,12 +77,7 @@ class DecoderConfig(_NetworkConfig):
 
 @dataclass(frozen=True)
 class EncoderConfig(_NetworkConfig):
-    """Bidirectional encoder: a vector for each token and each text.
-
-    `pooler`: a learned layer on the first token's hidden state. `pooling` makes one vector of a text;
-    `normalise` scales it to length 1. `max_length`: texts are truncated to this many tokens, if that is fewer than
-    `max_seq_len`. `lm_head` None = no masked-language-model head.
-    """
+    """Bidirectional encoder: a vector for each token and each text."""
 
     kind: ClassVar[str] = "encoder"
     stack: nn_config.StackConfig
@@ -116,10 +108,7 @@ class EncoderConfig(_NetworkConfig):
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig(_NetworkConfig):
-    """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token.
-
-    `target_vocab_size` None = source and target share the token embedding.
-    """
+    """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token."""
 
     kind: ClassVar[str] = "encoder-decoder"
     encoder: nn_config.StackConfig
@@ -183,10 +172,7 @@ class NGramConfig(_BaseConfig):
 
 @dataclass(frozen=True)
 class RecurrentTranslatorConfig(_NetworkConfig):
-    """Bidirectional recurrent encoder and a recurrent decoder with additive attention.
-
-    Without `use_attention` the decoder gets only the encoder's last state: one vector of fixed size.
-    """
+    """Bidirectional recurrent encoder and a recurrent decoder with additive attention."""
 
     kind: ClassVar[str] = "recurrent-translator"
     d_attention: Size | None = None

@@ -147,11 +147,7 @@ NormConfig = LayerNormConfig | RMSNormConfig
 
 @dataclass(frozen=True)
 class AttentionConfig(BoundedSettings):
-    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`.
-
-    `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
-    queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
-    """
+    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`."""
 
     num_heads: Size
     """Number of query heads."""
@@ -218,10 +214,7 @@ FeedForwardConfig = MLPConfig | GatedMLPConfig
 
 @dataclass(frozen=True)
 class StackConfig(BoundedSettings):
-    """Stack of identical Transformer blocks.
-
-    `token_shift`: half of each input vector of attention and MLP comes from the previous token.
-    """
+    """Stack of identical Transformer blocks."""
 
     num_layers: Size
     """Number of Transformer blocks."""
@@ -240,11 +233,7 @@ class StackConfig(BoundedSettings):
 
 @dataclass(frozen=True)
 class EmbeddingConfig(BoundedSettings):
-    """Token embedding, optionally `scaled` by sqrt(d_model), with `segments` (token types) and a `norm`.
-
-    `max_ngram`: hashed n-gram embeddings up to this length are added to each token's vector, with one table of
-    `ngram_buckets` vectors per length.
-    """
+    """Token embedding, with optional segments (token types) and hashed n-gram embeddings, which are added to it."""
 
     scaled: bool = False
     """Whether token embeddings are multiplied by sqrt(d_model)."""
@@ -260,11 +249,7 @@ class EmbeddingConfig(BoundedSettings):
 
 @dataclass(frozen=True)
 class LMHeadConfig(BoundedSettings):
-    """LM head: from hidden states to logits.
-
-    `tied`: shares the token embedding's weights. `scaled`: the input is divided by sqrt(d_model).
-    `transform`: a linear layer, this activation and a norm come first (as in BERT).
-    """
+    """LM head: from hidden states to logits."""
 
     tied: bool = True
     """Whether the head shares the weights of the token embedding."""

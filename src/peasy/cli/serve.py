@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from peasy.checkpoint.ram import parse_amount
 from peasy.cli.command import CommandOutput, DocumentResult, Flags, StrList, Switch
 from peasy.cli.derive import derive
 from peasy.errors import UsageError
@@ -46,7 +47,6 @@ def serve(
         log_prompts: Include prompts in the log.
     """
     require_extra("torch")
-    from peasy.inspection.capture import parse_bytes
     from peasy.server.app import build_app
     from peasy.server.guard import LOOPBACK, is_loopback
     from peasy.server.metrics import configure_logging
@@ -57,7 +57,7 @@ def serve(
     if public and not api_key:
         hint = "Give --api-key, or leave out --host."
         raise UsageError(f"Listening on {host} without an API key would let anyone use this server.", hint=hint)
-    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), parse_bytes(max_memory)
+    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), int(parse_amount(max_memory))
     limit_memory_growth()
     registry = ModelRegistry(models, memory_bytes=memory_bytes, limits=limits, weights=weights, device=flags.device)
     listening = bind(host, port)

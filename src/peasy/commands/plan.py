@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Gt, Le
 
 from peasy.checkpoint import ram
-from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.load import choose_device
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, Result
@@ -114,7 +114,7 @@ def plan(
     if accelerators is None or flops is None or memory is None or bandwidth is None:
         missing = ", ".join(f"--{name}" for name, value in hardware.items() if value is None)
         raise UsageError(f"A plan for another machine also needs {missing}.")
-    from peasy.training.estimate import Hardware, parse_amount
+    from peasy.training.estimate import Hardware
 
     machine = Hardware(accelerators, parse_amount(flops), parse_amount(memory), parse_amount(bandwidth), mfu)
     return _calculate(kind, preset, changes, budget, machine)

@@ -82,7 +82,6 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
 
 
 def _download_size(model_id: str) -> int:
-
     from huggingface_hub import HfApi
 
     files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []

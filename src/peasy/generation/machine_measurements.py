@@ -17,9 +17,10 @@ from typing import TypeVar
 
 import torch
 
-from peasy import __version__, config
+from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
+from peasy.checkpoint.store import package_versions
 from peasy.errors import PeasyError
 
 Measurement = TypeVar("Measurement")
@@ -63,7 +64,7 @@ def _machine() -> dict[str, str]:
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
         "numba": numba,
-        "peasy": __version__,
+        "peasy": package_versions().get("peasy", ""),
     }
 
 

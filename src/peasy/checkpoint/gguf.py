@@ -21,6 +21,7 @@ from peasy.checkpoint.gguf_tokenizer import write_tokenizer_section
 from peasy.checkpoint.huggingface.weight_map import export_weights, pair_weights
 from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
+from peasy.extras import install_line
 from peasy.models.config import DecoderConfig, ModelConfig
 
 _GGUF_FILE = "model.gguf"
@@ -44,7 +45,7 @@ def write_gguf(
     Hugging Face family to write, if several represent the model exactly.
     """
     if find_spec("gguf") is None:
-        raise MissingExtra("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
+        raise MissingExtra("GGUF export needs the package gguf.", hint=install_line("export"))
     if tensor_type not in get_args(GGUFType):
         raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(get_args(GGUFType))}.")
     architecture, decoder_config = find_architecture(config, family)

@@ -112,4 +112,4 @@ def test_kinds_of_all_families():
     from peasy.checkpoint.huggingface import FAMILIES
 
     kinds = {name: family.config_class.kind for name, family in FAMILIES.items()}
-    assert command._KIND_OF_FAMILY == {name: kind for name, kind in kinds.items() if kind != "decoder"}
+    assert {name: kind for name, kind in kinds.items() if kind != "decoder"} == command._KIND_OF_FAMILY

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from peasy.atomic import write_atomic
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.loaded_model import check_ids
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
@@ -122,7 +121,6 @@ def _run(loaded: LoadedModel, text: str) -> "tuple[ClassifierConfig, Tensor, lis
     if not text.strip():
         raise InvalidInput("There is nothing to classify: the text is empty.", hint="Give at least one word.")
     ids = loaded.truncate_ids(loaded.encode_prompt(text))
-    check_ids([ids], loaded.model.config.vocab_size)
     with torch.inference_mode():
         logits = loaded.model.classify(torch.tensor([ids], device=loaded.model.device))[0].float()
     return loaded.model.config.classifier, logits, ids

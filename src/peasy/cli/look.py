@@ -14,7 +14,7 @@ from peasy.errors import UsageError
 
 if TYPE_CHECKING:
     from peasy.commands.look import LookView
-    from peasy.inspection.interventions import InterventionSpec
+    from peasy.inspection.edit import EditLike
 
 
 @Parameter(name="*", group=Group("Views (choose one; default: attention)", sort_key=10))
@@ -28,6 +28,8 @@ class ViewFlags:
     "Attention rollout: the product of the attention matrices of all layers."
     rank: str | None = None
     "Rank all heads by a score: entropy, sharpness, previous, first, same, induction, ..."
+    attribution: Switch = False
+    "Logit attribution: the logit of the next token as a sum over heads, source tokens, MLPs and embedding."
     align: Switch = False
     "Word alignment of a translator, from its cross-attention."
     step_by_step: Switch = False
@@ -61,6 +63,10 @@ class ViewOptions:
     "Show the attention between tokens instead of words."
     value_weighted: Switch = False
     "Multiply each weight by the norm of its value vector."
+    token: str | None = None
+    "With --attribution: word whose logit is explained; default: the most likely one."
+    against: str | None = None
+    "With --attribution: word whose logit is subtracted."
     gold: str | None = None
     "With --align: reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
     num_beams: int | None = None
@@ -77,7 +83,9 @@ class InterventionFlags:
     """Interventions: ablation, masked attention, activation patching; the effect is shown."""
 
     ablate: StrList = None
-    "Ablate a head (2.3 is layer 2, head 3) or a layer (2)."
+    "Ablate a head (2.3 is layer 2, head 3) or a layer (2): its output is set to zero, or see --mean."
+    mean: str | None = None
+    "With --ablate: set the output to its mean over this dataset instead, which later layers are used to."
     uniform: StrList = None
     "Uniform attention for a head (2.3), or for all heads of a layer (2)."
     cut: StrList = None
@@ -98,6 +106,7 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     "lens": ("target", "max_memory", *_INTERVENTIONS),
     "rollout": ("target", "max_memory", *_INTERVENTIONS),
     "rank": (),
+    "attribution": ("query", "target", "token", "against", "max_memory", *_INTERVENTIONS),
     "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
     "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
     "generate": ("layer", "head", "num_beams", "ablate", "uniform"),  # a growing text has no fixed words to cut
@@ -108,7 +117,8 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
 _VIEWS: "dict[str, LookView]" = {
-    EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps"
+    EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps",
+    "attribution": "attribution",
 }  # fmt: skip
 """Name in `look_view` of each view that has one."""
 
@@ -131,6 +141,7 @@ def look(
         peasy look stories "The pizza came out" --layer 2 --head 3 -o pizza.html
         peasy look stories "The pizza came out of the oven and it" --ablate 2.3
         peasy look stories "The pizza came out of the oven" --lens
+        peasy look stories "The pizza came out of the oven and it tasted" --attribution
         peasy look stories "The pizza came out of the oven and" --generate 5
         peasy look locales-fr "3 days ago" --align
         peasy look stories - --overview mean --layer 2 < long.txt
@@ -194,6 +205,8 @@ def look(
         merge_words=not options.subwords,
         gold=() if options.gold is None else read_alignments(options.gold)[0],
         words=interventions.track or (),
+        token=options.token,
+        against=options.against,
         data=interventions.data,
         max_memory=memory,
         seed=flags.seed or 0,
@@ -257,14 +270,16 @@ def _unused_option(option: str, view: str) -> UsageError:
     return UsageError(f"{flag_name(option)} has no effect with {where}.", hint=hint)
 
 
-def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[InterventionSpec]":
+def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[EditLike]":
     """Return the interventions given by flags; cuts apply to every --layer and --head, patches to one layer."""
-    from peasy.inspection.interventions import cut, even, parse_ablations, parse_cut, patch
+    from peasy.inspection.edit import cut, mean, parse_cut, parse_heads, patch, uniform, zero
 
     layers: list[int | None] = [*options.layer] if options.layer else [None]
     heads: list[int | None] = [*options.head] if options.head else [None]
-    edits: list[InterventionSpec] = [*parse_ablations(flags.ablate or ())]
-    edits += [even(target.layer, target.head) for target in parse_ablations(flags.uniform or ())]
+    edits: list[EditLike] = []
+    for layer, head in parse_heads(flags.ablate or ()):
+        edits.append(zero(layer, head) if flags.mean is None else mean(flags.mean, layer, head))
+    edits += [uniform(layer, head) for layer, head in parse_heads(flags.uniform or ())]
     for pair, layer, head in product(flags.cut or (), layers, heads):
         edits.append(cut(*parse_cut(pair), layer=layer, head=head))
     if flags.patch is not None:

@@ -13,7 +13,9 @@ from peasy.cli.derive import flag_name
 from peasy.errors import UsageError
 
 if TYPE_CHECKING:
+    from peasy.commands.load import LoadedModel
     from peasy.commands.look import LookView
+    from peasy.commands.result import Result
     from peasy.inspection.edit import EditLike
 
 
@@ -99,7 +101,7 @@ class InterventionFlags:
 
 
 ATTENTION, EFFECT = "attention", "effect"
-_INTERVENTIONS = ("ablate", "uniform", "cut", "patch")
+_INTERVENTIONS = ("ablate", "mean", "uniform", "cut", "patch")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", "max_memory"),
     EFFECT: ("target", "max_memory", *_INTERVENTIONS, "track", "data"),
@@ -109,7 +111,7 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     "attribution": ("query", "target", "token", "against", "max_memory", *_INTERVENTIONS),
     "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
     "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
-    "generate": ("layer", "head", "num_beams", "ablate", "uniform"),  # a growing text has no fixed words to cut
+    "generate": ("layer", "head", "num_beams", "ablate", "mean", "uniform"),  # a growing text has no fixed words to cut
     "history": (),
     "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", "max_memory", *_INTERVENTIONS),
     "save_weights": ("layer", "head", "max_memory"),
@@ -167,7 +169,7 @@ def look(
         hint = "For example: --layer 0 --head 1 --step-by-step"
         raise UsageError("--step-by-step needs one --layer and one --head.", hint=hint)
     from peasy.commands.load import load
-    from peasy.commands.look import look_view, save_activations
+    from peasy.commands.look import save_activations
     from peasy.inspection.capture import MAX_MEMORY
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
@@ -182,12 +184,39 @@ def look(
         return CommandOutput(
             save_activations(loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory)
         )
+    result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
+    if name in ("rank", "overview"):
+        return CommandOutput(result)
+    short = text if len(text) <= 40 and "\n" not in text else "..."
+    last = "--layer 0 --head 0 --out look.html"
+    if query is None and text.split():
+        last = f"--query {text.split()[-1].strip('.,!?')}"
+    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
+
+
+def _run_view(
+    loaded: "LoadedModel",
+    text: str,
+    name: str,
+    edits: "list[EditLike]",
+    view: ViewFlags,
+    options: ViewOptions,
+    interventions: InterventionFlags,
+    flags: Flags,
+) -> "Result":
+    """Run a view of the model with the options given."""
+    from peasy.commands.look import look_view
+    from peasy.inspection.capture import MAX_MEMORY
+
+    layer, head, query = options.layer, options.head, options.query
+    one_head = len(layer or ()) == len(head or ()) == 1
     chosen = _VIEWS.get(name, "look")
     if name == ATTENTION:
         detailed = bool(flags.out or flags.json or options.subwords or (layer and head)) and options.top is None
         chosen = "heads" if query is not None else "look" if detailed else "summary"
     selects = {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name])  # else they say where to intervene
-    result = look_view(
+    return look_view(
         loaded, text, options.target,
         view=chosen,
         layers=layer if selects else None,
@@ -208,17 +237,9 @@ def look(
         token=options.token,
         against=options.against,
         data=interventions.data,
-        max_memory=memory,
+        max_memory=options.max_memory or MAX_MEMORY,
         seed=flags.seed or 0,
     )  # fmt: skip
-    if name in ("rank", "overview"):
-        return CommandOutput(result)
-    short = text if len(text) <= 40 and "\n" not in text else "..."
-    last = "--layer 0 --head 0 --out look.html"
-    if query is None and text.split():
-        last = f"--query {text.split()[-1].strip('.,!?')}"
-    summary = f"{len(loaded.encode_prompt(text))} tokens"
-    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
 
 
 def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
@@ -276,10 +297,12 @@ def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "lis
 
     layers: list[int | None] = [*options.layer] if options.layer else [None]
     heads: list[int | None] = [*options.head] if options.head else [None]
+    if flags.mean is not None and not flags.ablate:
+        raise UsageError("--mean needs --ablate.", hint="For example: --ablate 2.3 --mean stories")
     edits: list[EditLike] = []
-    for layer, head in parse_heads(flags.ablate or ()):
-        edits.append(zero(layer, head) if flags.mean is None else mean(flags.mean, layer, head))
-    edits += [uniform(layer, head) for layer, head in parse_heads(flags.uniform or ())]
+    for at in parse_heads(flags.ablate or ()):
+        edits.append(zero(*at) if flags.mean is None else mean(flags.mean, *at))
+    edits += [uniform(*at) for at in parse_heads(flags.uniform or ())]
     for pair, layer, head in product(flags.cut or (), layers, heads):
         edits.append(cut(*parse_cut(pair), layer=layer, head=head))
     if flags.patch is not None:

@@ -17,15 +17,18 @@ MAX_TEXTS = 256
 
 def as_edits(edit: EditLike | Sequence[EditLike] | None) -> tuple[EditLike, ...]:
     """Return the edits of an argument that may be one edit, several or None."""
-    return () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)  # type: ignore[arg-type]
+    return () if edit is None else tuple(edit) if isinstance(edit, Sequence) else (edit,)
 
 
 def edit_context(loaded: LoadedModel, inputs: LabelledInput | None = None) -> EditContext:
     """Return what edits are resolved with; words can be named only in the text of `inputs`."""
 
     def read_texts(data: Texts) -> list[ModelInput]:
-        texts = list(islice(open_corpus(data).texts("valid"), MAX_TEXTS)) if isinstance(data, str) else data
-        return [make_input(loaded, text).model_input for text in texts]
+        if not isinstance(data, str):
+            return [make_input(loaded, text).model_input for text in data]
+        texts = islice(open_corpus(data).texts("valid"), MAX_TEXTS)
+        rows = (loaded.encode_prompt(text)[: loaded.max_seq_len] for text in texts)
+        return [make_input(loaded, ids).model_input for ids in rows if ids]
 
     return EditContext(
         loaded.model,

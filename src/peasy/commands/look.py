@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 
 @overload
-def look(
+def look(  # type: ignore[overload-overlap]
     model: ModelSource, text: TextOrIds, target: TextOrIds | None = None, **options: "Unpack[LookOptions]"
 ) -> LookResult: ...
 @overload
@@ -128,13 +128,15 @@ def look(
         _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=parse_bytes(max_memory),
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
     )  # fmt: skip
-    rows = split_rows(text, padding_mask)
+    rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
     if isinstance(rows, _OneText):
-        return run(rows.text, target)
-    targets = [None] * len(rows) if target is None else list(target)
-    if isinstance(target, str) or len(targets) != len(rows):
+        if isinstance(targets, list):
+            raise InvalidInput("There is one text but a list of targets.", hint="Give one target.")
+        return run(rows.text, None if targets is None else targets.text)
+    if isinstance(targets, _OneText) or (targets is not None and len(targets) != len(rows)):
         raise InvalidInput(f"There are {len(rows)} texts but not as many targets.", hint="Give one for each text.")
-    return LookBatch(tuple(run(row, one) for row, one in zip(rows, targets, strict=True)))
+    of_rows: Sequence[TextOrIds | None] = targets or [None] * len(rows)
+    return LookBatch(tuple(run(row, one) for row, one in zip(rows, of_rows, strict=True)))
 
 
 def _look_one(
@@ -196,7 +198,7 @@ def split_rows(
         return _OneText(rows[0]) if ids.ndim == 1 else rows
     if isinstance(text, str):
         return _OneText(text)
-    plain = text.tolist() if hasattr(text, "tolist") else list(text)
+    plain: list[Any] = text.tolist() if hasattr(text, "tolist") else list(text)
     if plain and all(isinstance(part, int) for part in plain):
         return _OneText(plain)
     if not plain or not all(isinstance(part, str | list | tuple) or hasattr(part, "tolist") for part in plain):

@@ -107,6 +107,10 @@ def sweep(
         method: patch from the clean text, or ablate in the clean text: zero, or mean over the texts of `data`.
         data: Texts or data set of the mean.
         on_progress: Called with the number of variants done and their total.
+
+    >>> result = sweep("stories", "The pizza was", "The river was", metric=logit_difference("good", "long"))
+    >>> result.shape, result.row_axis, result.column_axis
+    ((3, 3), 'layer', 'head')
     """
     from peasy.inspection import sweep as sweeps
 

@@ -124,7 +124,7 @@ def resolve_site(spec: edits.Edit, model: Model) -> list[tuple[Address, list[int
     site, stack = spec.site, spec.site.stack or default_stack(model)
     attentions = [info for info in attentions_of(model) if info.path.stack == stack]
     in_attention = isinstance(spec, edits.UniformAttention | edits.CutEdge)
-    step = site.step or ("context" if in_attention or site.head is not None else spec.default_step)
+    step: str = site.step or ("context" if in_attention or site.head is not None else spec.default_step)
     layers = _layers(site, stack, step, model, attentions)
     _check_site(site, step, model, attentions)
     if step not in HEAD_STEPS:
@@ -154,7 +154,7 @@ def _layers(site: edits.Site, stack: str, step: str, model: Model, attentions: S
 
 def _check_site(site: edits.Site, step: str, model: Model, attentions: Sequence[AttentionInfo]) -> None:
     if step not in EDITABLE_STEPS:
-        hint = did_you_mean(step, EDITABLE_STEPS) or f"Choose {', '.join(EDITABLE_STEPS)}."
+        hint: str | None = did_you_mean(step, EDITABLE_STEPS) or f"Choose {', '.join(EDITABLE_STEPS)}."
         raise InvalidInput(f'"{step}" cannot be edited.', hint=hint)
     if site.part is not None and site.part not in _PARTS:
         raise InvalidInput(f'There is no part "{site.part}".', hint=f"Choose {', '.join(_PARTS)}.")

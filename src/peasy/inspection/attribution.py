@@ -1,9 +1,9 @@
 """Direct logit attribution: a logit as an exact sum over heads, their source tokens, MLPs, embedding and biases.
 
 The residual stream is a sum, and a logit is a linear function of it once the norms on the way are fixed: each norm
-divides by a number, which is taken from this very pass. In a post-norm model these are the norms of all later sublayers.
-An LM head with an activation (BERT) or a soft cap is linear with its gates fixed in the same way. So the addends sum to
-the model's own logit; what they say depends on these fixed numbers.
+divides by a number, which is taken from this very pass. In a post-norm model these are the norms of all later
+sublayers. An LM head with an activation (BERT) or a soft cap is linear with its gates fixed in the same way. So the
+addends sum to the model's own logit; what they say depends on these fixed numbers.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from peasy.inspection.results import LogitComponent
 from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.block import Block
+from peasy.nn.embedding import Embedding
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.lm_head import LMHead
 from peasy.nn.module_path import ModulePath
@@ -80,6 +81,7 @@ def attribute_logit(
 def _through_head(head: LMHead, model: Model, hidden: Tensor, token: int, logit: float) -> _Direction:
     """Return the logit as a linear function of the hidden state; activation, norm and soft cap have fixed gates."""
     embedding = getattr(model, "decoder_embedding", None) or model.embedding
+    assert isinstance(embedding, Embedding)
     weight = (embedding.token.weight if head.weight is None else head.weight)[token].double()
     direction = _Direction(weight * head.scale)
     if head.transform is not None and head.activation is not None:

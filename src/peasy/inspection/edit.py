@@ -10,6 +10,7 @@ in one, at all positions or at some. `layer` and `head` may be negative: -1 is t
 - `part`: attention, cross_attention or feedforward. `stack`: encoder or decoder.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack
@@ -61,15 +62,15 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Edit:
+class Edit(ABC):
     """Base class of the edits."""
 
     site: Site
     default_step: ClassVar[str] = "output"
 
+    @abstractmethod
     def summary(self) -> str:
         """Describe the edit."""
-        raise NotImplementedError
 
 
 EditLike = Edit | Callable[[Address, "Tensor"], "Tensor | None"]

@@ -6,7 +6,7 @@ interventions, scaling, storage dtype.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -16,9 +16,6 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import FormulaStep
 from peasy.metrics.scores import AlignmentErrors
 from peasy.nn.module_path import LayerTopK, ModulePath
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _Index = int | slice | str
 """Index of a labelled matrix: a position, a slice, or a word."""
@@ -90,7 +87,7 @@ def attention_axes(path: ModulePath, tokens: Tokens, target: Tokens | None) -> t
 
 @dataclass(frozen=True, eq=False)
 class LabelledMatrix(DisplayMixin):
-    """Matrix with a label for each row and column; `np.asarray(matrix)` is the bare array.
+    """Matrix with a label for each row and column; `np.asarray` and `torch.from_dlpack` give the bare array.
 
     Rows are queries and columns are keys by default. `matrix["it", "pizza"]` is the cell of two words, `matrix["it"]`
     a row: the mean over the tokens of a row's word and, of weights, the sum over those of a column's word.
@@ -115,16 +112,17 @@ class LabelledMatrix(DisplayMixin):
         """Return the bare array."""
         return self.values
 
-    def torch(self) -> "Tensor":
-        """Return the values as a torch tensor."""
-        import torch
+    def __dlpack__(self, **options: Any) -> Any:  # so that torch.from_dlpack(matrix) works without torch here
+        return np.array(self.values).__dlpack__(**options)
 
-        return torch.from_numpy(np.array(self.values))
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.asarray(self.values).__dlpack_device__()
 
-    def __getitem__(self, index: "_Index | tuple[_Index, ...]") -> Any:
-        first, *rest = index if isinstance(index, tuple) else (index,)
+    def __getitem__(self, index: _Index | tuple[_Index, ...]) -> Any:
+        parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
+        first, rest = parts[0], parts[1:]
         if not any(isinstance(part, str) for part in (first, *rest)):
-            return self.values[index]
+            return self.values[(first, *rest)]
         values = self.values
         if rest and isinstance(rest[0], str):
             columns = values[:, self._find(rest[0], self.columns, self.column_tokens)].astype(np.float64)
@@ -416,10 +414,10 @@ class LogitAttribution:
     def heads(self, part: str = "attention") -> LabelledMatrix:
         """Return the addends of all heads, `[layer, head]`."""
         found = {(c.layer, c.head): c.value for c in self._of_heads(part)}
-        layers, heads = (sorted({key[axis] for key in found if key[axis] is not None}) for axis in (0, 1))
+        layers, heads = (tuple(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
         values = np.array([[found.get((layer, head), np.nan) for head in heads] for layer in layers])
-        labels = (tuple(map(str, numbers)) for numbers in (layers, heads))
-        return LabelledMatrix(values, *labels, "layer", "head", f"{part} heads")
+        rows, columns = tuple(map(str, layers)), tuple(map(str, heads))
+        return LabelledMatrix(values, rows, columns, "layer", "head", f"{part} heads")
 
     def sources(self, part: str = "attention") -> LabelledMatrix:
         """Return the addends of each head by the token it attended to, `[layer.head, key]`."""

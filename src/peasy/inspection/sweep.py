@@ -23,37 +23,37 @@ MAX_BATCH_TOKENS = 4096
 
 
 @dataclass(frozen=True)
-class Variant:
+class SweepVariant:
     """One changed activation: a head of an address, or a position of the residual stream."""
 
     address: Address
     index: int
 
 
-def head_variants(model: Model, step: str) -> list[list[Variant]]:
+def head_variants(model: Model, step: str) -> list[list[SweepVariant]]:
     """Return a row of variants for each layer, one for each head: of its output (context) or its pattern (weights)."""
     infos = [info for info in attentions_of(model) if info.path[::2] == (default_stack(model), "attention")]
     if not infos:
         raise InvalidInput(f"A {type(model.config).kind} has no self-attention to sweep over.")
-    return [[Variant(Address(*info.path, step), head) for head in range(info.num_heads)] for info in infos]
+    return [[SweepVariant(Address(*info.path, step), head) for head in range(info.num_heads)] for info in infos]
 
 
-def position_variants(model: Model, length: int) -> list[list[Variant]]:
+def position_variants(model: Model, length: int) -> list[list[SweepVariant]]:
     """Return a row of variants for each layer, one for each position of the residual stream before it."""
     name = default_stack(model)
     stack = getattr(model, name, None)
     if not isinstance(stack, Stack):
         raise InvalidInput(f"A {type(model.config).kind} has no residual stream to sweep over.")
     layers = range(len(stack.blocks))
-    return [[Variant(Address(name, at, "stream", "residual"), time) for time in range(length)] for at in layers]
+    return [[SweepVariant(Address(name, at, "stream", "residual"), time) for time in range(length)] for at in layers]
 
 
 class _GrowingBatch(Intervention):
     """Intervention that adds each variant to the batch before its layer and changes only its own row."""
 
-    def __init__(self, variants: Sequence[Variant], replacements: Mapping[Address, Tensor]) -> None:
+    def __init__(self, variants: Sequence[SweepVariant], replacements: Mapping[Address, Tensor]) -> None:
         self.replacements = replacements
-        self.by_address: dict[Address, list[Variant]] = {}
+        self.by_address: dict[Address, list[SweepVariant]] = {}
         for variant in variants:
             self.by_address.setdefault(variant.address, []).append(variant)
         self.starts = {address._replace(part="stream", step="residual"): address for address in self.by_address}
@@ -78,7 +78,7 @@ class _GrowingBatch(Intervention):
 
 @torch.inference_mode()
 def run_variants(
-    model: Model, base: ModelInput, variants: Sequence[Variant], replacements: Mapping[Address, Tensor]
+    model: Model, base: ModelInput, variants: Sequence[SweepVariant], replacements: Mapping[Address, Tensor]
 ) -> Iterator[Tensor]:
     """Yield the logits after the last token `[1 + variants, vocab_size]`, a chunk of the variants at a time.
 

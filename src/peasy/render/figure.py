@@ -22,7 +22,13 @@ _SIZE, _GAP, _BAR, _MAX_LABEL = 7.0, 3.0, 6.0, 60.0
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """One heat map with labels, `width_cm` wide; the height follows from its cells, which are square."""
+    """One heat map with labels, `width_cm` wide; the height follows from its cells, which are square.
+
+    >>> from peasy.inspection.results import LabelledMatrix
+    >>> import numpy as np
+    >>> Figure(LabelledMatrix(np.eye(2), ("I", "AI"), ("I", "AI"), name="weights"), width_cm=4)
+    Figure(weights: 4 cm wide; save it as .svg, .pdf or .png)
+    """
 
     matrix: "LabelledMatrix"
     width_cm: float = 8.0

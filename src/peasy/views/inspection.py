@@ -1,6 +1,7 @@
 """Analyses of a model as documents: alignment, interventions, logit lens, head scores, rollout, traces, history."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,7 +46,7 @@ def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Docum
 
 def _numbered_words(tokens: results.Tokens) -> str:
     """Words with the numbers by which gold links count them."""
-    pairs = zip(tokens.words, tokens.word_numbers, strict=True)
+    pairs = zip(tokens.words, tokens.word_numbers or range(len(tokens.words)), strict=True)
     return " ".join(f"{number} {word}" for word, number in pairs if number is not None)
 
 
@@ -199,8 +200,9 @@ def _layers_table(attribution: results.LogitAttribution) -> doc.Table:
 
 def _top_sources(head: results.LogitComponent, keys: results.Tokens, top: int = 4) -> str:
     assert head.sources is not None
-    order = np.argsort(-np.abs(head.sources), kind="stable")[:top]
-    return "  ".join(f"{keys.pieces[index]} {head.sources[index]:+.2f}" for index in order)
+    first, *rest = np.argsort(-np.abs(head.sources), kind="stable")[:top]
+    shown = [first, *(index for index in rest if abs(head.sources[index]) >= 0.005)]
+    return "  ".join(f"{keys.pieces[index]} {head.sources[index]:+.2f}" for index in shown)
 
 
 def labelled_matrix(matrix: results.LabelledMatrix, name: str = "", description: str = "") -> doc.Matrix:
@@ -233,7 +235,10 @@ def sweep_document(
             f" Corrupt text: {corrupt:.4f}. One activation of the clean text at a time runs in the corrupt one."
         )
     what = {"patch": "Activation patching", "zero": "Zero ablation", "mean": "Mean ablation"}[method]
-    parts: list[doc.DocumentPart] = [doc.Paragraph(f"{what}: {metric}. {unchanged}"), labelled_matrix(matrix)]
+    base = clean if corrupt is None else corrupt
+    shades = tuple(tuple(float(value) - base for value in row) for row in matrix.values)
+    heat_map = replace(labelled_matrix(matrix, description="Shaded by the change of the metric."), shades=shades)
+    parts: list[doc.DocumentPart] = [doc.Paragraph(f"{what}: {metric}. {unchanged}"), heat_map]
     if method == "zero":
         parts.append(
             doc.Paragraph("Zero is not an activation that later layers have seen; compare with the mean.", "note")

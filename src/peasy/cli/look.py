@@ -154,16 +154,11 @@ def look(
     """
     name = _chosen_view(view, options, interventions)
     if name == "history":
-        from peasy.commands.attention_history import attention_history
-
-        if text is not None:
-            hint = f"The sentence is in the run: peasy look {model} --history"
-            raise UsageError("--history takes no TEXT.", hint=hint)
-        return CommandOutput(attention_history(model))
+        return _history(model, text)
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
-    layer, head, query = options.layer, options.head, options.query
+    layer, head = options.layer, options.head
     one_head = len(layer or ()) == len(head or ()) == 1
     if name == "step_by_step" and not one_head:
         hint = "For example: --layer 0 --head 1 --step-by-step"
@@ -187,12 +182,8 @@ def look(
     result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
     if name in ("rank", "overview"):
         return CommandOutput(result)
-    short = text if len(text) <= 40 and "\n" not in text else "..."
-    last = "--layer 0 --head 0 --out look.html"
-    if query is None and text.split():
-        last = f"--query {text.split()[-1].strip('.,!?')}"
     summary = f"{len(loaded.encode_prompt(text))} tokens"
-    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
+    return CommandOutput(result, suggestions=[_next_command(model, text, options.query)], summary=summary)
 
 
 def _run_view(
@@ -240,6 +231,25 @@ def _run_view(
         max_memory=options.max_memory or MAX_MEMORY,
         seed=flags.seed or 0,
     )  # fmt: skip
+
+
+def _history(run: str, text: str | None) -> CommandOutput:
+    """Show how the attention of a run's probe sentence developed during training."""
+    from peasy.commands.attention_history import attention_history
+
+    if text is not None:
+        hint = f"The sentence is in the run: peasy look {run} --history"
+        raise UsageError("--history takes no TEXT.", hint=hint)
+    return CommandOutput(attention_history(run))
+
+
+def _next_command(model: str, text: str, query: str | None) -> str:
+    """Suggest another view: what the last word attends to, or one head as a page."""
+    short = text if len(text) <= 40 and "\n" not in text else "..."
+    last = "--layer 0 --head 0 --out look.html"
+    if query is None and text.split():
+        last = f"--query {text.split()[-1].strip('.,!?')}"
+    return f'peasy look {model} "{short}" {last}'
 
 
 def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from peasy.atomic import write_atomic
-from peasy.errors import MissingExtra, UsageError
-from peasy.render import palette, sanitize
+from peasy.errors import UsageError
+from peasy.render import palette, picture, sanitize
 from peasy.render.number import format_number
 from peasy.render.svg_layout import text_width, truncate_to_width
 
@@ -40,24 +40,20 @@ class Figure:
             raise UsageError(f"width_cm is {self.width_cm}.", hint="Give a width between 1 and 200 cm.")
 
     def svg(self) -> str:
-        """Return the figure as SVG."""
-        return _Drawing(self).svg()
+        """Return the figure as SVG, in centimetres."""
+        return _Drawing(self).svg("cm")
 
     def save(self, path: str | Path) -> Path:
-        """Write .svg, .pdf or .png (300 dots per inch); PDF and PNG need the extra `plots`. PDF embeds its fonts."""
+        """Write .svg, .pdf or .png (288 dots per inch); PDF and PNG need the extra `plots`. PDF embeds its font."""
         suffix = Path(path).suffix.lower()
         if suffix == ".svg":
             return write_atomic(path, self.svg())
         if suffix not in (".pdf", ".png"):
             raise UsageError(f'"{path}" is not a figure file.', hint="Its name should end in .svg, .pdf or .png.")
-        try:
-            import vl_convert
-        except ImportError:
-            hint = 'Install it with: pip install "peasy[plots]" (or write .svg, which needs nothing).'
-            raise MissingExtra(f"{suffix[1:].upper()} output needs the extra plots.", hint=hint) from None
+        drawn = _Drawing(self).svg("").replace(_FONT, f"'{picture.FAMILY}'")
         if suffix == ".pdf":
-            return write_atomic(path, vl_convert.svg_to_pdf(self.svg()))
-        return write_atomic(path, vl_convert.svg_to_png(self.svg(), scale=300 / 72))
+            return write_atomic(path, picture.svg_to_pdf(drawn, self.title or self.matrix.name))
+        return write_atomic(path, picture.svg_to_png(drawn, 4))
 
     def _repr_svg_(self) -> str:
         return self.svg()
@@ -87,8 +83,9 @@ class _Drawing:
         self.top = (_SIZE * 1.6 if figure.title else 0) + axis + (longest if self.rotated else _SIZE) + _GAP
         self.height = self.top + self.cell * len(self.rows) + _GAP
 
-    def svg(self) -> str:
-        size = f'width="{self.width / _POINTS_PER_CM:.3f}cm" height="{self.height / _POINTS_PER_CM:.3f}cm"'
+    def svg(self, unit: str) -> str:
+        points = _POINTS_PER_CM if unit == "cm" else 1.0
+        size = f'width="{self.width / points:.3f}{unit}" height="{self.height / points:.3f}{unit}"'
         body = [*self._cells(), *self._labels(), *(self._bar() if self.figure.colour_bar else ())]
         if self.figure.title:
             body.append(_text(self.width / 2, _SIZE * 1.1, self.figure.title, "middle", size=_SIZE * 1.15))
@@ -96,7 +93,7 @@ class _Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:.2f} {self.height:.2f}" '
             f'role="img" font-family="{_FONT}" font-size="{_SIZE}"><title>{name}</title>'
-            f'<rect width="100%" height="100%" fill="#ffffff"/>{"".join(body)}</svg>\n'
+            f'<rect x="0" y="0" width="{self.width:.2f}" height="{self.height:.2f}" fill="#ffffff"/>{"".join(body)}</svg>\n'
         )
 
     def _cells(self) -> list[str]:

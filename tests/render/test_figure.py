@@ -18,7 +18,7 @@ def test_svg_has_the_size_in_centimetres_labels_and_no_title_unless_asked():
     root = ElementTree.fromstring(drawn)
     assert root.get("width") == "6.000cm"
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"<b>", "·it", "·pizza", "&", "query", "key", "1", "0"} <= set(texts)
+    assert {"<b>", "·it", "·pizza", "&", "query", "key", "1.00", "0.00"} <= set(texts)
     assert "Pattern" not in texts
     assert "Pattern" in peasy.Figure(MATRIX, title="Pattern").svg()
     assert len(peasy.Figure(MATRIX, colour_bar=False).svg()) < len(drawn)

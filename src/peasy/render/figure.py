@@ -93,7 +93,7 @@ class _Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:.2f} {self.height:.2f}" '
             f'role="img" font-family="{_FONT}" font-size="{_SIZE}"><title>{name}</title>'
-            f'<rect x="0" y="0" width="{self.width:.2f}" height="{self.height:.2f}" fill="#ffffff"/>{"".join(body)}</svg>\n'
+            f"{_rect(0, 0, self.width, self.height, '#ffffff')}{''.join(body)}</svg>\n"
         )
 
     def _cells(self) -> list[str]:

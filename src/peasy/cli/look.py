@@ -136,18 +136,6 @@ def look(
 ) -> CommandOutput:
     """Inspect a model on a text: what each attention head attends to, and what depends on it.
 
-    For example:
-
-        peasy look stories "The pizza came out of the oven and it tasted good"
-        peasy look stories "The pizza came out of the oven and it" --query it
-        peasy look stories "The pizza came out" --layer 2 --head 3 -o pizza.html
-        peasy look stories "The pizza came out of the oven and it" --ablate 2.3
-        peasy look stories "The pizza came out of the oven" --lens
-        peasy look stories "The pizza came out of the oven and it tasted" --attribution
-        peasy look stories "The pizza came out of the oven and" --generate 5
-        peasy look locales-fr "3 days ago" --align
-        peasy look stories - --overview mean --layer 2 < long.txt
-
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Input text; - reads stdin. For a translator, the source.

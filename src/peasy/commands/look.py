@@ -11,7 +11,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookBatch, LookResult
@@ -21,7 +21,7 @@ from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention
-from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, parse_bytes
+from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder
 from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
 from peasy.inspection.results import TokenProbability
@@ -125,7 +125,7 @@ def look(
         _from_the_end(heads, loaded.model, "head"), None, None if parts is None else tuple(parts),
     )  # fmt: skip
     run = partial(
-        _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=parse_bytes(max_memory),
+        _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=int(parse_amount(max_memory)),
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
     )  # fmt: skip
     rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
@@ -384,5 +384,5 @@ def save_activations(
     """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
     inputs = (make_input(loaded, text).model_input for text in texts)
-    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
+    store = write_activations(loaded.model, inputs, spec, folder, budget=int(parse_amount(max_memory)), storage=storage)
     return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
+from peasy.models.describe import Box
 from peasy.views.document import Document
 
 FORMATS = {
@@ -92,7 +93,6 @@ def document_of(result: object) -> Document | None:
         return document
     from peasy.formula import Steps
     from peasy.inspection.results import LabelledMatrix
-    from peasy.models.describe import Box
 
     if isinstance(result, Steps):
         from peasy.views.steps import steps_document

@@ -61,12 +61,17 @@ class Block(nn.Module):
             inputs = token_shift(inputs, ctx, sublayer.path)
         ctx.record(sublayer.path, "normed", inputs)
         outputs = sublayer(inputs, ctx)
-        if self.placement in ("output", "around"):
-            outputs = (norm if self.placement == "output" else getattr(self, f"{name}_output_norm"))(outputs)
+        if (output_norm := self.output_norm(name)) is not None:
+            outputs = output_norm(outputs)
         if self.residual_scale != 1:
             outputs = outputs * self.residual_scale
-        outputs = ctx.apply_and_record(sublayer.path, "output", outputs)
+        outputs = ctx.edit_and_record(sublayer.path, "output", outputs)
         return self.dropout(outputs) if self.training else outputs
+
+    def output_norm(self, name: str) -> nn.Module | None:
+        """Return the norm on the output of a sublayer, before it is added; None = it has none."""
+        endings = {"output": "norm", "around": "output_norm"}
+        return getattr(self, f"{name}_{endings[self.placement]}") if self.placement in endings else None
 
     def parts(self) -> list[tuple[str, nn.Module]]:
         """Return the submodules by name, in the order of the forward pass."""

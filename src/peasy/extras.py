@@ -17,6 +17,7 @@ EXTRAS = {
     "gguf": "export",
     "onnx": "export",
     "onnxscript": "export",
+    "openpyxl": "xlsx",
     "pyarrow": "data",
     "sentencepiece": "hf",
     "tensorboard": "tracking",

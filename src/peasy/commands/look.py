@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookResult
 from peasy.commands.model_input import LabelledInput, make_input
@@ -19,7 +19,7 @@ from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_interventions import make_intervention
-from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, parse_bytes
+from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder
 from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
 from peasy.inspection.interventions import InterventionSpec
 from peasy.inspection.results import TokenProbability, attention_axes
@@ -89,7 +89,7 @@ def look(
     )
     kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
     spec = CaptureSpec(kept_steps, _as_tuple(layers), _as_tuple(heads), rows, None if parts is None else tuple(parts))
-    attentions, logits, tiler, budget = attentions_of(network), None, None, parse_bytes(max_memory)
+    attentions, logits, tiler, budget = attentions_of(network), None, None, int(parse_amount(max_memory))
     if overview is None:
         recorder = Recorder.for_input(network, inputs.model_input, spec, budget, storage, name=loaded.name)
         logits = forward_logits(network, inputs.model_input, recorder.tap(), intervention)
@@ -264,5 +264,5 @@ def save_activations(
     """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
     inputs = (make_input(loaded, text).model_input for text in texts)
-    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
+    store = write_activations(loaded.model, inputs, spec, folder, budget=int(parse_amount(max_memory)), storage=storage)
     return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

@@ -10,9 +10,11 @@ from annotated_types import Ge
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import RecordResult
 from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
 from peasy.inspection.interventions import InterventionSpec
 from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
+from peasy.inspection.words import label_ids, label_tokens
 from peasy.views.document import Document
 from peasy.views.inspection import trace_document
 
@@ -100,7 +102,6 @@ def trace(
 def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
     from peasy.generation.admission import prepare_prompt
-    from peasy.inspection.words import label_ids, label_tokens
 
     ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
     encoding = tokenizer.encode(text)
@@ -117,7 +118,6 @@ def record_steps(loaded: LoadedModel, request: "Request", steps: RecordedSteps) 
 
     from peasy.generation.decode import run_requests
     from peasy.generation.engine import Engine
-    from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Ended, Token
 
     def record(step: "DecodingStep") -> None:

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import tokenizers
+from typing import TYPE_CHECKING
 
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.tokenizer_validation import JsonDict, component_types, validate_tokenizer_json
+
+if TYPE_CHECKING:  # an extra: imported where it is used
+    import tokenizers
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"
@@ -51,6 +53,8 @@ class Tokenizer:
     """
 
     def __init__(self, data: JsonDict, config: JsonDict | None = None) -> None:
+        import tokenizers
+
         self._data, self._max_chars = validate_tokenizer_json(dict(data))
         with library_errors("Building the tokenizer"):
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data))
@@ -184,7 +188,7 @@ class Tokenizer:
         token = self._id_to_token.get(int(id))
         return b"" if token is None or id in self._special_ids else token_to_bytes(token)
 
-    def _map_ids(self, encoding: tokenizers.Encoding, text: str) -> list[int]:
+    def _map_ids(self, encoding: "tokenizers.Encoding", text: str) -> list[int]:
         """Map ids to the separate vocabulary of a sentencepiece model, if any; missing pieces become unknown."""
         if "peasy_vocab_size" not in self._config:
             return encoding.ids

@@ -9,6 +9,7 @@ from annotated_types import Ge, Le, Lt
 from fastapi import APIRouter, Request, Response
 from pydantic import AfterValidator, Field
 
+from peasy.commands.forward_pass import forward_pass
 from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
 from peasy.commands.trace import trace
@@ -121,6 +122,11 @@ def _pack_arrays(record: AttentionRecord) -> bytes:
     header = json.dumps(to_plain(fields), ensure_ascii=False).encode()
     return struct.pack("<I", len(header)) + header + b"".join(chunks)
 
+
+add_command_route(
+    router, "/forward-pass", forward_pass,
+    changes={"text": Text, "target": Text | None, "edit": _EDIT["edit"]},
+)  # fmt: skip
 
 post_look.__annotations__["body"] = _LookBody
 router.post("/look")(post_look)

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import LabelledInput, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
-from peasy.inspection.apply_interventions import make_intervention
+from peasy.inspection.apply_edits import make_intervention
+from peasy.inspection.edit import EditLike, edit_summary, zero
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
-from peasy.inspection.interventions import AblateHead, InterventionSpec
-from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens, attention_axes
+from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.models.transformer import CausalTransformer
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.stack import Stack
@@ -137,7 +138,7 @@ def forward_pass(
     text: str,
     target: str | None = None,
     *,
-    edit: Sequence[InterventionSpec] = (),
+    edit: Sequence[EditLike] = (),
     story: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
@@ -166,21 +167,12 @@ def forward_pass(
         stacks=stacks,
         next_tokens=_top(model, logits, NUM_NEXT_TOKENS) if generates else (),
         story=_find_story(model, inputs, activations, edit) if story and generates else None,
-        interventions=tuple(spec.summary() for spec in edit),
+        interventions=tuple(map(edit_summary, edit)),
     )  # fmt: skip
 
 
-def _intervention(
-    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[InterventionSpec]
-) -> InterventionLike | None:
-    if not edit:
-        return None
-    return make_intervention(
-        tuple(edit),
-        loaded.model,
-        lambda path: attention_axes(path, inputs.tokens, inputs.target),
-        lambda other: make_input(loaded, other).model_input,
-    )
+def _intervention(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> InterventionLike | None:
+    return make_intervention(tuple(edit), edit_context(loaded, inputs))
 
 
 def _top(loaded: LoadedModel, logits: "torch.Tensor | None", count: int) -> tuple[TokenProbability, ...]:
@@ -257,7 +249,7 @@ def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMa
 
 
 def _find_story(
-    loaded: LoadedModel, inputs: LabelledInput, activations: Iterable[Activation], edit: Sequence[InterventionSpec]
+    loaded: LoadedModel, inputs: LabelledInput, activations: Iterable[Activation], edit: Sequence[EditLike]
 ) -> HeadStory | None:
     """Ablate heads one by one; return the one without which a token loses most of its probability.
 
@@ -276,7 +268,7 @@ def _find_story(
     before = _probabilities(loaded, inputs, edit)
     stories = []
     for path, head in heads[:MAX_STORY_HEADS]:
-        after = _probabilities(loaded, inputs, (*edit, AblateHead(path.layer, head, path.part, path.stack)))
+        after = _probabilities(loaded, inputs, (*edit, zero(path.layer, head, part=path.part, stack=path.stack)))
         drops = before - after
         if crossing and inputs.outputs is not None:
             ids = torch.tensor(inputs.outputs.ids[: len(drops)])
@@ -291,7 +283,7 @@ def _find_story(
     return max(stories, key=lambda story: story.before - story.after, default=None)
 
 
-def _probabilities(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[InterventionSpec]) -> torch.Tensor:
+def _probabilities(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> torch.Tensor:
     """Return the next-token probabilities after every token."""
     intervention = _intervention(loaded, inputs, edit)
     logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=True)

@@ -12,7 +12,7 @@ from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, FormulaStep
 from peasy.worked.example import AdditiveScoringConfig, Example
-from peasy.worked.graph import Graph, Node, Route, Step
+from peasy.worked.graph import Graph, GraphNode, Route, Step
 from peasy.worked.steps import (
     Concatenate,
     Divide,
@@ -24,7 +24,7 @@ from peasy.worked.steps import (
     Scale,
     Score,
     SelectHead,
-    Transpose,
+    TransposeKeys,
     Unchanged,
 )
 
@@ -46,7 +46,7 @@ _EXAMPLE_FIELDS = {
     "x": "rows", "source": "source_x", "w_q": "w_q", "b_q": "b_q", "w_k": "w_k", "b_k": "b_k", "w_v": "w_v",
     "b_v": "b_v", "w_o": "w_o", "b_o": "b_o", "query": "q", "key": "k", "value": "v", "weights": "weights",
 }  # fmt: skip
-"""Node name -> field of `Example` that gives it."""
+"""GraphNode name -> field of `Example` that gives it."""
 
 
 @dataclass(frozen=True)
@@ -119,24 +119,24 @@ class _GraphBuilder:
         bias = f" + {_BIASES[f'b_{letter}'].tex}" if f"b_{letter}" in self.present else ""
         return projected[caption.name]["tex"] + bias
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> Iterator[GraphNode]:
         for name, caption in _INPUTS.items():
-            yield Node(name, caption)
+            yield GraphNode(name, caption)
         heads = self.example.heads
         for name in _PROJECTED:
-            yield Node(name, self.captions[name], self._projection(name), listed=heads == 1)
+            yield GraphNode(name, self.captions[name], self._projection(name), listed=heads == 1)
         for head in range(heads):
             yield from self._head_nodes(head)
         contexts = tuple(head_name("context", head + 1) for head in range(heads))
         if heads > 1:
-            yield Node("concat", CONCAT, (Route(Concatenate(), contexts),))
+            yield GraphNode("concat", CONCAT, (Route(Concatenate(), contexts),))
         last = "concat" if heads > 1 else "context"
-        yield Node("w_o", W_O)
-        yield Node("b_o", _BIASES["b_o"])
+        yield GraphNode("w_o", W_O)
+        yield GraphNode("b_o", _BIASES["b_o"])
         inputs = (last, "w_o", *({"b_o"} & self.present))
         tex = OUTPUT.tex % (CONCAT.tex if heads > 1 else self.captions["context"].tex)
         output = replace(OUTPUT, tex=tex + (" + b_O" if "b_o" in self.present else ""))
-        yield Node("output", output, (Route(Project(f"{last} · W_O", (last, "w_o")), inputs),))
+        yield GraphNode("output", output, (Route(Project(f"{last} · W_O", (last, "w_o")), inputs),))
 
     def _projection(self, name: str) -> tuple[Route, ...]:
         """Return the route of queries, keys or values: projected inputs, or the inputs themselves.
@@ -154,23 +154,25 @@ class _GraphBuilder:
             return (Route(Unchanged(), (inputs,)),)
         return ()
 
-    def _head_nodes(self, head: int) -> Iterator[Node]:
+    def _head_nodes(self, head: int) -> Iterator[GraphNode]:
         heads, number = self.example.heads, head + 1 if self.example.heads > 1 else 0
 
-        def node(name: str, *routes: tuple[Step, Sequence[str]], listed: bool = True) -> Node:
+        def node(name: str, *routes: tuple[Step, Sequence[str]], listed: bool = True) -> GraphNode:
             made = tuple(Route(step, tuple(head_name(parent, number) for parent in inputs)) for step, inputs in routes)
-            return Node(head_name(name, number), self.captions.get(name, _AUXILIARY.get(name, X)), made, number, listed)
+            return GraphNode(
+                head_name(name, number), self.captions.get(name, _AUXILIARY.get(name, X)), made, number, listed
+            )
 
         if heads > 1:
             select = SelectHead(head, heads)
             for name, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
-                yield Node(head_name(name, number), self.captions[name], (Route(select, (name, *others)),), number)
+                yield GraphNode(head_name(name, number), self.captions[name], (Route(select, (name, *others)),), number)
         yield from self._formula_nodes(node)
 
-    def _formula_nodes(self, node: Callable[..., Node]) -> Iterator[Node]:
+    def _formula_nodes(self, node: Callable[..., GraphNode]) -> Iterator[GraphNode]:
         settings = self.settings
         scale = Scale(settings.scoring, settings.scale)
-        yield node("key_transposed", (Transpose(), ["key"]), listed=False)
+        yield node("key_transposed", (TransposeKeys(), ["key"]), listed=False)
         yield node(
             "scores",
             (Score(settings.scoring), ["query", "key"]),

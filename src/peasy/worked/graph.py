@@ -119,7 +119,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Node:
+class GraphNode:
     """Named node: its caption and the routes that compute it (none = given), the usual one first.
 
     `listed` is False for nodes that are shown only if somebody wrote them, such as the powers of e inside softmax.
@@ -135,7 +135,7 @@ class Node:
 class Graph:
     """Nodes in order of dependence."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[GraphNode]) -> None:
         self.nodes = {node.name: node for node in nodes}
 
     def evaluate(self, given: Mapping[str, Array], xp: Namespace = np) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
 from peasy.worked.example import Example
-from peasy.worked.graph import Graph, Node
+from peasy.worked.graph import Graph, GraphNode
 from peasy.worked.steps import SelectHead
 
 _MAX_SCORES = 1_000_000
@@ -153,7 +153,7 @@ def _label_steps(example: Example, graph: Graph, values: dict[str, np.ndarray]) 
             yield _labelled_step(example, node, values, _first_column(node, graph, values))
 
 
-def _first_column(node: Node, graph: Graph, values: dict[str, np.ndarray]) -> int:
+def _first_column(node: GraphNode, graph: Graph, values: dict[str, np.ndarray]) -> int:
     """Return the number of the node's first column in the matrix of all heads; a context has those of its values."""
     source = graph.nodes[head_name("value", node.head)] if node.caption.name == "context" else node
     for route in source.routes:
@@ -162,7 +162,7 @@ def _first_column(node: Node, graph: Graph, values: dict[str, np.ndarray]) -> in
     return 0
 
 
-def _labelled_step(example: Example, node: Node, arrays: dict[str, np.ndarray], start: int) -> WorkedStep:
+def _labelled_step(example: Example, node: GraphNode, arrays: dict[str, np.ndarray], start: int) -> WorkedStep:
     values, caption = arrays[node.name], node.caption
     if not np.all(np.isfinite(values) | (np.isneginf(values) & (caption.name == "masked"))):
         raise InvalidInput(f"The numbers of {caption.name} overflow.", hint="Use smaller numbers.")

@@ -119,7 +119,7 @@ class SelectHead(Step):
 
 
 @dataclass(frozen=True)
-class Transpose(Step):
+class TransposeKeys(Step):
     """Transposed matrix."""
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:

@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 
 from peasy.errors import PeasyError
-from peasy.worked.graph import Node, Route
+from peasy.worked.graph import GraphNode, Route
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number
 
@@ -64,7 +64,7 @@ class TableReading:
 
 
 def derive_readings(
-    node: Node, readings: Mapping[str, Sequence[TableReading]]
+    node: GraphNode, readings: Mapping[str, Sequence[TableReading]]
 ) -> tuple[list[TableReading], PeasyError | None]:
     """Return the readings of a node that follow from those of its inputs, the clean one first.
 

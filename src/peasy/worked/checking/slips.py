@@ -13,7 +13,7 @@ import numpy as np
 
 from peasy.formula.attention import apply_mask
 from peasy.formula.masks import position_distances
-from peasy.formula.normalise import NORMALISATIONS, exp_and_sum, softmax
+from peasy.formula.normalise import NORMALISATIONS
 from peasy.worked.attention_graph import FormulaSettings
 from peasy.worked.checking.cell import CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading
@@ -165,11 +165,11 @@ class SlipFinder:
         for slip in self._scale_slips():
             inputs.append(Slip(slip.description, apply_mask(np, slip.values, mask, bias)))
         for slip in inputs:
-            yield Slip(slip.description, softmax(np, slip.values), _show_softmax(slip.values))
+            yield Slip(slip.description, _SOFTMAX.forward(np, slip.values), _show_softmax(slip.values))
         yield from _normalisation_slips(masked)
         if mask is not None:
             text = "the mask was applied after the softmax, and the rows were not divided by their new sums"
-            yield Slip(text, np.where(mask, softmax(np, scaled), 0.0))
+            yield Slip(text, np.where(mask, _SOFTMAX.forward(np, scaled), 0.0))
         count = 0
         for slip in inputs:
             for other in _normalisation_slips(slip.values):
@@ -214,9 +214,9 @@ class SlipFinder:
             scores = self._table(name)
             if scores is not None and np.isfinite(scores).all():
                 yield _product(f"the {name} were multiplied by the values, without softmax", scores, value)
-        scaled = self._table("scaled")
-        if scaled is not None and self.settings.attention_mask is not None:
-            yield _product("the mask was not applied", softmax(np, scaled), value)
+        for slip in self._weights_slips():
+            if np.isfinite(slip.values).all():
+                yield _product(slip.description, slip.values, value)
         yield Slip(
             "the values were averaged, without weights",
             np.broadcast_to(value.mean(axis=0), (len(weights), value.shape[1])),
@@ -285,7 +285,7 @@ def _show_softmax(scores: np.ndarray) -> _Show:
 def _normalisation_slips(masked: np.ndarray) -> Iterator[Slip]:
     """Yield weights that were made from masked scores in a wrong way."""
     hidden = masked == -np.inf
-    unmasked, weights = np.where(hidden, 0.0, masked), softmax(np, masked)
+    unmasked, weights = np.where(hidden, 0.0, masked), _SOFTMAX.forward(np, masked)
     powers = np.where(hidden, 0.0, np.exp(masked))
     sums = powers.sum(axis=-1, keepdims=True)
 
@@ -293,7 +293,7 @@ def _normalisation_slips(masked: np.ndarray) -> Iterator[Slip]:
         wide = np.broadcast_to(below, above.shape)
         return lambda i, j: f"{sign}{format_number(above[i, j])} / {format_number(wide[i, j])}"
 
-    columns = softmax(np, masked.T).T
+    columns = _SOFTMAX.forward(np, masked.T).T
     yield Slip(
         "softmax was taken over columns instead of rows", columns, lambda i, j: _SOFTMAX.summary(j, i, [masked.T])
     )
@@ -305,19 +305,20 @@ def _normalisation_slips(masked: np.ndarray) -> Iterator[Slip]:
         yield Slip(f"{base}^x was used instead of e^x", raised / below, quotient(raised, below))
     yield Slip("softmax was taken over the whole table", powers / powers.sum(), quotient(powers, powers.sum()))
     yield Slip("e^x was not divided by the sum of the row", powers, _show_power(masked, "e"))
-    yield Slip("softmax was applied twice", np.where(hidden, 0.0, softmax(np, weights)), _show_softmax(weights))
+    yield Slip(
+        "softmax was applied twice", np.where(hidden, 0.0, _SOFTMAX.forward(np, weights)), _show_softmax(weights)
+    )
     yield Slip("softmax was not applied", unmasked)
     negated = np.where(hidden, -np.inf, -masked)
-    yield Slip("softmax was taken of the negative scores", softmax(np, negated), _show_softmax(negated))
+    yield Slip("softmax was taken of the negative scores", _SOFTMAX.forward(np, negated), _show_softmax(negated))
     largest = np.max(powers, axis=-1, keepdims=True)
     yield Slip("e^x was divided by the largest power instead of the sum", powers / largest, quotient(powers, largest))
     yield Slip("all weight was put on the largest score", (masked == np.max(masked, axis=-1, keepdims=True)) * 1.0)
     yield Slip("the sigmoid was used instead of softmax", powers / (1 + powers), quotient(powers, 1 + powers))
-    _, fresh = exp_and_sum(np, masked)
     for decimals in (1, 2):
         early = np.round(powers, decimals)
         text = f"e^x was rounded too early, to {decimals} {'decimal' if decimals == 1 else 'decimals'}"
-        if not np.allclose(early, powers, atol=1e-9, rtol=0) and np.isfinite(fresh).all():
+        if not np.allclose(early, powers, atol=1e-9, rtol=0) and np.isfinite(sums).all():
             below = early.sum(axis=-1, keepdims=True)
             yield Slip(text, early / below, quotient(early, below))
     count = np.full_like(sums, powers.shape[-1])

@@ -59,9 +59,10 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
             return [*(name for name, module in _public_names().items() if module != "peasy"), "__version__"]
         if (module := _public_names().get(name)) is None:
             raise AttributeError(f"module 'peasy' has no attribute {name!r}")
-        if module == "peasy":
-            return import_module(f"peasy.{name}")  # a package with public names of its own
-        public = getattr(import_module(module), name)
+        with import_module("peasy.extras").naming_missing_extras():
+            if module == "peasy":
+                return import_module(f"peasy.{name}")  # a package with public names of its own
+            public = getattr(import_module(module), name)
         return _with_checked_keywords(public) if module.startswith("peasy.commands.") else public
 
     @cache

@@ -132,7 +132,7 @@ def test_bug_asks_for_a_report_and_debug_prints_the_traceback(peasy, raising):
 
 def test_missing_extra_shows_the_install_command(peasy, raising):
     raising(ModuleNotFoundError("No module named 'torch'", name="torch"))
-    assert '  pip install "peasy[models]"\n' in peasy("greet").err
+    assert '  pip install "peasy-attention[models]"\n' in peasy("greet").err
 
 
 def test_interrupt_exits_with_130(peasy, raising):

@@ -66,19 +66,19 @@ def test_port_in_use(peasy, model_folder):
 def test_invalid_settings(peasy, model_folder):
     assert peasy("serve", model_folder, "--max-queue", 0).code == 4
     assert peasy("serve", model_folder, "--max-memory", "much").code == 4
-    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 4
+    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 2
     assert peasy("serve", model_folder, "--prefill-chunk", 17).code == 4
     assert peasy("serve", model_folder, "--api-key", "two words").code == 2
 
 
 def test_without_torch_it_shows_the_install_command(peasy, monkeypatch):
     def missing(module, **_):
-        raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy[models]"')
+        raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy-attention[models]"')
 
     monkeypatch.setattr("peasy.cli.serve.require_extra", missing)
     done = peasy("serve")
     assert done.code == 5
-    assert 'pip install "peasy[models]"' in done.err
+    assert 'pip install "peasy-attention[models]"' in done.err
 
 
 def test_sigterm_lets_running_requests_finish(process, model_folder, monkeypatch):

@@ -141,12 +141,7 @@ def look(
     """
     name = _chosen_view(view, options, interventions)
     if name == "history":
-        from peasy.commands.attention_history import attention_history
-
-        if text is not None:
-            hint = f"The sentence is in the run: peasy look {model} --history"
-            raise UsageError("--history takes no TEXT.", hint=hint)
-        return CommandOutput(attention_history(model))
+        return _history(model, text)
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
@@ -200,12 +195,27 @@ def look(
     )  # fmt: skip
     if name in ("rank", "overview"):
         return CommandOutput(result)
+    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    return CommandOutput(result, suggestions=[_next_command(model, text, query)], summary=summary)
+
+
+def _history(run: str, text: str | None) -> CommandOutput:
+    """Show how the attention of a run's probe sentence developed during training."""
+    from peasy.commands.attention_history import attention_history
+
+    if text is not None:
+        hint = f"The sentence is in the run: peasy look {run} --history"
+        raise UsageError("--history takes no TEXT.", hint=hint)
+    return CommandOutput(attention_history(run))
+
+
+def _next_command(model: str, text: str, query: str | None) -> str:
+    """Suggest another view: what the last word attends to, or one head as a page."""
     short = text if len(text) <= 40 and "\n" not in text else "..."
     last = "--layer 0 --head 0 --out look.html"
     if query is None and text.split():
         last = f"--query {text.split()[-1].strip('.,!?')}"
-    summary = f"{len(loaded.encode_prompt(text))} tokens"
-    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
+    return f'peasy look {model} "{short}" {last}'
 
 
 def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:

@@ -87,7 +87,7 @@ def serve(
         shutdown_timeout: Seconds that running requests have to finish at shutdown.
         log_prompts: Include prompts in the log.
     """
-    require_extra("torch")
+    _require_server()
     from peasy.inspection.capture import parse_bytes
     from peasy.server.app import build_app
     from peasy.server.guard import LOOPBACK, is_loopback
@@ -150,7 +150,7 @@ def studio(
         port: Port to listen on; 0 picks a free port.
         no_browser: Only print the address, do not open a browser.
     """
-    require_extra("torch")
+    _require_server()
     from peasy.server.app import build_app
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
@@ -172,3 +172,8 @@ def studio(
     run_server(build_app(registry, pages=True), listening, 5.0, on_start)
     document = Document("Studio", (Paragraph("The studio was stopped."),))
     return CommandOutput(DocumentResult(document, {"address": address}), already_printed=not flags.json)
+
+
+def _require_server() -> None:
+    for module in ("uvicorn", "torch"):
+        require_extra(module, extra="serve")

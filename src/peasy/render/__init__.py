@@ -1,4 +1,4 @@
-"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV, JSON, NumPy.
+"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy.
 
 May import: views and the packages below; rich only in terminal. Imported by: commands, the front ends.
 In: a Document. Out: text or bytes, or a file in the format of its suffix.
@@ -16,7 +16,8 @@ FORMATS = {
     "text": "terminal.draw",
     "html": "html.draw",
     "svg": "svg.draw",
-    "png": "svg.draw_png",
+    "png": "picture.draw_png",
+    "pdf": "picture.draw_pdf",
     "tex": "latex.draw",
     "md": "markdown.draw",
     "csv": "csv.draw",
@@ -32,7 +33,7 @@ __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundl
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """Render the document in one of `FORMATS`; bytes for png and npz, text for all others.
+    """Render the document in one of `FORMATS`; bytes for png, pdf and npz, text for all others.
 
     >>> from peasy.views.document import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))

@@ -21,11 +21,12 @@ Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 
-_OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz"]
 
 MEDIA_TYPES = {
-    "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "tex": "application/x-tex", "md": "text/markdown",
-    "csv": "text/csv", "json": "application/json", "npz": "application/zip",
+    "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf",
+    "tex": "application/x-tex", "md": "text/markdown", "csv": "text/csv", "json": "application/json",
+    "npz": "application/zip",
 }  # fmt: skip
 
 _STATUS_BY_CODE = {

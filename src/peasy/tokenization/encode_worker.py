@@ -10,9 +10,10 @@ import json
 import os
 import signal
 import sys
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-import tokenizers
+if TYPE_CHECKING:
+    import tokenizers
 
 
 def set_limits(cpu_seconds: float, max_bytes: int) -> None:
@@ -27,7 +28,7 @@ def set_limits(cpu_seconds: float, max_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (now + max_bytes if cpu_seconds else hard, hard))
 
 
-def respond(tokenizer: tokenizers.Tokenizer, request: dict[str, Any]) -> list[bytes]:
+def respond(tokenizer: "tokenizers.Tokenizer", request: dict[str, Any]) -> list[bytes]:
     """Return the response to one request, in parts."""
     encode = tokenizer.encode_batch if request["offsets"] else tokenizer.encode_batch_fast
     set_limits(request["cpu_seconds"], request["max_bytes"])
@@ -47,6 +48,8 @@ def respond(tokenizer: tokenizers.Tokenizer, request: dict[str, Any]) -> list[by
 
 def main(requests: BinaryIO, responses: BinaryIO) -> None:
     """Build the tokenizer, then respond until stdin is closed."""
+    import tokenizers
+
     tokenizer = tokenizers.Tokenizer.from_str(requests.readline().decode())
     for line in requests:
         responses.writelines(respond(tokenizer, json.loads(line)))

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import tokenizers
+from typing import TYPE_CHECKING
 
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
@@ -20,6 +19,9 @@ from peasy.tokenization.tokenizer_validation import (
     is_own_form,
     validate_tokenizer_json,
 )
+
+if TYPE_CHECKING:  # an extra: imported where it is used
+    import tokenizers
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"
@@ -61,6 +63,8 @@ class Tokenizer:
     """
 
     def __init__(self, data: JsonDict, config: JsonDict | None = None) -> None:
+        import tokenizers
+
         self._data, self._max_chars = validate_tokenizer_json(dict(data))
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
@@ -283,6 +287,8 @@ def _parse(text: str | bytes, name: str) -> JsonDict:
 
 def _build_steps(data: JsonDict) -> dict[str, object]:
     """Return the steps of all sections as the library builds and writes them; none of them is run."""
+    import tokenizers
+
     backend = tokenizers.Tokenizer.from_str(json.dumps(data | {"added_tokens": [], "model": _ANY_MODEL}))
     steps = {section: getattr(backend, section) for section in (*_ENCODING_SECTIONS, "decoder")}
     return {section: step and json.loads(step.__getstate__()) for section, step in steps.items()}

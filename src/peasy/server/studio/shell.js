@@ -133,7 +133,16 @@ export class Shell {
 	}
 
 	#fileItems(getRequest) {
-		const formats = { SVG: "svg", PNG: "png", HTML: "html", CSV: "csv", LaTeX: "tex", Markdown: "md", JSON: "json" };
+		const formats = {
+			SVG: "svg",
+			PNG: "png",
+			PDF: "pdf",
+			HTML: "html",
+			CSV: "csv",
+			LaTeX: "tex",
+			Markdown: "md",
+			JSON: "json",
+		};
 		return Object.entries(formats).map(([label, format]) => ({
 			label,
 			run: () => this.saveFile(getRequest(), format),

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
@@ -19,9 +18,6 @@ from peasy.tokenization.tokenizer_validation import (
     is_own_form,
     validate_tokenizer_json,
 )
-
-if TYPE_CHECKING:  # an extra: imported where it is used
-    import tokenizers
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"

@@ -55,7 +55,7 @@ def test_without_the_order_it_would_wait(monkeypatch):
     assert len(steps_until_first_token(engine, SHORT)) > 10
 
 
-@pytest.mark.parametrize("length", [3, 40, CHUNK, CHUNK + 2, 3 * CHUNK])
+@pytest.mark.parametrize("length", [1, 3, 40, CHUNK, CHUNK + 2, 3 * CHUNK])
 def test_first_token_costs_at_most_three_times_the_prompt(length):
     """Beside three long prompts; every step but the last may be a full chunk that the prompt needs itself."""
     engine = Engine(model_of("decoder"), limits=LIMITS)

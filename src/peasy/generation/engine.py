@@ -298,44 +298,47 @@ class Engine:
         ready = [sequence for sequence in self.running if sequence.leader is None and not sequence.response.is_full]
         prompts = [sequence for sequence in ready if sequence.is_prefilling and self._prefill_remains(sequence)]
         waiting = set(prompts)
+        ends = self._divide_budget(prompts, [sequence for sequence in ready if sequence not in waiting])
+        waiting -= ends.keys()
         # Drafts need logits at every position, which would be too many beside a prompt.
-        decoding = [
-            sequence.next_rows(len(sequence.ids), may_draft=not prompts)
+        return [
+            sequence.next_rows(ends.get(sequence, len(sequence.ids)), may_draft=not prompts)
             for sequence in ready
             if sequence not in waiting
         ]
-        return decoding + self._schedule_prefill(prompts) if prompts else decoding
 
-    def _schedule_prefill(self, prompts: list[RunningSequence]) -> list[list[Row]]:
-        """Divide the prefill budget: the shortest remainder first, but the oldest prompt if it was often passed over.
+    def _divide_budget(
+        self, prompts: list[RunningSequence], decoding: list[RunningSequence]
+    ) -> dict[RunningSequence, int]:
+        """Return how far each prompt is computed: the shortest remainder first, or the oldest if often passed over.
 
-        Beside a prompt that this step completes, others get at most as many tokens as it has itself: they may not
-        delay its first token by more. A page that is computed in this step is not scheduled twice: other sequences
+        Beside a prompt that this step completes, others get together at most as many tokens as it has itself, so that
+        they do not delay its first token. A page that is computed in this step is not scheduled twice: other sequences
         find it in the cache next step.
         """
-        oldest, scheduled, pages_in_progress = prompts[0], list[list[Row]](), set[object]()
-        budget = allowance = self.limits.prefill_chunk
+        ends, pages_in_progress = dict[RunningSequence, int](), set[object]()
+        if not prompts:
+            return ends
+        budget = self.limits.prefill_chunk
+        allowance = min(
+            [budget, *(sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)]
+        )
         order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
         if self._num_passed_over >= _MAX_PASSED_OVER:
-            order = [oldest, *(sequence for sequence in order if sequence is not oldest)]
-        self._num_passed_over += 1
+            order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
         for sequence in order:
             page = (sequence.pages[-1].page_id if sequence.pages else 0, sequence.next_page_ids())
             end = sequence.prefill_end(budget if sequence.num_remaining <= budget else min(budget, allowance))
-            if page in pages_in_progress or end <= sequence.num_computed:
-                continue
             num_tokens = end - sequence.num_computed
-            budget -= num_tokens
-            if end == len(sequence.ids):
-                allowance = min(allowance, sequence.prompt_length - sequence.response.num_cached_tokens)
-            else:
-                allowance -= num_tokens
-            scheduled.append(sequence.next_rows(end, may_draft=False))
+            if page in pages_in_progress or num_tokens <= 0:
+                continue
+            ends[sequence], budget = end, budget - num_tokens
+            is_complete = end == len(sequence.ids)
+            allowance = min(allowance, sequence.num_prompt_computed) if is_complete else allowance - num_tokens
             if page[1] is not None:
                 pages_in_progress.add(page)
-            if sequence is oldest:
-                self._num_passed_over = 0
-        return scheduled
+        self._num_passed_over = 0 if prompts[0] in ends else self._num_passed_over + 1
+        return ends
 
     def _prefill_remains(self, sequence: RunningSequence) -> bool:
         """Restore what the prefix cache has of a prompt; return False if only the last token is left."""

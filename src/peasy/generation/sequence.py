@@ -139,6 +139,11 @@ class RunningSequence:
         """Number of tokens that are still to be computed before the next one can be sampled."""
         return len(self.ids) - self.num_computed
 
+    @property
+    def num_prompt_computed(self) -> int:
+        """Number of tokens of its prompt that are computed, not found in the prefix cache."""
+        return self.prompt_length - self.response.num_cached_tokens
+
     def next_page_ids(self) -> tuple[int, ...] | None:
         """Return the ids of the next page to compute, if it is whole and at least one token follows it."""
         start, end = self.num_computed, self.num_computed + PAGE_SIZE

@@ -81,6 +81,21 @@ def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
     return _set_path(data, keys, value)
 
 
+def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings as text by dotted path, as `apply_setting` reads them; None is empty.
+
+    >>> flatten({"model": {"layers": 4, "bias": True}, "data": "stories"})
+    {'model.layers': '4', 'model.bias': 'true', 'data': 'stories'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return flat
+
+
 def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     first, *rest = path
     inner = data.get(first)

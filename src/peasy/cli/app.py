@@ -103,14 +103,14 @@ def _import(command: Command) -> Any:
 
 
 def _help_text(command: Command, requested: Command | None) -> str:
-    """Return the summary of a command; for the requested one its docstring up to `Args:`.
+    """Return the summary of a command; for the requested one its docstring up to `Args:`, and its help.
 
     Each paragraph becomes one line, examples stay unchanged.
     """
     if command != requested:
         return command.summary
     docstring = (inspect.getdoc(_import(command)) or command.summary).partition("\nArgs:")[0]
-    paragraphs = docstring.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
+    paragraphs = f"{docstring.strip()}\n\n{command.help}".strip().split("\n\n")
     return "\n\n".join(text if text.startswith("    ") else text.replace("\n", " ") for text in paragraphs)
 
 

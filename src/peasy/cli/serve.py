@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, Token
 
+from peasy.checkpoint.ram import parse_amount
 from peasy.cli.command import CommandOutput, DocumentResult, Flags, StrList, Switch
 from peasy.cli.derive import derive
 from peasy.errors import NotFound, UsageError
@@ -57,22 +58,6 @@ def serve(
 ) -> CommandOutput:
     """Serve models over HTTP, with an OpenAI-compatible API and peasy's own API.
 
-    For example:
-
-        peasy serve stories
-        peasy serve stories ./my-model --port 8080
-        peasy serve --host 0.0.0.0 --api-key-file ~/.peasy-key --max-queue 64
-        PEASY_API_KEY=SECRET peasy serve stories
-
-    Then, in another terminal:
-
-        curl localhost:8000/v1/models
-        curl localhost:8000/v1/completions -H "content-type: application/json"
-            -d '{"model": "stories", "prompt": "The pizza", "max_tokens": 20}'
-
-    Without a model, all available models are served. Ctrl-C or SIGTERM shuts down after running requests have finished;
-    a second Ctrl-C shuts down at once. Each request is logged as a line of JSON on stderr, without its prompt.
-
     Args:
         models: Run names, folders, built-in models or cached hub ids; loaded before the first request.
         host: Address to listen on; any address other than localhost needs an API key.
@@ -88,7 +73,6 @@ def serve(
         log_prompts: Include prompts in the log.
     """
     _require_server()
-    from peasy.inspection.capture import parse_bytes
     from peasy.server.app import build_app
     from peasy.server.guard import LOOPBACK, is_loopback
     from peasy.server.metrics import configure_logging
@@ -104,7 +88,7 @@ def serve(
     if public and not api_key:
         hint = "Set PEASY_API_KEY or give --api-key-file, or leave out --host."
         raise UsageError(f"Listening on {host} without an API key would let anyone use this server.", hint=hint)
-    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), parse_bytes(max_memory)
+    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), int(parse_amount(max_memory))
     limit_memory_growth()
     registry = ModelRegistry(models, memory_bytes=memory_bytes, limits=limits, weights=weights, device=flags.device)
     listening = bind(host, port)
@@ -136,14 +120,6 @@ def studio(
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Open the studio: a web interface to all of peasy, on this machine only.
-
-    For example:
-
-        peasy studio
-        peasy studio ./my-model
-        peasy studio --port 8080 --no-browser
-
-    Press Ctrl-C to stop.
 
     Args:
         models: Folders of your own models, in addition to those available by name.

@@ -10,6 +10,7 @@ from peasy.generation.request import AttentionQuery, Truncation
 from peasy.generation.request_queue import ResponseStream
 from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model
+from peasy.models.transformer import check_token_range
 from peasy.nn.config import LearnedPositionConfig
 from peasy.tokenization import Tokenizer
 
@@ -40,9 +41,9 @@ def admit(
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
     source, context = request.source or (), _max_positions(model)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
-    check_ids(source, model.config.vocab_size)
+    check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
-    check_ids(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
+    check_token_range(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
     max_new_tokens = request.max_tokens
     if context is not None:
         max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
@@ -94,16 +95,6 @@ def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
 def empty_prompt_error() -> InvalidInput:
     """Return the error for an empty prompt of a model without a bos token."""
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
-
-
-def check_ids(ids: Sequence[int], vocab_size: int) -> None:
-    """Raise if an id is outside the vocabulary."""
-    for id in ids:
-        if not 0 <= id < vocab_size:
-            raise InvalidInput(
-                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
-                hint="Was the text tokenized with this model's own tokenizer?",
-            )
 
 
 def fit_to_context(model: Model, ids: list[int], max_tokens: int, truncation: Truncation = "error") -> list[int]:

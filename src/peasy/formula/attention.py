@@ -104,8 +104,8 @@ def attend(
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = _nan_safe_scores(xp, scoring, query, key, attendable)
-    scaled = _scale_scores(xp, scores, factor, softcap)
-    masked = _apply_mask(xp, scaled, attendable, bias)
+    scaled = scale_scores(xp, scores, factor, softcap)
+    masked = apply_mask(xp, scaled, attendable, bias)
     weights = masked if sinks is None else _append_sinks(xp, masked, sinks)
     weights = normalise.apply(xp, weights)[..., : masked.shape[-1]]
     context = _nan_safe_weighted_sum(xp, weights, value, attendable)
@@ -142,7 +142,7 @@ def unnormalised_weights(
     scores = scoring.score(xp, query, key)
     attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    masked = _apply_mask(xp, _scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
+    masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
     if sinks is None:
         return exp_and_sum(xp, masked)
     powers, total = exp_and_sum(xp, _append_sinks(xp, masked, sinks))
@@ -170,13 +170,13 @@ def weighted_sum(weights: Array, value: Array) -> Array:
     return weights @ _repeat_kv(xp, weights, value)
 
 
-def _scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
+def scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor
     return xp.tanh(scaled / softcap) * softcap if softcap else scaled
 
 
-def _apply_mask(
+def apply_mask(
     xp: Namespace, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False
 ) -> Array:
     """Add the bias and set masked scores to minus infinity; `in_place` where possible."""

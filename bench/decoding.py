@@ -105,7 +105,8 @@ def int8_tensor() -> Any:
 
 def generation_loop() -> Any:
     """Run the whole generation loop, with sampling and events."""
-    from peasy.generation import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     return generate(peasy_model("float32"), prompts(), SamplingParams(max_tokens=NEW_TOKENS))
 

@@ -1,16 +1,19 @@
 """Studio behind a reverse proxy on loopback, as on JupyterHub: below a path, under another host name."""
 
 import http.client
+import re
 import threading
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from tests.server.browser_window import BrowserWindow
 from tests.server.tiny_server import running_server
 
+from peasy.server import static as studio_files
 from peasy.server.app import build_app
 from peasy.server.guard import LOOPBACK
 from peasy.server.model_registry import ModelRegistry
@@ -119,3 +122,16 @@ def test_without_allow_host_the_proxy_is_refused(folders):
         assert caught.value.code == 421
     with proxied_studio(folders, allowed=()) as port:
         assert post(port, host=HOST, origin=f"http://{HOST}:{port}", site="same-origin") == 403
+
+
+def test_no_address_of_the_pages_is_absolute():
+    """An address that begins with a slash would leave the path of the proxy; imports are made relative when served."""
+    absolute = re.compile(
+        r"""(?:href|src)[=:]\s*["'`]/|(?:fetch|send|stream|fetchFile)\(\s*["'`]/"""
+    )
+    folder = Path(studio_files.__file__).parent / "studio"
+    files = [path for path in folder.rglob("*") if path.suffix in (".js", ".html")]
+    assert len(files) > 20
+    found = [path.name for path in files if absolute.search(path.read_text(encoding="utf-8"))]
+    assert not found
+    assert absolute.search('fetch("/api/look")')

@@ -46,13 +46,7 @@ class _InstallCheck:
 
 
 def doctor(*, flags: Flags = Flags()) -> CommandOutput:
-    """Check the installation, with a fix for each problem.
-
-    For example:
-
-        peasy doctor
-        peasy doctor --json
-    """
+    """Check the installation, with a fix for each problem."""
     checks = list(_run_checks())
     fixes = [check.fix for check in checks if check.required and not check.passed]
     data = {"passed": not fixes, "checks": [vars(check) for check in checks]}
@@ -146,13 +140,7 @@ def _folder(name: str, path: Path) -> _InstallCheck:
 
 
 def version(*, flags: Flags = Flags()) -> CommandOutput:
-    """Print the versions of peasy and its dependencies.
-
-    For example:
-
-        peasy version
-        peasy version --json
-    """
+    """Print the versions of peasy and its dependencies."""
     versions: dict[str, str | None] = {"peasy": __version__, "python": platform.python_version()}
     versions |= {name: _version(name) for name in (*_REQUIRED_MODULES, *EXTRAS)}
     rows = tuple((name, number or "not installed") for name, number in versions.items())

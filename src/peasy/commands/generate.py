@@ -176,7 +176,8 @@ class GenerationJob:
         self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.seconds = speculative, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
-        self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
+        self.num_outputs = n * len(prompts)
+        self._events: list[list[Token | Ended]] = [[] for _ in range(self.num_outputs)]
         self._num_unknown = [0] * len(prompts)
 
     def events(self) -> "Iterator[Token | Ended]":
@@ -294,7 +295,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
     if weights not in (formats := get_args(WeightFormat)):
         hint = did_you_mean(weights, formats) or f"Choose {', '.join(formats[:-1])} or {formats[-1]}."
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
-    if loaded.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
+    if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             raise InvalidInput(
                 f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",

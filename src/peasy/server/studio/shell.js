@@ -32,7 +32,7 @@ export class Shell {
 
 	/** Name of the open page, from the URL. */
 	get name() {
-		return pageOf(location) || "work";
+		return pageOf(location) || "home";
 	}
 
 	get state() {
@@ -214,7 +214,7 @@ export class Shell {
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "work", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a", { class: "brand", href: "home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
 			element(
 				"ul",
 				{},

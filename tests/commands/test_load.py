@@ -40,6 +40,14 @@ def test_a_model_that_has_generated_can_be_copied(decoder, copied):
     assert loaded.generate("The pizza", max_tokens=4) == text
 
 
+def test_loading_is_logged_and_nothing_is_printed(decoder, caplog, capfd):
+    with caplog.at_level("INFO", logger="peasy"):
+        peasy.load(decoder).generate("The pizza", max_tokens=2)
+    assert any("loading" in line and str(decoder) in line for line in caplog.messages)
+    assert any("weights packed" in line for line in caplog.messages)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_stream_equals_generate(decoder):
     loaded = peasy.load(decoder)
     whole = loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=4)

@@ -126,9 +126,7 @@ def test_without_allow_host_the_proxy_is_refused(folders):
 
 def test_no_address_of_the_pages_is_absolute():
     """An address that begins with a slash would leave the path of the proxy; imports are made relative when served."""
-    absolute = re.compile(
-        r"""(?:href|src)[=:]\s*["'`]/|(?:fetch|send|stream|fetchFile)\(\s*["'`]/"""
-    )
+    absolute = re.compile(r"""(?:href|src)[=:]\s*["'`]/|(?:fetch|send|stream|fetchFile)\(\s*["'`]/""")
     folder = Path(studio_files.__file__).parent / "studio"
     files = [path for path in folder.rglob("*") if path.suffix in (".js", ".html")]
     assert len(files) > 20

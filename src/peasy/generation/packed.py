@@ -192,7 +192,8 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
         if isinstance(module, Attention | FeedForward):
             module.fuse_projections(plan.linear)
         elif isinstance(module, LMHead):
-            weight: torch.Tensor = getattr(embedding, "token", embedding).weight  # type: ignore[union-attr, assignment]
+            assert embedding is not None, "a model with an LM head has an embedding"
+            weight: torch.Tensor = getattr(embedding, "token", embedding).weight
             module.pack(plan.linear, weight)
     _replace_layers(packed, plan)
     return packed.eval()

@@ -101,8 +101,8 @@ def attend(
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = _nan_safe_scores(xp, scoring, query, key, attendable)
-    scaled = _scale_scores(xp, scores, factor, softcap)
-    masked = _apply_mask(xp, scaled, attendable, bias)
+    scaled = scale_scores(xp, scores, factor, softcap)
+    masked = apply_mask(xp, scaled, attendable, bias)
     weights = normalise.apply(xp, masked)
     context = _nan_safe_weighted_sum(xp, weights, value, attendable)
 
@@ -136,17 +136,27 @@ def unnormalised_weights(
     scores = scoring.score(xp, query, key)
     attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    masked = _apply_mask(xp, _scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
+    masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
     return exp_and_sum(xp, masked)
 
 
-def _scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
+def weighted_sum(weights: Array, value: Array) -> Array:
+    """Return the context of given weights: weights · value; query heads may share value heads (GQA).
+
+    >>> weighted_sum([[0.5, 0.5]], [[2.0], [4.0]])
+    array([[3.]])
+    """
+    xp, (weights, value) = to_common_dtype(weights=weights, value=value)
+    return weights @ _repeat_kv(xp, weights, value)
+
+
+def scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor
     return xp.tanh(scaled / softcap) * softcap if softcap else scaled
 
 
-def _apply_mask(
+def apply_mask(
     xp: Namespace, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False
 ) -> Array:
     """Add the bias and set masked scores to minus infinity; `in_place` where possible."""

@@ -31,8 +31,9 @@ MEDIA_TYPES = {
 }  # fmt: skip
 
 _STATUS_BY_CODE = {
-    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "overloaded": 429,
-    "missing-extra": 501, "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "busy": 409,
+    "overloaded": 429, "lost": 503, "diverged": 422, "missing-extra": 501,
+    "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
 }  # fmt: skip
 
 

@@ -205,7 +205,8 @@ def _choose_backends(stack: Stack, plan: _PackingPlan) -> None:
         if isinstance(attention, Attention):
             attention.backend = ROW_WISE if plan.batch_invariant else FUSED
             biased = not attention.is_cross and (stack.alibi or stack.relative) is not None
-            if plan.compiled and attention.d_head % 8 == 0 and not attention.softcap and not biased:
+            special = biased or attention.softcap or attention.sinks is not None
+            if plan.compiled and attention.d_head % 8 == 0 and not special:
                 attention.backend = packed_numba.PackedVarlenBackend(attention.backend)
 
 

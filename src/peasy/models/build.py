@@ -85,13 +85,14 @@ def init_weights(model: nn.Module, seed: int) -> None:
 
 def _init_parameter(name: str, module: nn.Module, weight: nn.Parameter, generator: torch.Generator) -> None:
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        weight.fill_(0.0 if name.endswith("bias") else 1.0)
+        starts_at_zero = name.endswith("bias") or getattr(module, "unit_offset", False)
+        weight.fill_(0.0 if starts_at_zero else 1.0)
     elif isinstance(module, nn.RNNBase):
         bound = module.hidden_size**-0.5
         weight.uniform_(-bound, bound, generator=generator)
     elif isinstance(module, nn.Embedding):
         weight.normal_(0, 0.02, generator=generator)
-    elif weight.ndim == 1 and name.endswith("bias"):
+    elif weight.ndim == 1 and name.endswith(("bias", "sinks")):
         weight.zero_()
     else:
         fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, LMHead)) else weight.shape[0]

@@ -22,7 +22,7 @@ _ENOUGH = 0.75
 
 _UNKNOWN_ROW, _MAX_ROWS = "?", 200
 _ZERO = re.compile(r"0(?:[.,]0*)?")
-_NOT_SCALED = "The scores are not divided by √d_k, and nothing here says that they should be: plain dot products."
+NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
 
 
 def recognise(example: Example, mentions_scale: bool = True) -> Example:
@@ -34,7 +34,7 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
     example = _embeddings(example)
     candidates = [example]
     if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
-        candidates.append(replace(example, scoring="dot", note=_NOT_SCALED))
+        candidates.append(replace(example, scoring="dot", note=NOT_SCALED))
     if not example.causal and any(_is_lower_triangle(table) for table in example.written):
         candidates += [replace(candidate, causal=True) for candidate in candidates]
     named = [name_tables(candidate) for candidate in candidates]

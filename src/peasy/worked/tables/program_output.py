@@ -12,14 +12,14 @@ import numpy as np
 
 from peasy.errors import PeasyError
 from peasy.worked.checking.checker import TableChecker
-from peasy.worked.checking.recognition import name_tables
+from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
 from peasy.worked.example import Example, WrittenTable
 from peasy.worked.tables.sheet import Sheet, comes_before
 
 _CONVENTIONS: tuple[dict[str, object], ...] = (
-    {"scoring": "scaled-dot", "causal": False}, {"scoring": "dot", "causal": False},
-    {"scoring": "scaled-dot", "causal": True}, {"scoring": "dot", "causal": True},
+    {"scoring": "scaled-dot", "causal": False, "note": ""}, {"scoring": "dot", "causal": False, "note": NOT_SCALED},
+    {"scoring": "scaled-dot", "causal": True, "note": ""}, {"scoring": "dot", "causal": True, "note": NOT_SCALED},
 )  # fmt: skip
 _GIVEN = ("x", "source", "w_q", "w_k", "w_v", "query", "key", "value")
 _FEW_WRONG = 0.25
@@ -112,7 +112,7 @@ def _conventions(current: Example | None, table: WrittenTable) -> list[dict[str,
     """Return the conventions to try, that of the current calculation first; only weights and later tables need more."""
     usual: dict[str, object] = dict(_CONVENTIONS[0])
     if current is not None:
-        usual = {"scoring": current.scoring, "causal": current.causal}
+        usual = {"scoring": current.scoring, "causal": current.causal, "note": current.note}
     named = parse_caption(table.table)
     if named is not None and named[0] in (*_GIVEN, "scores", "key_transposed"):
         return [usual]

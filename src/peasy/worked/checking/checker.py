@@ -341,7 +341,8 @@ class TableChecker:
             masked = by_key and mask is not None and not mask[row, column]
             return judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, WrittenNumber):
-            return judge_number(content, table.texts[row, column].strip(), known, row, column)
+            text = table.texts[row, column].strip()
+            return judge_number(content, text, known, row, column, with_reason=self.names_slips)
         assert isinstance(content, tuple)
         if table.step == "context":
             judged = judge_weighted_sum(table, row, column, content, self.symbols, self.earlier(table, "weights"))

@@ -45,7 +45,7 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
 
 
 def _count_mistakes(example: Example) -> tuple[int, int]:
-    checker = TableChecker.best(example)
+    checker = TableChecker.best(example, names_slips=False)
     return sum(cell.verdict == "wrong" for cell in checker.cells), len(checker.unread)
 
 
@@ -78,7 +78,7 @@ def name_tables(example: Example) -> Example:
         return example
     sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
     with np.errstate(all="ignore"):
-        right = TableChecker(replace(example, written=sure)).run().right
+        right = TableChecker(replace(example, written=sure), names_slips=False).run().right
     renamed = [_rename(table, right, example) for table in example.written]
     return replace(example, written=tuple(renamed))
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -187,6 +188,7 @@ def align_table(
     return placed
 
 
+@lru_cache(maxsize=20_000)
 def _read(text: str) -> CellContent:
     """Read a cell; what cannot be read is marked, and the rest of the table is still checked."""
     try:

@@ -57,7 +57,12 @@ def clean_reading(readings: Sequence[TableReading]) -> TableReading | None:
 
 
 def judge_number(
-    number: WrittenNumber, text: str, readings: Sequence[TableReading], row: int, column: int
+    number: WrittenNumber,
+    text: str,
+    readings: Sequence[TableReading],
+    row: int,
+    column: int,
+    with_reason: bool = True,
 ) -> CellVerdict | None:
     """Judge a number by all readings of its table; None if no reading has the cell."""
     readings = [reading for reading in readings if reading.knows(row, column)]
@@ -66,6 +71,10 @@ def judge_number(
     clean = clean_reading(readings)
     expected = None if clean is None else float(clean.point[row, column])
     verdict, reading = find_verdict(number, readings, row, column)
+    bucket = max(number.high - number.low, 1e-6)
+    choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
+    if not with_reason:
+        return CellVerdict(verdict, expected, "", choices)
     reason = (reading or clean or readings[0]).summary(row, column)
     if verdict == "wrong":
         reason += f", not {text}"
@@ -76,8 +85,6 @@ def judge_number(
     elif reading and verdict == "follows":
         reason += f": consistent with the mistake in {reading.mistaken_table}"
         reason += f"; without it {clean.summary(row, column)}" if clean else ""
-    bucket = max(number.high - number.low, 1e-6)
-    choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
     return CellVerdict(verdict, expected, f"{reason}.", choices)
 
 

@@ -72,6 +72,8 @@ def _first_fit(
     sheet: Sheet, title: str, tables: list[WrittenTable], table: WrittenTable, current: Example | None
 ) -> tuple[list[WrittenTable], Example] | None:
     """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
+    if not table.table and not any(len(other.cells) == len(table.cells) for other in tables):
+        return None
     for before in _contexts(tables, table):
         for convention in _conventions(current, table):
             try:
@@ -102,8 +104,8 @@ def _with_mistake(
         wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong"]
         if not wrong or checker.unread or set(wrong) != {table_caption(named[0])}:
             continue
-        cells = sum(map(len, table.cells))
-        if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * cells:
+        judged = sum(cell.table == table_caption(named[0]) for cell in checker.cells)
+        if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * judged:
             return example
     return None
 
@@ -122,6 +124,8 @@ def _conventions(current: Example | None, table: WrittenTable) -> list[dict[str,
 def _contexts(tables: list[WrittenTable], table: WrittenTable) -> Iterator[list[WrittenTable]]:
     """Yield the earlier tables that a new one may belong to: all, those before it in the calculation, inputs, none."""
     yield tables
+    if not table.table:
+        return
     earlier = [other for other in tables if comes_before(other, table)]
     inputs = [other for other in tables if _is_input(other)]
     named = parse_caption(table.table)

@@ -184,6 +184,7 @@ class TestSchedules(EngineMachine.TestCase):
 
 
 @pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(3600)
 class TestThousandsOfSchedules(EngineMachine.TestCase):
     settings = settings(max_examples=3_000, stateful_step_count=40, **QUIET)
@@ -196,6 +197,7 @@ class WindowMachine(EngineMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.faults
 @pytest.mark.timeout(3600)
 class TestSchedulesOfAWindow(WindowMachine.TestCase):
     settings = settings(max_examples=500, stateful_step_count=40, **QUIET)

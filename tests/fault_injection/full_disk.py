@@ -68,8 +68,8 @@ def upload(folder: Path) -> None:
     from peasy.server.upload import append_text, upload_path
 
     name = f"{'0' * 16}-text.txt"
-    os.environ["PEASY_HOME"] = str(folder / "home")
-    for chunk in ("the first chunk\n" * 50, "the second chunk\n" * 50):
+    os.environ["PEASY_HOME"] = str(folder / "data")
+    for chunk in ("the first chunk\n" * 51, "the second chunk\n" * 51):
         path = upload_path(name, must_exist=False)
         if not path.exists() or chunk not in path.read_text():
             append_text(name, chunk)
@@ -114,7 +114,7 @@ def problems(ended: dict, number: int, folder: Path, whole: dict[str, bytes]) ->
     for name, data in contents(folder).items():
         if "checkpoints" not in name and name in whole and not whole[name].startswith(data) and data:
             found += [] if name.endswith(".jsonl") else [f"{name} differs"]
-        if name.endswith(".jsonl") and data and not data.endswith(b"\n"):
+        if name.endswith((".jsonl", ".txt")) and data and not data.endswith(b"\n"):
             found.append(f"{name} has half a line")
         if name in whole and not name.endswith((".jsonl", ".txt")) and data != whole[name]:
             found.append(f"{name} is not complete")

@@ -306,6 +306,14 @@ export const GROUPS = [
     "Replacing an activation by that of another text, to see what it causes."
    ],
    [
+    "steering",
+    "Adding a vector to the residual stream, to push the output in one direction."
+   ],
+   [
+    "logit attribution",
+    "A logit as a sum of what each head, MLP and the embedding add to it directly."
+   ],
+   [
     "logit lens",
     "What the model would predict if it stopped after each layer."
    ],
@@ -332,6 +340,23 @@ export const GROUPS = [
    [
     "weight map",
     "The table between peasy's weight names and another library's, used in both directions."
+   ]
+  ]
+ },
+ {
+  "title": "On paper",
+  "terms": [
+   [
+    "computation graph",
+    "The named steps of a worked example, each computed from others; explaining and checking walk the same graph."
+   ],
+   [
+    "interval arithmetic",
+    "Calculation with bounds: a number printed as 0.71 may be anything that rounds to it, and so may what follows from it."
+   ],
+   [
+    "slip",
+    "A mistake with a name, such as scores that were not scaled, found by calculating the wrong way and comparing."
    ]
   ]
  }

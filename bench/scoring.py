@@ -63,7 +63,7 @@ def make_model(folder: Path) -> Path:
     rng = random.Random(1)
     tokenizer = train_tokenizer([" ".join(rng.choices(WORDS, k=12)) for _ in range(200)], "bpe", 400)
     shape = {"num_layers": 3, "attention": {"num_heads": 4}, "feedforward": {"d_ff": 256}}
-    config = preset("gpt2", vocab_size=len(tokenizer), d_model=64, max_seq_len=128, stack=shape)
+    config = preset("gpt2", vocab_size=len(tokenizer), d_model=64, max_seq_len=256, stack=shape)
     tensors = {
         name: 4 * tensor if tensor.dim() > 1 else tensor for name, tensor in build(config, seed=2).state_dict().items()
     }
@@ -126,8 +126,8 @@ def main() -> int:
         expected = evaluate(python, folder, tasks, "hf", f"pretrained={model},dtype=float32,max_length=128")
         serve = [sys.executable, "-m", "peasy", "serve", str(model), "--port", str(port), "--weights", "float32", "-q"]
         with llama.running_server(serve, port):
-            # lm-eval keeps one place for a generated token, and would cut documents into windows of 127.
-            base = f"model=model,base_url=http://127.0.0.1:{port}/v1/completions,tokenizer={model},max_length=129"
+            # lm-eval keeps a place each for the generated token and for the context of a document's next window.
+            base = f"model=model,base_url=http://127.0.0.1:{port}/v1/completions,tokenizer={model},max_length=130"
             options = "tokenizer_backend=huggingface,tokenized_requests=True,num_concurrent=2"
             found = evaluate(python, folder, tasks, "local-completions", f"{base},{options}")
     agree = expected.keys() == found.keys() and len(expected) >= 6

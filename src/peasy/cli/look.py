@@ -59,6 +59,8 @@ class ViewOptions:
     "Number of words to show for each head; default: 5."
     subwords: Switch = False
     "Show the attention between tokens instead of words."
+    no_special_tokens: Switch = False
+    "Leave out the special tokens that the model expects around a text, such as <bos>."
     value_weighted: Switch = False
     "Multiply each weight by the norm of its value vector."
     gold: str | None = None
@@ -92,18 +94,19 @@ class InterventionFlags:
 
 ATTENTION, EFFECT = "attention", "effect"
 _INTERVENTIONS = ("ablate", "uniform", "cut", "patch")
+_INPUT = ("no_special_tokens", "max_memory")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
-    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", "max_memory"),
-    EFFECT: ("target", "max_memory", *_INTERVENTIONS, "track", "data"),
-    "lens": ("target", "max_memory", *_INTERVENTIONS),
-    "rollout": ("target", "max_memory", *_INTERVENTIONS),
-    "rank": (),
-    "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
-    "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
-    "generate": ("layer", "head", "num_beams", "ablate", "uniform"),  # a growing text has no fixed words to cut
+    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", *_INPUT),
+    EFFECT: ("target", *_INPUT, *_INTERVENTIONS, "track", "data"),
+    "lens": ("target", *_INPUT, *_INTERVENTIONS),
+    "rollout": ("target", *_INPUT, *_INTERVENTIONS),
+    "rank": ("no_special_tokens",),
+    "align": ("layer", "head", "target", "gold", *_INPUT, *_INTERVENTIONS),
+    "step_by_step": ("layer", "head", "query", "target", *_INPUT, *_INTERVENTIONS),
+    "generate": ("layer", "head", "num_beams", "no_special_tokens", "ablate", "uniform"),  # there are no words to cut
     "history": (),
-    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", "max_memory", *_INTERVENTIONS),
-    "save_weights": ("layer", "head", "max_memory"),
+    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", *_INPUT, *_INTERVENTIONS),
+    "save_weights": ("layer", "head", *_INPUT),
 }
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
@@ -160,16 +163,20 @@ def look(
     from peasy.inspection.capture import MAX_MEMORY
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
-    memory = options.max_memory or MAX_MEMORY
+    memory, add = options.max_memory or MAX_MEMORY, not options.no_special_tokens
     if view.generate is not None:
         beams, length = options.num_beams, view.generate
         return CommandOutput(
-            loaded.trace(text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head)
+            loaded.trace(
+                text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head, add_special_tokens=add
+            )
         )
     if view.save_weights is not None:
         texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
         return CommandOutput(
-            save_activations(loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory)
+            save_activations(
+                loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory, add_special_tokens=add
+            )
         )
     chosen = _VIEWS.get(name, "look")
     if name == ATTENTION:
@@ -192,6 +199,7 @@ def look(
         top=3 if name == "lens" else options.top or 5,
         by=view.rank or "",
         merge_words=not options.subwords,
+        add_special_tokens=add,
         gold=() if options.gold is None else read_alignments(options.gold)[0],
         words=interventions.track or (),
         data=interventions.data,
@@ -204,7 +212,7 @@ def look(
     last = "--layer 0 --head 0 --out look.html"
     if query is None and text.split():
         last = f"--query {text.split()[-1].strip('.,!?')}"
-    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    summary = f"{len(loaded.encode_prompt(text, add_special_tokens=add))} tokens"
     return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
 
 

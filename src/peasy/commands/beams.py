@@ -76,7 +76,7 @@ def beams(
     steps: RecordedSteps = {}
     (ended,) = (event for event in record_steps(model, request, steps) if isinstance(event, Ended))
     tokenizer = model.output_tokenizer()
-    texts = tuple((tokenizer.decode(hypothesis.ids), hypothesis.score) for hypothesis in ended.hypotheses)
+    texts = tuple((tokenizer.decode_continuation(prompt.ids, one.ids), one.score) for one in ended.hypotheses)
     tree = _build_beam_tree(model, steps, prompt.ids, ended.hypotheses)
     return BeamTreeResult(model.name, text, num_beams, tree, texts)
 

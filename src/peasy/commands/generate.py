@@ -117,6 +117,7 @@ def generate(
     speculative: bool = False,
     use_cache: bool = True,
     show_cache: bool = False,
+    add_special_tokens: bool = True,
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
@@ -133,6 +134,7 @@ def generate(
         speculative: Speculative decoding with n-grams of the text so far; the result is the same.
         use_cache: Decode with a KV cache; without one, every token recomputes the whole sequence.
         show_cache: Show cached and computed tokens of each step, with and without the KV cache.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
     >>> result = generate("stories", "The pizza", max_tokens=3)
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
@@ -140,7 +142,8 @@ def generate(
     """
     job = GenerationJob(
         model, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, use_cache=use_cache,
-        truncate=truncate, speculative=speculative, device=device, offline=offline, confirm=confirm, **sampling,
+        truncate=truncate, speculative=speculative, add_special_tokens=add_special_tokens, device=device, offline=offline,
+        confirm=confirm, **sampling,
     )  # fmt: skip
     for _ in job.events():
         pass
@@ -160,6 +163,7 @@ class GenerationJob:
         use_cache: bool = True,
         truncate: Literal["error", "left"] = "error",
         speculative: bool = False,
+        add_special_tokens: bool = True,
         device: str = "auto",
         offline: bool = False,
         confirm: Confirm | None = None,
@@ -174,7 +178,7 @@ class GenerationJob:
         self.sampling: SamplingParams = GenerateSampling(**sampling)
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)
-        self.speculative, self.seconds = speculative, 0.0
+        self.speculative, self.add_special_tokens, self.seconds = speculative, add_special_tokens, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
         self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
         self._num_unknown = [0] * len(prompts)
@@ -190,7 +194,7 @@ class GenerationJob:
         for index, text in enumerate(self.prompts):
             choices = range(self.n * index, self.n * (index + 1))
             try:
-                encoded = self.loaded.encode_prompt(text)
+                encoded = self._encode(text)
             except InvalidInput as error:
                 for row in choices:
                     self._events[row].append(Ended(row, "error", 0, "", error))
@@ -215,6 +219,9 @@ class GenerationJob:
                     event = replace(event, choice=row)
                 self._events[row].append(event)
                 yield event
+
+    def _encode(self, text: str) -> list[int]:
+        return self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
 
     def _sampling_of(self, row: int) -> SamplingParams:
         return replace(self.sampling, seed=self.sampling.seed + row % self.n)
@@ -260,10 +267,10 @@ class GenerationJob:
         if show_cache and outputs[0].tokens:
             from peasy.generation.admission import fit_to_context, prepare_prompt
 
-            prompt = prepare_prompt(self.model, self.loaded.encode_prompt(outputs[0].prompt))
+            prompt = prepare_prompt(self.model, self._encode(outputs[0].prompt))
             prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.truncate)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
-            pieces = tuple(self.loaded.require_tokenizer().piece(id) for id in prompt)
+            pieces = self.loaded.require_tokenizer().pieces(prompt)
         return GenerateResult(
             self.loaded.name, outputs, self.sampling, self.weights_label, self.seconds, cache, pieces,
             self.acceptance_rate,

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         n: int
         weights: str
         use_cache: bool
+        add_special_tokens: bool
         truncate: Truncation
         speculative: bool
 

@@ -50,6 +50,7 @@ def look(
     tile_size: int | None = None,
     value_weighted: bool = False,
     merge_words: bool = False,
+    add_special_tokens: bool = True,
     storage: str = "auto",
     tokenizer: TokenizerSource | None = None,
     device: str = "auto",
@@ -65,13 +66,14 @@ def look(
     Captures larger than `max_memory` are refused before the run. With `overview` ("mean" or "max") a long text is
     shown in tiles of `tile_size` tokens, without ever holding the whole matrix, and `queries` are kept exactly.
     `value_weighted` multiplies each weight by the norm of its value vector; `merge_words` shows words, not tokens.
+    `add_special_tokens` False leaves out the special tokens that the model expects around a text, such as `<bos>`.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
-    inputs, network = make_input(loaded, text, target), loaded.model
+    inputs, network = make_input(loaded, text, target, add_special_tokens=add_special_tokens), loaded.model
     rows = None
     if queries is not None:
         words = (queries,) if isinstance(queries, str | int) else queries
@@ -84,7 +86,7 @@ def look(
             edits,
             network,
             lambda path: attention_axes(path, inputs.tokens, inputs.target),
-            lambda other: make_input(loaded, other).model_input,
+            lambda other: make_input(loaded, other, add_special_tokens=add_special_tokens).model_input,
         )
     )
     kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
@@ -161,6 +163,7 @@ def look_view(
     top: Annotated[int, Ge(1), Le(100)] = 5,
     by: str = "sharpness",
     merge_words: bool = False,
+    add_special_tokens: bool = True,
     gold: Sequence[tuple[int, int]] = (),
     words: Sequence[str] = (),
     data: str | None = None,
@@ -191,6 +194,7 @@ def look_view(
         top: Number of words to show for each head.
         by: Score by which heads are ranked: entropy, sharpness, previous, first, same, induction, ...
         merge_words: Show the attention between words instead of tokens.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
         gold: Reference alignment as pairs (source word, target word), to rank the heads by.
         words: Words whose probability is tracked under an intervention.
         data: Dataset on which the effect of an intervention is also evaluated.
@@ -204,11 +208,12 @@ def look_view(
     if view == "rank":
         from peasy.commands.heads import rank_heads, split_sentences
 
-        return rank_heads(loaded, split_sentences(text), by=by, seed=seed)
+        return rank_heads(loaded, split_sentences(text), by=by, seed=seed, add_special_tokens=add_special_tokens)
 
     run = partial(
         look, loaded, text, layers=layers, heads=heads, queries=queries, steps=steps, max_memory=max_memory,
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words,
+        add_special_tokens=add_special_tokens,
     )  # fmt: skip
     result = run(target, edit=edit if view != "effect" or overview is not None else ())
     if overview is not None:
@@ -260,9 +265,10 @@ def save_activations(
     steps: Iterable[str] = ("weights",),
     max_memory: str | int = MAX_MEMORY,
     storage: str = "float16",
+    add_special_tokens: bool = True,
 ) -> SavedActivationsResult:
     """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
-    inputs = (make_input(loaded, text).model_input for text in texts)
+    inputs = (make_input(loaded, text, add_special_tokens=add_special_tokens).model_input for text in texts)
     store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
     return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from peasy.checkpoint.loaded_model import check_ids
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import InvalidInput
@@ -241,7 +240,4 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
 
 def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
     """Return the tokens that `embed` reads; a text that is too long is truncated."""
-    tokenizer = loaded.require_tokenizer()
-    ids = loaded.truncate_ids(list(tokenizer.encode(text).ids))
-    check_ids([ids], loaded.model.config.vocab_size)
-    return label_text(tokenizer, text, ids)
+    return label_text(loaded.require_tokenizer(), text, loaded.truncate_ids(loaded.encode_prompt(text)))

@@ -361,7 +361,7 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     recipe, tokenizer = setup.recipe, setup.tokenizer
     translates = recipe.model_kind in ("translator", "rnn-translator")
     prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
-    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
+    ids, output_tokenizer = [tokenizer.encode_ids(prompt) for prompt in prompts], setup.target_tokenizer or tokenizer
     if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
@@ -369,7 +369,8 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     def sample(model: "Model", step: int) -> "Sampled":
         prompt_ids, source_ids = (None, ids) if translates else (ids, None)
         sequences = generate(model, prompt_ids, sampling, source=source_ids)
-        texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
+        starts = [()] * len(ids) if translates else ids
+        texts = map(output_tokenizer.decode_continuation, starts, sequences)
         return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
 
     return sample

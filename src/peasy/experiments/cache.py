@@ -59,7 +59,7 @@ def run(
         loaded.model.forward_varlen([prompt], [state])
     arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
     bytes_per_token = sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
-    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
+    pieces = loaded.require_tokenizer().pieces([*prompt, *generated])
     return conclude(steps, tokens_equal, bytes_per_token, pieces, seed)
 
 

@@ -153,7 +153,7 @@ def _prompt_loss(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
     from peasy.evaluation.language import text_loss
 
     context = max(len(loaded.encode_prompt(probe.prompt)) for probe in probes) + 1
-    tally, _ = text_loss(loaded, [(probe.prompt, False) for probe in probes], context, lambda _: None, per_text=True)
+    tally, _ = text_loss(loaded, [(probe.prompt, False) for probe in probes], context, lambda _: None)
     return tally.nats / tally.tokens
 
 

@@ -1,5 +1,6 @@
 """Choices of /v1 responses: text, logprobs and attention, accumulated from the engine's events."""
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -36,7 +37,11 @@ class ChoiceDelta:
 
 @dataclass(eq=False)
 class ChoiceBuilder:
-    """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's."""
+    """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's.
+
+    Tokens with their log-probabilities are returned together with their text: special tokens and stop strings are in
+    neither.
+    """
 
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
@@ -47,6 +52,13 @@ class ChoiceBuilder:
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
+    pending_tokens: list[JsonDict] = field(default_factory=list)
+    num_chars: int = 0
+    utf8: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+
+    def __post_init__(self) -> None:
+        prompt = () if self.is_encoder_decoder else self.prompt
+        self.is_first = self.with_logprobs and not self.tokenizer.decode(prompt)
 
     @property
     def finished(self) -> bool:
@@ -65,17 +77,21 @@ class ChoiceBuilder:
                 raise event.error
         else:
             piece = self._token_delta(event)
+        self.text_length += len(event.text)
+        while self.pending_tokens and self.pending_tokens[0]["offset"] < self.text_length:
+            piece.tokens.append(self.pending_tokens.pop(0))
         self.complete.append(piece)
         return piece
 
     def _token_delta(self, token: "Token") -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
         piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
-        if self.with_logprobs:
-            piece.tokens.append(self._logprob_entry(token))
+        if self.with_logprobs and (raw := self.tokenizer.to_bytes(token.sampled.id, is_first=self.is_first)):
+            self.pending_tokens.append(self._logprob_entry(token))
+            self.num_chars += len(self.utf8.decode(raw))
+            self.is_first = False
         if token.attention:
             piece.attention.append(self._attention_entry(token))
-        self.text_length += len(token.text)
         return piece
 
     def _logprob_entry(self, token: "Token") -> JsonDict:
@@ -84,12 +100,12 @@ class ChoiceBuilder:
             **self._token_fields(token.sampled.id),
             "logprob": token.sampled.logprob,
             "top": others,
-            "offset": self.text_length,
+            "offset": self.num_chars,
         }
 
     def _token_fields(self, id: int) -> JsonDict:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
-        raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
+        raw = self.tokenizer.to_bytes(id, is_first=self.is_first)
         try:
             text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
         except UnicodeDecodeError:

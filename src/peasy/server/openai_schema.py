@@ -89,6 +89,7 @@ class CompletionBody(SamplingBody):
     echo: bool | None = False
     best_of: int | None = Field(None, ge=1, le=16)
     suffix: None = None
+    add_special_tokens: bool | None = Field(True, description="Add the special tokens that the model expects.")
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts as a list."""

@@ -73,6 +73,9 @@ def resolve_setup(
     objective = recipe.objective or _default_objective(recipe, config, corpus.kind)
     seq_len = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
+    bos = config.special_tokens.bos
+    if pretrained is None and bos is not None and recipe.sample_unit == "documents" and isinstance(objective, NextToken):
+        tokenizer = tokenizer.with_bos(bos)  # a prompt begins like the documents
     resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
     return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 

@@ -131,7 +131,7 @@ SYNONYMS = {
         "tokenize or embed": "encode",
         "track": "word",
         "train": "fine_tune fit",
-        "truncate": "truncation",
+        "long": "truncate truncation",
         "verbose": "verbosity",
         "yes": "assume_yes force",
     }.items()

@@ -42,7 +42,9 @@ class ModelBundle:
     @property
     def max_seq_len(self) -> int | None:
         """Longest sequence of the model in tokens; None: unlimited."""
-        return getattr(self.model.config, "max_seq_len", None)
+        from peasy.models.config import context_length
+
+        return context_length(self.model.config)
 
     @property
     def max_text_tokens(self) -> int | None:

@@ -69,7 +69,7 @@ def beams(
     from peasy.generation.request import Ended, Request
 
     source, prompt = prompt_tokens(model, text)
-    context = getattr(model.model.config, "max_seq_len", None) or 10**9
+    context = model.max_seq_len or 10**9
     max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
     params = BeamSearchParams(num_beams, max_new_tokens, length_penalty, num_beams, early_stopping)
     request = Request(prompt.ids, source=None if source is None else source.ids, beam_search=params)

@@ -77,7 +77,7 @@ class ChatSession(Result):
 
     def _prompt_ids(self) -> list[int]:
         """Return the prompt ids; if they do not fit the context, drop the oldest question and answer first."""
-        context = getattr(self.model.config, "max_seq_len", None)
+        context = self.loaded.max_seq_len
         while True:
             ids = self.loaded.encode_chat(self.messages)
             oldest = [index for index, message in enumerate(self.messages[:-1]) if message["role"] != "system"][:2]

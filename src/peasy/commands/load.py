@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from peasy.commands.semantic_map import similarity_by_words
     from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
-    from peasy.generation.request import Truncation
-    from peasy.generation.sampling_params import SamplingOptions
+    from peasy.generation.sampling_params import LongPrompt, SamplingOptions
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
 
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
         weights: str
         use_cache: bool
         add_special_tokens: bool
-        truncate: Truncation
+        long: LongPrompt
         speculative: bool
 
     class TranslateOptions(TypedDict, total=False):

@@ -74,7 +74,7 @@ def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.decode import generate
     from peasy.generation.sampling_params import SamplingParams
 
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]

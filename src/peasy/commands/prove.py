@@ -214,7 +214,7 @@ def _make_sequences(
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
     check_ids(rows, model.config.vocab_size)
-    max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
+    max_seq_len = loaded.max_seq_len or max_tokens
     max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):
         notes.append(f"Longer prompts are cut to their first {max_tokens} tokens.")

@@ -99,9 +99,7 @@ def trace(
     return TraceResult.of(replace(traces[0], beams=traces) if len(traces) > 1 else traces[0])
 
 
-def prompt_tokens(
-    loaded: LoadedModel, text: str, *, add_special_tokens: bool = True
-) -> tuple[Tokens | None, Tokens]:
+def prompt_tokens(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
     from peasy.commands.model_input import label_prompt
     from peasy.generation.admission import prepare_prompt

@@ -141,7 +141,7 @@ def _text_rows(tokenizer: Tokenizer, pieces: Pieces, begin: Sequence[int], conte
     for chunk in chunks(pieces, _BATCH_SIZE):
         for (sample, ends), ids in zip(chunk, _encode_with_eos(tokenizer, chunk), strict=True):
             inputs, targets = _windows(np.concatenate([np.array(before, np.int64), ids]), context)
-            targets[0, : num_special - 1] = IGNORE_INDEX  # special tokens are not predicted
+            targets[:1, : num_special - 1] = IGNORE_INDEX  # special tokens are not predicted
             sizes = _text_size([(sample, ends)])
             for row in range(len(inputs)):
                 yield _WindowBatch(inputs[row : row + 1], targets[row : row + 1], *((0, 0) if row else sizes))

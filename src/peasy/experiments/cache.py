@@ -34,7 +34,7 @@ def run(
     from peasy.generation.sampling_params import SamplingParams
 
     prompt = list(loaded.encode_prompt(_PROMPT))
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     count = max_tokens if context is None else min(max_tokens, context - len(prompt))
     no_eos = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=no_eos)

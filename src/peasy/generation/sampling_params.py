@@ -20,6 +20,10 @@ def check_fields(settings: object) -> None:
     check_bounds(field_parameters(kind), vars(settings))
 
 
+LongPrompt = Literal["refuse", "cut", "extend"]
+"""What to do with a text longer than the context: raise an error, keep its last tokens, or go beyond the context."""
+
+
 @dataclass(frozen=True)
 class SamplingParams:
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from peasy.errors import InvalidInput
-from peasy.generation.sampling_params import SamplingParams
+from peasy.generation.sampling_params import LongPrompt, SamplingParams
 from peasy.server.responses import Name, Strict, Text
 
 _TokenId = Annotated[int, Field(ge=0, lt=2**31)]
@@ -56,6 +56,7 @@ class SamplingBody(Strict):
     top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
     repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
+    long: LongPrompt | None = Field("refuse", description="What to do with a prompt longer than the context.")
     attention: AttentionTopKBody | None = Field(None, description="Return the top attention weights of each token.")
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:

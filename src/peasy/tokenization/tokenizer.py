@@ -157,7 +157,8 @@ class Tokenizer:
         """Return a copy that begins every text with this token, as in training on whole documents."""
         token = self._id_to_token[id]
         special = {"id": token, "ids": [id], "tokens": [token]}
-        begin, texts = {"SpecialToken": {"id": token, "type_id": 0}}, [{"Sequence": {"id": x, "type_id": 0}} for x in "AB"]
+        begin: JsonDict = {"SpecialToken": {"id": token, "type_id": 0}}
+        texts: list[JsonDict] = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
         template = {"type": "TemplateProcessing", "single": [begin, texts[0]], "pair": [begin, *texts]}
         data = self._data | {"post_processor": template | {"special_tokens": {token: special}}}
         return Tokenizer(data, self._config | {"bos_token": token})

@@ -146,7 +146,7 @@ class _CompletionResponse:
             "id": f"{response_format.id_prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": body.model,
-        }
+        } | ({"notes": session.notes} if session.notes else {})
         loaded = session.loaded
         tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
         eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)

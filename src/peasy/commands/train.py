@@ -151,7 +151,8 @@ def train(
     Args:
         kind: Model kind: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
         data: Built-in dataset (see peasy data), file, folder, or several files.
-        preset: Size of the model and its training recipe; default: small.
+        preset: Size of the model and its training recipe; default: small. speedrun is a small gpt with token shift and
+            n-gram embeddings, which learns faster but can be exported only to ONNX.
         minutes: Time budget; the learning-rate schedule is stretched over it.
         steps: Number of training steps, instead of minutes.
         seed: Random seed of weights, order of samples and dropout.

@@ -13,6 +13,7 @@ from annotated_types import Ge, Gt
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.models.preset import ModelKind, ModelSize
+from peasy.models.preset import presets as model_presets
 from peasy.parameters import BoundedSettings
 from peasy.training.objective import ObjectiveConfig
 from peasy.training.optimizer import AdamWConfig, OptimizerConfig
@@ -141,8 +142,9 @@ def make_recipe(
             f'There is no model kind "{kind}".',
             hint=did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}.",
         )
-    if preset not in MODEL_SIZES:
-        raise NotFound(f'There is no preset "{preset}".', hint=f"Known: {', '.join(MODEL_SIZES)}.")
+    sizes = [size for size in MODEL_SIZES if f"{kind}-{size}" in {known.name for known in model_presets()}]
+    if preset not in sizes:
+        raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")
     presets = _recipe_presets()[kind]
     data: dict[str, Any] = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
     data = merge_settings(merge_settings(data, presets.get(preset, {})), settings or {})

@@ -93,6 +93,8 @@ def family_for(config: ModelConfig) -> ModelFamily:
     if not reasons:
         raise InvalidInput(f"No Hugging Face family supports models of kind {config.kind}.")
     hint = f"Differences from the closest family, {min(reasons)[1]}."
+    if any(added in hint for added in ("stack.token_shift", "embedding.max_ngram")):
+        hint += " This trains an exportable model: peasy train gpt --preset small --data ..."
     raise InvalidInput("No supported Hugging Face family matches this model.", hint=hint)
 
 

@@ -7,10 +7,11 @@ size 12, 2,000 steps; only its steps are timed. Then, with that time budget and 
 
     peasy train gpt --data input.txt --minutes ... --set tokenizer.algorithm=characters
 
-which is a plain Transformer, and the same with `--preset speedrun`: token shift and n-gram embeddings. The time includes everything in a run (validation, samples, checkpoints). `peasy evaluate` then measures
-the loss on the last tenth, the validation split: non-overlapping windows of the model's context, mean over all
-characters. Bounds on the median: at most 1.58 for the plain Transformer and 1.53 with token shift and n-gram
-embeddings; a missed bound is exit code 1. With `seconds` the peer is not timed again.
+which is a plain Transformer, and the same with `--preset speedrun`: token shift and n-gram embeddings. The time
+includes everything in a run (validation, samples, checkpoints). `peasy evaluate` then measures the loss on the last
+tenth, the validation split: non-overlapping windows of the model's context, mean over all characters. Bounds on the
+median: at most 1.58 for the plain Transformer and 1.53 with token shift and n-gram embeddings; a missed bound is exit
+code 1. With `seconds` the peer is not timed again.
 """
 
 import json

@@ -313,7 +313,7 @@ class IncrementalDecoder:
         return self._emit(self._tokenizer.decode(self._ids))
 
     def _unshown(self, text: str) -> str:
-        """Return the text without the replacement characters that the prompt already ended with."""
+        """Return the text without what the prompt already showed as replacement characters."""
         skipped = min(self._num_shown, len(text))
         self._num_shown -= skipped
         return text[skipped:]
@@ -324,7 +324,8 @@ class IncrementalDecoder:
             return ""
         self._ids = self._ids[self._num_emitted :]
         self._num_emitted = len(self._ids)
-        return text[len(before) :]
+        self._num_shown += max(len(before) - len(text), 0)
+        return self._unshown(text[len(before) :])
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:

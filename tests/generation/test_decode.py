@@ -241,13 +241,13 @@ def test_an_empty_prompt_starts_with_bos():
     assert generate(model, [[]], SamplingParams(5)) == generate(model, [[7]], SamplingParams(5))
 
 
-def test_truncation_keeps_the_last_tokens():
+def test_a_cut_prompt_keeps_its_last_tokens():
     model = make(DECODERS["learned"])
     text = some_ids(1, 90).tolist()[0]
-    generated = generate(model, [text], SamplingParams(10), truncation="left")[0]
+    generated = generate(model, [text], SamplingParams(10), long="cut")[0]
     assert len(generated) == 10
     assert generated == generate(model, [text[-55:]], SamplingParams(10))[0]
-    assert len(generate(model, [text], SamplingParams(1000), truncation="left")[0]) == 64
+    assert len(generate(model, [text], SamplingParams(1000), long="cut")[0]) == 64
 
 
 class NanAfterNine(torch.nn.Module):

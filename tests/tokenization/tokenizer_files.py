@@ -32,9 +32,10 @@ def _template(tokenizer, single):
 
 
 def _byte_level(special, single=None, add_prefix_space=False):
+    split, alphabet = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), pre_tokenizers.ByteLevel.alphabet()
     made = _trained(
-        models.BPE(), lambda **more: trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **more),
-        special, pre_tokenizer=pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), decoder=decoders.ByteLevel(),
+        models.BPE(), lambda **more: trainers.BpeTrainer(initial_alphabet=alphabet, **more), special,
+        pre_tokenizer=split, decoder=decoders.ByteLevel(),
     )  # fmt: skip
     return _template(made, single) if single else made
 
@@ -108,7 +109,13 @@ FILES = {
     ),
     "t5": (
         _unigram,
-        {"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>", "extra_ids": 0},
+        {
+            "tokenizer_class": "T5Tokenizer",
+            "eos_token": "</s>",
+            "unk_token": "<unk>",
+            "pad_token": "<pad>",
+            "extra_ids": 0,
+        },
     ),
     "bert": (lambda: _wordpiece(False), {"tokenizer_class": "BertTokenizer", "do_lower_case": True}),
     "bert-cased": (lambda: _wordpiece(True), {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),

@@ -209,7 +209,7 @@ def _make_sequences(
         rows = [_random_ids(model.config.vocab_size, length, seed + length) for length in _RANDOM_LENGTHS]
         notes.append("The model has no tokenizer: token ids are random.")
     else:
-        rows = [loaded.encode_prompt(text) for text in prompts or _PROMPTS]
+        rows = [loaded.encode_prompt(text) if text else [] for text in prompts or _PROMPTS]
         notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")

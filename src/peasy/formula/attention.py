@@ -178,13 +178,11 @@ def _nan_safe_scores(xp: Namespace, scoring: Scoring, query: Array, key: Array, 
         return scoring.score(xp, query, key)
     (finite_query, bad_query), (finite_key, bad_key) = _zero_nonfinite(xp, query), _zero_nonfinite(xp, key)
     scores = scoring.score(xp, finite_query, finite_key)
-    if bad_query is None and bad_key is None:
-        return scores
-    natural = _constant(scoring.score(xp, query, key))
-    if bad_query is not None:
-        scores = xp.where(xp.any(bad_query, axis=-1)[..., :, None], natural, scores)
-    if bad_key is not None:
-        scores = xp.where(xp.any(bad_key, axis=-1)[..., None, :], natural, scores)
+    rows = [] if bad_query is None else [xp.any(bad_query, axis=-1)[..., :, None]]
+    columns = [] if bad_key is None else [xp.any(bad_key, axis=-1)[..., None, :]]
+    for bad in rows + columns:
+        is_visible = bool(xp.any(mask & bad))
+        scores = xp.where(bad, _constant(scoring.score(xp, query, key)) if is_visible else xp.nan, scores)
     return scores
 
 
@@ -209,7 +207,7 @@ def _nan_safe_weighted_sum(xp: Namespace, weights: Array, value: Array, mask: Ar
         (-xp.inf, occurs(up, minus) | occurs(down, plus)),
         (xp.nan, occurs(up | ~up, xp.isnan(value)) | occurs(unknown, plus | minus)),
     ):
-        total = xp.where(found, total + infinity, total)
+        total = total + xp.where(found, infinity, xp.zeros_like(total))
     return total
 
 

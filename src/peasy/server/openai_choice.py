@@ -86,9 +86,9 @@ class ChoiceBuilder:
     def _token_delta(self, token: "Token") -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
         piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
-        if self.with_logprobs and (raw := self.tokenizer.to_bytes(token.sampled.id, is_first=self.is_first)):
+        if self.with_logprobs and not self.tokenizer.is_special(token.sampled.id):
             self.pending_tokens.append(self._logprob_entry(token))
-            self.num_chars += len(self.utf8.decode(raw))
+            self.num_chars += len(self.utf8.decode(self.tokenizer.to_bytes(token.sampled.id, is_first=self.is_first)))
             self.is_first = False
         if token.attention:
             piece.attention.append(self._attention_entry(token))
@@ -107,7 +107,7 @@ class ChoiceBuilder:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
         raw = self.tokenizer.to_bytes(id, is_first=self.is_first)
         try:
-            text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
+            text = self.tokenizer.piece(id) if self.tokenizer.is_special(id) else raw.decode()
         except UnicodeDecodeError:
             text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
         return {"token": text, "bytes": list(raw or text.encode())}

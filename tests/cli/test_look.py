@@ -26,6 +26,7 @@ OPTIONS = {
     "target": ("--target", "AI"),
     "top": ("--top", 2),
     "subwords": ("--subwords",),
+    "no_special_tokens": ("--no-special-tokens",),
     "value_weighted": ("--value-weighted",),
     "gold": ("--gold", "0-0"),
     "num_beams": ("--num-beams", 2),

@@ -181,8 +181,8 @@ def ending_accuracy(
     """Accuracy of endings: the right one is likelier than the wrong one or, without a wrong one, decoded greedily."""
     accuracy, tokenizer = AccuracyCounter(), bundle.require_tokenizer()
     for chunk in chunks(probes, 16):
-        right = _score_texts(bundle, [probe.text for probe in chunk], context)
-        wrong = _score_texts(bundle, [probe.prompt + (probe.wrong or probe.right) for probe in chunk], context)
+        right = score_texts(bundle, [probe.text for probe in chunk], context)
+        wrong = score_texts(bundle, [probe.prompt + (probe.wrong or probe.right) for probe in chunk], context)
         prompts = tokenizer.encode_batch_ids([probe.prompt for probe in chunk], add_special_tokens=False)
         for index, probe in enumerate(chunk):
             logprob, is_greedy = right[index]
@@ -193,7 +193,9 @@ def ending_accuracy(
 
 
 @torch.inference_mode()
-def _score_texts(bundle: ModelBundle, texts: Sequence[str], context: int | None) -> list[tuple[float, list[bool]]]:
+def score_texts(
+    bundle: ModelBundle, texts: Sequence[str], context: int | None = None
+) -> list[tuple[float, list[bool]]]:
     """Return the log-probability of each text, and for each of its tokens whether greedy decoding would choose it.
 
     Each text follows the special tokens that the tokenizer begins it with; without any, the first token is not

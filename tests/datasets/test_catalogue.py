@@ -77,7 +77,7 @@ def test_unknown_data_suggests_the_nearest(data, options, message):
     ("data", "options", "message"),
     [
         ("copy", {"lenght": 3}, r"copy\.lenght"),
-        ("copy:1", {}, "between 2 and 10,000"),
+        ("copy:1", {}, "length is 1"),
         ("copy:many", {}, "whole number"),
         ("recall", {"distance": 3}, "between 9 and 100,000"),
         ("stdlib:sauce", {}, "docstrings"),

@@ -242,7 +242,7 @@ def test_missing_extra_names_the_install_command(tmp_path, monkeypatch):
     monkeypatch.setattr("peasy.checkpoint.gguf.find_spec", lambda name: None)
     with pytest.raises(MissingExtra) as caught:
         write_gguf(tmp_path / "out", SMALL, {})
-    assert "peasy[export]" in caught.value.hint
+    assert "peasy-attention[export]" in caught.value.hint
 
 
 def test_missing_row_permutation_is_detected(case_of, tmp_path, monkeypatch):

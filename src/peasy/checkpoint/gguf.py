@@ -18,6 +18,7 @@ from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, Weigh
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
+from peasy.extras import install_line
 from peasy.models.config import DecoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.nn.config import ActivationName, LinearRopeScaling, Llama3RopeScaling, RotaryConfig
 from peasy.nn.position import scale_rope_frequency
@@ -87,7 +88,7 @@ def write_gguf(
     `tensors` have peasy's names. `tensor_type` is the type of the matrices; vectors stay in float32.
     """
     if find_spec("gguf") is None:
-        raise MissingExtra("GGUF export needs the package gguf.", hint="pip install 'peasy[export]'")
+        raise MissingExtra("GGUF export needs the package gguf.", hint=install_line("export"))
     if tensor_type not in get_args(GGUFType):
         raise InvalidInput(f"Unknown GGUF type {tensor_type!r}.", hint=f"Supported: {', '.join(get_args(GGUFType))}.")
     architecture, decoder_config = _find_architecture(config)

@@ -75,7 +75,7 @@ class TensorFile:
             flat = _copy_unaligned(self._map[info.offset : info.offset + info.nbytes], dtype)
         else:
             flat = torch.frombuffer(self._map, dtype=dtype, count=info.nbytes // dtype.itemsize, offset=info.offset)
-        check_finite(flat, f"{self.path}: tensor {short_repr(name)}")
+        check_finite(flat, name, f"{self.path}: tensor ")
         return flat.view(info.shape)
 
 
@@ -91,7 +91,7 @@ class InMemoryTensors:
 
     def tensor(self, name: str) -> "torch.Tensor":
         """Return a tensor; NaN or infinity is an error."""
-        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
+        check_finite(self._tensors[name], name)
         return self._tensors[name]
 
 
@@ -159,26 +159,23 @@ def write_tensors(
     folder: str | Path, tensors: Mapping[str, "torch.Tensor"], *, shard_bytes: int = SHARD_BYTES
 ) -> list[str]:
     """Write tensors into an existing folder, in shards with an index if they are large; return the file names."""
+    from huggingface_hub import split_torch_state_dict_into_shards
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
-        check_finite(tensor, f"Tensor {short_repr(name)}")
-    shards = _split_into_shards(tensors, shard_bytes)
-    count = len(shards)
-    names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
-    for name, shard in zip(names, shards, strict=True):
+        check_finite(tensor, name)
+    split = split_torch_state_dict_into_shards(dict(tensors), max_shard_size=shard_bytes)
+    for name, shard in split.filename_to_tensors.items():
         contents = {key: tensors[key].detach().contiguous() for key in shard}
         save_file(contents, Path(folder) / name, metadata={"format": "pt"})
-    if count > 1:
-        total = sum(tensor.nbytes for tensor in tensors.values())
-        files = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
-        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
-        write_json(Path(folder) / INDEX_FILE, index)
-        names.append(INDEX_FILE)
-    return names
+    if not split.is_sharded:
+        return [WEIGHTS_FILE]
+    index = {"metadata": split.metadata, "weight_map": dict(sorted(split.tensor_to_filename.items()))}
+    write_json(Path(folder) / INDEX_FILE, index)
+    return [*split.filename_to_tensors, INDEX_FILE]
 
 
-def check_finite(tensor: "torch.Tensor", name: str) -> None:
+def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") -> None:
     """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
 
     A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
@@ -190,7 +187,8 @@ def check_finite(tensor: "torch.Tensor", name: str) -> None:
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     for chunk in tensor.detach().reshape(-1).split(1 << 22):
         if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
-            raise InvalidInput(f"{name} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
+            hint = "The file is damaged, or training diverged."
+            raise InvalidInput(f"{subject}{short_repr(name)} contains NaN or infinity.", hint=hint)
 
 
 def _copy_unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":
@@ -278,15 +276,3 @@ def _open_shards(folder: SafeFolder) -> TensorStore:
         if extra is not None:
             raise InvalidInput(f"{file.path} contains {short_repr(extra)}, which {INDEX_FILE} does not list there.")
     return TensorStore({tensor: (files[name], tensor) for tensor, name in file_names.items()})
-
-
-def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) -> list[list[str]]:
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name, tensor in tensors.items():
-        size += tensor.nbytes
-        if size > max_bytes and shards[-1]:
-            shards.append([])
-            size = tensor.nbytes
-        shards[-1].append(name)
-    return shards

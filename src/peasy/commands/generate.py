@@ -180,7 +180,8 @@ class GenerationJob:
         self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.add_special_tokens, self.seconds = speculative, add_special_tokens, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
-        self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
+        self.num_outputs = n * len(prompts)
+        self._events: list[list[Token | Ended]] = [[] for _ in range(self.num_outputs)]
         self._num_unknown, self._notes = [0] * len(prompts), [""] * len(prompts)
 
     def events(self) -> "Iterator[Token | Ended]":
@@ -303,7 +304,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
     if weights not in (formats := get_args(WeightFormat)):
         hint = did_you_mean(weights, formats) or f"Choose {', '.join(formats[:-1])} or {formats[-1]}."
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
-    if loaded.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
+    if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             raise InvalidInput(
                 f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",

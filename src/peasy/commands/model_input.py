@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import Tokens
 from peasy.inspection.words import label_ids, label_text, label_tokens
@@ -72,7 +73,6 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
 
 def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.decode import generate
-    from peasy.generation.sampling_params import SamplingParams
 
     context = loaded.max_seq_len
     max_tokens = 3 * len(source) + 16

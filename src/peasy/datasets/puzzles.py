@@ -4,27 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase, digits
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from peasy.datasets.corpus import Probe, SyntheticCorpus
 from peasy.errors import InvalidInput
+from peasy.parameters import BoundedSettings
 
 _FILLERS = ".,;:"
 
 
 @dataclass(frozen=True)
-class CopyConfig:
+class CopyConfig(BoundedSettings):
     """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
 
-    length: int = 12
-    """Number of letters to copy, 2 to 10,000."""
-    num_train: int = 20_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.length <= 10_000:
-            raise InvalidInput(f"length is {self.length}; it must be between 2 and 10,000.")
+    length: Annotated[int, Ge(2), Le(10_000)] = 12
+    """Number of letters to copy."""
+    num_train: Annotated[int, Ge(1)] = 20_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 1_000
+    """Number of validation texts."""
 
 
 class Copy(SyntheticCorpus):
@@ -52,21 +52,20 @@ class Copy(SyntheticCorpus):
 
 
 @dataclass(frozen=True)
-class RecallConfig:
+class RecallConfig(BoundedSettings):
     """Associative recall: the value is `distance` words before the answer, among `num_pairs` key-value pairs."""
 
     distance: int = 16
     """Distance from the value to the answer, in words; from 2 * num_pairs + 1 to 100,000."""
-    num_pairs: int = 4
-    """Number of key-value pairs, 2 to 26."""
-    num_train: int = 20_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
+    num_pairs: Annotated[int, Ge(2), Le(len(ascii_lowercase))] = 4
+    """Number of key-value pairs."""
+    num_train: Annotated[int, Ge(1)] = 20_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 1_000
+    """Number of validation texts."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.num_pairs <= len(ascii_lowercase):
-            raise InvalidInput(f"num_pairs is {self.num_pairs}; it must be between 2 and {len(ascii_lowercase)}.")
+        super().__post_init__()
         shortest = 2 * self.num_pairs + 1
         if not shortest <= self.distance <= 100_000:
             raise InvalidInput(

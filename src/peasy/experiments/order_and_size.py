@@ -7,7 +7,6 @@ from itertools import product
 from random import Random
 
 import numpy as np
-from babel.dates import format_date
 
 from peasy.commands.alignment_head import LayerHead, best_alignment_head, link_accuracies
 from peasy.commands.load import LoadedModel
@@ -135,6 +134,8 @@ class DatesCorpus(Corpus):
 
     def row(self, rng: Random, count: int, split: str) -> TextPair:
         """Return a sample with `count` dates."""
+        from babel.dates import format_date
+
         days: list[date] = []
         while len(days) < count:
             day = date(rng.randint(1950, 2049), rng.randint(1, 12), rng.randint(1, 28))

@@ -1,5 +1,6 @@
 """Admission of a request: the one place that validates it, prepares its prompt and estimates its tokens and bytes."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -11,7 +12,11 @@ from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import LongPrompt
 from peasy.models.config import RecurrentTranslatorConfig, can_extend_context, context_length
 from peasy.models.protocol import Model
+from peasy.models.transformer import check_token_range
 from peasy.tokenization import Tokenizer
+
+_SMALL_PART = 16
+"""A short request takes at most one part in so many of the memory, and its prompt fits into one prefill chunk."""
 
 
 def admit(
@@ -37,13 +42,14 @@ def admit(
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
     source, context = fit_source(model, request.source or (), request.long), context_limit(model, request.long)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.long)
-    check_ids(source, model.config.vocab_size)
+    check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
-    check_ids(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
+    check_token_range(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
     max_new_tokens = request.max_tokens
     if context is not None:
         max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
     response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
+    response.prompt_logprobs = [None] * len(prompt) if request.scores_prompt else []
     if len(source) < len(request.source or ()):
         response.request = replace(request, source=tuple(source))
     response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
@@ -56,6 +62,8 @@ def admit(
                 f"the engine has {limits.kv_cache_bytes:,}.",
                 hint="Request fewer tokens or choices, or give the engine more memory.",
             )
+    is_small = _SMALL_PART * response.state_bytes <= (limits.kv_cache_bytes or math.inf)
+    response.is_short = len(prompt) + len(source) <= limits.prefill_chunk and is_small
     if response.total_tokens > limits.max_queued_tokens:
         raise ResourceUnavailable(
             f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
@@ -90,16 +98,6 @@ def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
 def empty_prompt_error() -> InvalidInput:
     """Return the error for an empty prompt of a model without a bos token."""
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
-
-
-def check_ids(ids: Sequence[int], vocab_size: int) -> None:
-    """Raise if an id is outside the vocabulary."""
-    for id in ids:
-        if not 0 <= id < vocab_size:
-            raise InvalidInput(
-                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
-                hint="Was the text tokenized with this model's own tokenizer?",
-            )
 
 
 def context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:

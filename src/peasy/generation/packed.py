@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
+from peasy.extras import install_line
 from peasy.generation import packed_linear, packed_numba
 from peasy.generation.batch_invariance import (
     BatchInvariance,
@@ -171,7 +172,7 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
     if kind not in ("float32", "int8") or kernel is False:
         return False
     if kernel and not packed_numba.has_numba():
-        raise MissingExtra("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
+        raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
     return packed_numba.has_numba() and (
         bool(kernel) or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
     )

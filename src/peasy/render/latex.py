@@ -6,6 +6,7 @@ preamble: as a LaTeX command if there is one, else as its code point in a box.
 
 import unicodedata
 from collections.abc import Iterator
+from importlib import resources
 
 from peasy.render import number, sanitize, tex
 from peasy.render.figure_tables import tables_of
@@ -37,25 +38,6 @@ _UNICODE_COMMANDS = {
 _KEEP_WITH_NEXT = r"\par\nopagebreak"
 """Keeps a caption on the page of its table."""
 
-_PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
-\usepackage{iftex}
-\ifPDFTeX
-  \usepackage[utf8]{inputenc}
-  \usepackage[T1]{fontenc}
-  \usepackage{textcomp}
-  \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
-\fi
-\usepackage{amsmath}
-\usepackage{graphicx}
-\usepackage{color}
-\IfFileExists{colortbl.sty}{\usepackage{colortbl}}{\newcommand{\cellcolor}[2][]{}}
-\IfFileExists{geometry.sty}{\usepackage[margin=25mm]{geometry}}{}
-\renewcommand{\arraystretch}{1.2}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{6pt plus 2pt}
-\newcommand{\peasyfit}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
-"""
-
 
 def draw(document: Document) -> str:
     """Render the document as a LaTeX file."""
@@ -63,7 +45,8 @@ def draw(document: Document) -> str:
     notice = _small(escape(number.rounding_notice(document.decimals)))
     closing = f"\n\n{notice}" if document.has_numbers() else ""
     content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
-    return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
+    preamble = (resources.files("peasy.render") / "preamble.tex").read_text(encoding="utf-8")
+    return f"{preamble}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
 
 
 def escape(text: str) -> str:

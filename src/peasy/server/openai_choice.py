@@ -10,9 +10,13 @@ from peasy.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from peasy.generation.request import Event, Token
+    from peasy.generation.sampling import SampledToken
 
 _FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
+
+_MIN_LOGPROB = -9999.0
+"""Log-probability of an impossible token, as in OpenAI's API: JSON has no infinity."""
 
 
 @dataclass(eq=False)
@@ -40,7 +44,8 @@ class ChoiceBuilder:
     """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's.
 
     Tokens with their log-probabilities are returned together with their text: special tokens and stop strings are in
-    neither.
+    neither. With `echo`, the prompt comes first, scored by the engine's `prompt_logprobs`, and special tokens are
+    listed too, so that there is one entry for each token; without `generates`, nothing follows.
     """
 
     tokenizer: Tokenizer
@@ -49,15 +54,19 @@ class ChoiceBuilder:
     is_encoder_decoder: bool = False
     stop_token_ids: frozenset[int] = frozenset()
     with_logprobs: bool = False
+    echo: bool = False
+    prompt_logprobs: "Sequence[SampledToken | None]" = ()
+    generates: bool = True
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
     pending_tokens: list[JsonDict] = field(default_factory=list)
     num_chars: int = 0
     utf8: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
+    _began: bool = False
 
     def __post_init__(self) -> None:
-        prompt = () if self.is_encoder_decoder else self.prompt
+        prompt = () if self.is_encoder_decoder or self.echo else self.prompt
         self.is_first = self.with_logprobs and not self.tokenizer.decode(prompt)
 
     @property
@@ -71,37 +80,49 @@ class ChoiceBuilder:
 
         if self.finished:
             return ChoiceDelta()
+        if isinstance(event, Ended) and event.error is not None:
+            raise event.error
+        piece = self._echo_delta() if self.echo and not self._began else ChoiceDelta()
+        self._began = True
         if isinstance(event, Ended):
-            piece = ChoiceDelta(event.text, finish_reason=_FINISH_REASONS.get(event.reason, event.reason))
-            if event.error is not None:
-                raise event.error
-        else:
-            piece = self._token_delta(event)
-        self.text_length += len(event.text)
-        while self.pending_tokens and self.pending_tokens[0]["offset"] < self.text_length:
+            reason = _FINISH_REASONS.get(event.reason, event.reason)
+            done = ChoiceDelta(event.text, finish_reason=reason)
+            piece.append(done if self.generates else ChoiceDelta(finish_reason=reason.replace("stop", "length")))
+        elif self.generates:
+            piece.append(self._token_delta(event))
+        self.text_length += len(piece.text)
+        lists_all = self.echo and isinstance(event, Ended)
+        while self.pending_tokens and (lists_all or self.pending_tokens[0]["offset"] < self.text_length):
             piece.tokens.append(self.pending_tokens.pop(0))
         self.complete.append(piece)
         return piece
 
+    def _echo_delta(self) -> ChoiceDelta:
+        """Return the prompt as text, with log-probabilities of its tokens if asked for; the first has none."""
+        echo = ChoiceDelta(self.source_tokenizer.decode(self.prompt))
+        for id, scored in zip(self.prompt, self.prompt_logprobs, strict=False):
+            echo.tokens.append(self._scored_fields(id, scored))
+        return echo
+
     def _token_delta(self, token: "Token") -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
         piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
-        if self.with_logprobs and not self.tokenizer.is_special(token.sampled.id):
-            self.pending_tokens.append(self._logprob_entry(token))
-            self.num_chars += len(self.utf8.decode(self.tokenizer.to_bytes(token.sampled.id, is_first=self.is_first)))
-            self.is_first = False
+        if self.with_logprobs and (self.echo or not self.tokenizer.is_special(token.sampled.id)):
+            self.pending_tokens.append(self._scored_fields(token.sampled.id, token.sampled))
         if token.attention:
             piece.attention.append(self._attention_entry(token))
         return piece
 
-    def _logprob_entry(self, token: "Token") -> JsonDict:
-        others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in token.sampled.top_logprobs]
-        return {
-            **self._token_fields(token.sampled.id),
-            "logprob": token.sampled.logprob,
-            "top": others,
-            "offset": self.num_chars,
-        }
+    def _scored_fields(self, id: int, scored: "SampledToken | None") -> JsonDict:
+        """Return a token with its log-probability and its offset in the text, which then goes on after it."""
+        fields: JsonDict = {**self._token_fields(id), "logprob": None, "top": None, "offset": self.num_chars}
+        if scored is not None and scored.logprob is not None:
+            others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in scored.top_logprobs]
+            fields |= {"logprob": max(scored.logprob, _MIN_LOGPROB), "top": others}
+        if not self.tokenizer.is_special(id):
+            self.num_chars += len(self.utf8.decode(self.tokenizer.to_bytes(id, is_first=self.is_first)))
+            self.is_first = False
+        return fields
 
     def _token_fields(self, id: int) -> JsonDict:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
@@ -134,14 +155,22 @@ class ChoiceBuilder:
         return {"position": position, "token": piece, "weight": weight}
 
 
-def completion_logprobs(tokens: Sequence[JsonDict], start: int = 0) -> JsonDict:
+def completion_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:
     """Return logprobs in the format of /v1/completions."""
     return {
         "tokens": [token["token"] for token in tokens],
         "token_logprobs": [token["logprob"] for token in tokens],
-        "top_logprobs": [{other["token"]: other["logprob"] for other in token["top"]} for token in tokens],
-        "text_offset": [start + token["offset"] for token in tokens],
+        "top_logprobs": [None if token["top"] is None else _by_text(token["top"]) for token in tokens],
+        "text_offset": [token["offset"] for token in tokens],
     }
+
+
+def _by_text(top: Sequence[JsonDict]) -> dict[str, float]:
+    """Return log-probabilities by the text of the token; of two tokens with the same text, the more likely one's."""
+    logprobs: dict[str, float] = {}
+    for other in top:
+        logprobs.setdefault(other["token"], other["logprob"])
+    return logprobs
 
 
 def chat_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:

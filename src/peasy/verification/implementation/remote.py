@@ -1,6 +1,6 @@
 """Sandboxed target: a user's file runs in a child process with time and memory limits.
 
-Requests and responses are lines of JSON over pipes, arrays go through safetensors files; nothing is pickled.
+Requests and responses are lines of JSON over pipes, arrays through files (`array_file`); nothing is pickled.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
 
 from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
+from peasy.verification.implementation.array_file import load_file, save_file
 from peasy.verification.implementation.target import (
     Arg,
     CallResult,
@@ -152,7 +152,7 @@ class SandboxedTarget:
     def _request(self, request: dict[str, Any], arrays: Mapping[str, np.ndarray] | None = None) -> dict[str, Any]:
         self.num_requests += 1
         if arrays:
-            request["file"] = f"in-{self.num_requests}.safetensors"
+            request["file"] = f"in-{self.num_requests}.arrays"
             contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
             save_file(contiguous, self.folder / request["file"])
         try:

@@ -13,8 +13,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
 
+from peasy.verification.implementation.array_file import load_file, save_file
 from peasy.verification.implementation.target import (
     CallResult,
     LocalTarget,
@@ -114,7 +114,7 @@ class _WorkerServer:
     def _save_arrays(self, arrays: dict[str, np.ndarray]) -> str:
         if not arrays:
             return ""
-        name = f"out-{self.num_requests}.safetensors"
+        name = f"out-{self.num_requests}.arrays"
         save_file({key: np.ascontiguousarray(array) for key, array in arrays.items()}, self.folder / name)
         return name
 

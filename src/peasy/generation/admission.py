@@ -87,12 +87,13 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
 def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
     """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
     special = model.config.special_tokens
-    first = special.decoder_start if model.is_encoder_decoder else special.bos
+    bos = [] if special.bos is None else [special.bos]
+    first = special.decoder_prompt if model.is_encoder_decoder else bos
     if prompt:
         return [int(id) for id in prompt]
-    if first is None:
+    if not first:
         raise empty_prompt_error()
-    return [first]
+    return first
 
 
 def empty_prompt_error() -> InvalidInput:

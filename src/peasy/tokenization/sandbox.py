@@ -26,7 +26,7 @@ def set_limits(memory: int, cpu_seconds: int) -> None:
 
 
 def render(template: str, values: dict[str, object], max_operations: int) -> str:
-    """Render a template with these values, in at most so many operations (lines of the compiled template)."""
+    """Render a template with these values within `max_operations` (lines of the compiled template)."""
     from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -66,7 +66,7 @@ def render(template: str, values: dict[str, object], max_operations: int) -> str
 
 
 def _counter(max_operations: int) -> Callable[..., Any]:
-    """Return a trace function that raises after so many calls and lines of templates."""
+    """Return a trace function that raises after `max_operations` calls and lines of templates."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

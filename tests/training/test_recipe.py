@@ -85,3 +85,17 @@ def test_sequence_length_warmup_keeps_tokens_per_batch():
     recipe = make_recipe("gpt", settings={"seq_len": 64, "batch_size": 4, "seq_len_warmup": warmup})
     assert recipe.batch_shape(0.0) == (16, 16)
     assert recipe.batch_shape(0.5) == (4, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("suffix", "data_options.suffix"), ("valid", "data_options.valid"), ("lr", "optimizer.lr"),
+        ("learning_rate", "optimizer.lr"), ("heads", "model.stack.attention.num_heads"),
+        ("layers", "model.stack.num_layers"), ("vocab_size", "tokenizer.vocab_size"), ("batchsize", "batch_size"),
+    ],
+)  # fmt: skip
+def test_unknown_settings_name_the_one_that_is_meant(name, meant):
+    with pytest.raises(InvalidInput, match=f"{name}: unknown setting") as error:
+        make_recipe("gpt", "tiny", {name: 1})
+    assert meant in error.value.hint

@@ -15,7 +15,8 @@ SOURCE = Path(peasy.__file__).parent
 COMMAND = re.compile(r"\bpeasy ((?!\w+\.)[a-z][a-z0-9-]*)((?: (?:[^\s`\"';,.()]+|\"[^\"]*\"))*)")
 WORDS_OF_PROSE = {
     "is", "has", "can", "cannot", "and", "or", "that", "supports", "does", "takes", "itself", "own", "reads", "from",
-    "with", "to", "needs", "studio's", "as", "on", "in", "will", "keeps", "the", "for", "knows", "made", "shows", "never", "uses", "checkpoint", "computes",
+    "with", "to", "needs", "studio's", "as", "on", "in", "will", "keeps", "the", "for", "knows", "made", "shows",
+    "never", "uses", "checkpoint", "computes",
 }  # fmt: skip
 
 

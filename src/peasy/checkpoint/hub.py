@@ -75,7 +75,8 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
         raise NeedsNetwork(f"{model_id} is not in the cache, and peasy is offline.", hint=hint)
     question = f"Download {model_id} from the Hugging Face hub ({format_bytes(_download_size(model_id))})?"
     if confirm is None:
-        raise UsageError(f"{question} This needs confirmation.", hint="Confirm in advance with yes=True, or --yes.")
+        hint = f'Confirm with --yes; in Python, load it first: peasy.load("{model_id}", yes=True)'
+        raise UsageError(f"{question} This needs confirmation.", hint=hint)
     if not confirm(question):
         raise UsageError(f"{model_id} was not downloaded.", hint="Confirm in advance with --yes.")
     return _download(model_id)

@@ -103,7 +103,8 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     """Return a parameter as a keyword-only flag: a sequence can be repeated, a truth value takes no argument."""
     kind = _without_bounds(parameter.annotation)
     shown = kind is not bool and parameter.default not in (None, ())
-    spec = Parameter(help=parameter.help, negative="", show_default=shown)
+    negative = f"--no-{parameter.name.removeprefix('add_').replace('_', '-')}" if parameter.default is True else ""
+    spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
     spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY

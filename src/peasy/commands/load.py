@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from peasy.commands.sweep import sweep as sweep_command
     from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
-    from peasy.generation.request import Truncation
-    from peasy.generation.sampling_params import SamplingOptions
+    from peasy.generation.sampling_params import LongPrompt, SamplingOptions
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
 
@@ -45,7 +44,8 @@ if TYPE_CHECKING:
         n: int
         weights: str
         use_cache: bool
-        truncate: Truncation
+        add_special_tokens: bool
+        long: LongPrompt
         speculative: bool
 
     class TranslateOptions(TypedDict, total=False):

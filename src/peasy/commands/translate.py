@@ -196,7 +196,7 @@ def _translate_each(
 
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
-    context = getattr(loaded.model.config, "max_seq_len", None) or 10**9
+    context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     for index, text in enumerate(texts):
         try:

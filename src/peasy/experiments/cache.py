@@ -8,11 +8,13 @@ import numpy as np
 
 from peasy.experiments.models import ModelSource, open_model
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.statistics import outcome_of
 from peasy.views.document import CacheFigure
 
 if TYPE_CHECKING:
     from peasy.generation.cache_benchmark import CacheBenchmarkStep
 
+CLAIM = "A KV cache gives the same logits and makes generation faster."
 QUESTION = "Keys and values of earlier tokens do not change. How much time does a KV cache save, and how much memory?"
 _PROMPT = "The pizza came out of the oven and it"
 _LOGIT_TOLERANCE = 1e-4
@@ -118,7 +120,9 @@ def conclude(
         "speedup": gain,
         "steps": [step._asdict() for step in steps],
     }
-    return ExperimentResult("cache", QUESTION, parts, verdict, equal and gain > 1, caveat, numbers, seed)
+    return ExperimentResult(
+        "cache", CLAIM, QUESTION, parts, verdict, outcome_of(equal and gain > 1), caveat, numbers, seed
+    )
 
 
 def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:

@@ -4,9 +4,11 @@ import numpy as np
 
 from peasy.experiments.models import TrainedModel, stories_for_steps, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.statistics import outcome_of
 from peasy.formula import attend
 from peasy.views.document import Matrix
 
+CLAIM = "Only with a causal mask in training does a model learn to predict the next token."
 QUESTION = "In training, a token may attend only to earlier tokens. What does a model learn without this causal mask?"
 _SENTENCE = "The pizza came out of the oven"
 _LABELS = {"causal": "causal mask", "unmasked": "no mask"}
@@ -117,4 +119,6 @@ def _conclude(
         "most: it can judge wording, not whether a story makes sense."
     )
     numbers = {"loss": loss, "ngram_cross_entropy": cross_entropy, "samples": samples}
-    return ExperimentResult("causal-mask", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)
+    return ExperimentResult(
+        "causal-mask", CLAIM, QUESTION, parts, verdict, outcome_of(better and worse), caveat, numbers, seed
+    )

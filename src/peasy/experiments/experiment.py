@@ -91,6 +91,12 @@ EXPERIMENTS = (
     ),
     Experiment("cache", "What does a KV cache save, and what does it cost?", ("transformers.9",), "seconds"),
     Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("transformers.3", "transformers.4"), "seconds"),
+    Experiment(
+        "is-attention-explanation",
+        "Do attention weights explain an answer?",
+        ("self-attention.3",),
+        "seconds",
+    ),
     Experiment("first-word", "What does a mask do to the first word?", ("self-attention.8",), "seconds"),
     Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("context-summary.10",), "seconds"),
 )

@@ -16,11 +16,13 @@ from peasy.datasets.puzzles import Recall, RecallConfig
 from peasy.experiments.models import stories_for_steps, time_call, train_temporary
 from peasy.experiments.pronoun import pronoun_stories, story_accuracy
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.statistics import outcome_of
 from peasy.extras import require_extra
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
+CLAIM = "A Transformer recalls over long distances and trains long sequences faster than an RNN."
 QUESTION = "Long-range dependencies or parallel training? N-gram model, RNN, CNN and Transformer with the same budget."
 KINDS = {"n-gram": "ngram", "RNN": "rnn", "CNN": "cnn", "Transformer": "gpt"}
 _MODEL_SETTINGS: dict[str, dict[str, object]] = {
@@ -199,7 +201,9 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
     )
     numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
-    return ExperimentResult("long-or-parallel", QUESTION, parts, verdict, furthest and parallel, caveat, numbers, seed)
+    return ExperimentResult(
+        "long-or-parallel", CLAIM, QUESTION, parts, verdict, outcome_of(furthest and parallel), caveat, numbers, seed
+    )
 
 
 _SUMMARIES = {

@@ -14,10 +14,12 @@ from peasy.datasets import Corpus, TextPair, open_corpus
 from peasy.datasets.corpus import is_validation
 from peasy.experiments.models import ModelSource, format_head, open_model, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.statistics import outcome_of
 from peasy.tokenization.encoding import split_words
 from peasy.views.document import DocumentPart
 from peasy.views.inspection import alignment_links
 
+CLAIM = "Attention aligns the right words of a translation with another word order and number of words."
 QUESTION = "A translation has another word order and another number of words. Does attention align the right words?"
 _SHOWN = ("Sunday, November 15, 2026", "European Union")
 CATEGORIES = ("date", "unit", "money")
@@ -231,4 +233,6 @@ def conclude(
         "lengths": {name: dict(accuracy) for name, accuracy in accuracy_by_length.items()},
     }
     holds = aligned and worse
-    return ExperimentResult("order-and-size", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return ExperimentResult(
+        "order-and-size", CLAIM, QUESTION, tuple(parts), verdict, outcome_of(holds), caveat, numbers, seed
+    )

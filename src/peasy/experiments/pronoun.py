@@ -19,9 +19,11 @@ from peasy.experiments.models import (
     train_temporary,
 )  # fmt: skip
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.statistics import outcome_of
 from peasy.inspection.results import CAVEAT
 from peasy.views.document import DocumentPart, Matrix, Paragraph
 
+CLAIM = "A few heads that attend to the referent decide what a pronoun refers to, and this is learned from examples."
 QUESTION = '"It" refers to one of two nouns. Does attention find the right one, and is that learned from examples?'
 SENTENCE = "The pizza came out of the oven and it"
 _CHANCE, _MARGIN = 0.5, 0.1
@@ -246,7 +248,7 @@ def conclude(
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and referent > other and improved
-    return ExperimentResult("pronoun", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return ExperimentResult("pronoun", CLAIM, QUESTION, tuple(parts), verdict, outcome_of(holds), caveat, numbers, seed)
 
 
 def _ablation_parts(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> tuple[DocumentPart, ...]:

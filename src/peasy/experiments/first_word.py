@@ -11,7 +11,7 @@ from peasy.commands.alignment_head import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import ALPHA, Outcome, paired_p_value
 from peasy.formula import attend
 from peasy.views.document import Maps
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
     from peasy.inspection.forward import ModelInput
 
-CLAIM = "Under a causal mask the first token's output is its own value, and later tokens use it as an attention sink."
-QUESTION = (
-    "Under a causal mask the first token attends only to itself. What is its output, and is it an attention sink for "
-    "the other tokens?"
-)
 _SENTENCE = "The pizza came out of the oven and it tasted good"
 _TOLERANCE = 1e-5
 _SINK_WEIGHT = 0.5
@@ -177,11 +172,6 @@ def conclude(
         table("Mean attention weight on the first token", columns, rows),
         table("", [("masked key", ""), ("nats per token", ".3f")], means.items()),
     )
-    caveat = (
-        "The first token here is bos, which begins every text and carries no information: attending to it is a way of "
-        "attending to nothing. Large models show stronger attention sinks. Masking a token also removes its "
-        "information; masking the second token is the control for that."
-    )
     numbers = {
         "value_error": comparison.value_error,
         "context_change": list(comparison.context_change),
@@ -191,7 +181,7 @@ def conclude(
     }
     identity = alone and first > _TOLERANCE and last < _TOLERANCE
     outcome = Outcome.NOT_SUPPORTED if not identity else Outcome.SUPPORTED if is_sink else Outcome.CONDITIONS
-    return ExperimentResult("first-word", CLAIM, QUESTION, parts, verdict, outcome, caveat, numbers, seed)
+    return make_result("first-word", parts, verdict, outcome, numbers, seed)
 
 
 def _attention_maps(comparison: MaskComparison) -> Maps:

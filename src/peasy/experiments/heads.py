@@ -11,14 +11,10 @@ from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary
 from peasy.experiments.pronoun import SENTENCE, pronoun_stories, referent_weights, story_accuracy
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, paired_p_value
 from peasy.views.document import Maps
 
-CLAIM = "With the same number of parameters, several heads learn more than one."
-QUESTION = (
-    "A layer can have one wide head or several narrow ones. With the same parameter count, do several learn more?"
-)
 _SHOWN_COUNT = 4
 
 
@@ -160,11 +156,6 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         figure,
         table(f"What the heads attend to ({best.heads} heads per layer)", share_columns, share_rows),
     )
-    caveat = (
-        "More heads are narrower heads, and at some point each is too narrow to be useful. The models are small and "
-        "trained for half a minute. What a head attends to is measured on few sentences, and much of its weight is on "
-        "tokens outside these kinds; heads with similar attention weights can still carry different values."
-    )
     numbers = {
         str(model.heads): {
             "parameters": model.parameters, "losses": model.losses, "accuracies": model.accuracies,
@@ -173,4 +164,4 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         }
         for model in trained
     }  # fmt: skip
-    return ExperimentResult("heads", CLAIM, QUESTION, parts, verdict, outcome, caveat, numbers, seed)
+    return make_result("heads", parts, verdict, outcome, numbers, seed)

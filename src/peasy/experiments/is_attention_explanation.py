@@ -9,14 +9,9 @@ from peasy.commands.load import LoadedModel
 from peasy.datasets import Probe
 from peasy.experiments.models import ModelSource, open_model, untrained
 from peasy.experiments.pronoun import pronoun_stories
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.experiments.statistics import ALPHA, Outcome, can_reach, effect_size, mean_interval, paired_p_value
 from peasy.views.document import Paragraph
-
-CLAIM = "The token with the largest attention weight is the one on which the prediction depends most."
-QUESTION = (
-    "If a head attends to a token, does the answer depend on it? Weights against the effect of cutting each edge."
-)
 
 
 @dataclass(frozen=True)
@@ -115,13 +110,8 @@ def conclude(trained: Sequence[WeightsAndEffects], control: Sequence[WeightsAndE
             "Cutting an edge renormalises the other weights; the effect is the change of the answer's logit.", "note"
         ),
     )
-    caveat = (
-        "A weight is averaged over all heads, as pictures often do; a single head may agree better or worse. Cutting "
-        "an edge leaves the information that other positions have already taken from that token, so a small effect "
-        "does not show that the token is irrelevant, and a correlation does not show that the weight is the reason."
-    )
     numbers = {
         "agreement": agreement, "correlations": correlations, "untrained": of_control, "p": p_value,
         "uniform": [text.uniform_effect for text in trained],
     }  # fmt: skip
-    return ExperimentResult("is-attention-explanation", CLAIM, QUESTION, parts, verdict, outcome, caveat, numbers, seed)
+    return make_result("is-attention-explanation", parts, verdict, outcome, numbers, seed)

@@ -11,7 +11,7 @@ import numpy as np
 from peasy.commands.load import LoadedModel
 from peasy.datasets import LabelledText, open_corpus
 from peasy.experiments.models import ModelSource, open_model, training_seed, untrained
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.experiments.statistics import (
     ALPHA,
     Outcome,
@@ -24,10 +24,6 @@ from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
-CLAIM = "Similar words and sentences get similar vectors, and one word gets different vectors in different contexts."
-QUESTION = (
-    "Do similar words and sentences get similar vectors, and does one word get different vectors in two contexts?"
-)
 WORD_GROUPS = {
     "praise": ("great", "awesome", "wonderful", "fantastic", "excellent"),
     "blame": ("terrible", "awful", "horrible", "dreadful"),
@@ -272,15 +268,10 @@ def conclude(
         *pictures,
         table("Clusters", [("texts", ""), ("encoder", ""), ("purity", ".0%"), ("Spearman", ".2f")], quality),
     )
-    caveat = (
-        "The texts are synthetic, with the same few hundred words in training and validation: real language is harder, "
-        "and a MiniLM is far better at it. Words become similar when they occur in the same contexts, and so do "
-        "opposites. The number of clusters is given."
-    )
     cosines = {"before": words.before, "after": words.after}
     numbers = {
         "words": {when: {" ".join(pair): value for pair, value in by.items()} for when, by in cosines.items()},
         "contexts": {name: asdict(context) for name, context in contexts.items()},
         "clusters": {what: {name: asdict(c) for name, c in models.items()} for what, models in clusters.items()},
     }
-    return ExperimentResult("meaning", CLAIM, QUESTION, parts, verdict, outcome, caveat, numbers, seed)
+    return make_result("meaning", parts, verdict, outcome, numbers, seed)

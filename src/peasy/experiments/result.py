@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import JsonDict, Result
@@ -72,6 +73,38 @@ class ExperimentResult(Result):
 
     def __repr__(self) -> str:
         return f"ExperimentResult({self.experiment}: {self.outcome}: {self.verdict})"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result."""
+
+    name: str
+    question: str
+    claims: tuple[str, ...]
+    duration: str
+    claim: str
+    full_question: str = field(repr=False)
+    caveat: str = field(repr=False)
+
+
+EXPERIMENTS = {
+    name: Experiment(
+        name, row["title"], tuple(row["claims"]), row["duration"], row["claim"], row["question"], row["caveat"]
+    )
+    for name, row in config.load(Path(__file__).with_name("experiments.toml")).items()
+}
+"""All experiments by name, in display order."""
+
+
+def make_result(
+    name: str, parts: Sequence[DocumentPart], verdict: str, outcome: Outcome, numbers: Mapping[str, Any], seed: int
+) -> ExperimentResult:
+    """Return the result of an experiment, with its claim, question and caveat."""
+    about = EXPERIMENTS[name]
+    return ExperimentResult(
+        name, about.claim, about.full_question, tuple(parts), verdict, outcome, about.caveat, numbers, seed
+    )
 
 
 def table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Iterable[object]]) -> Table:

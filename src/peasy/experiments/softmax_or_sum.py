@@ -4,14 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, mean_interval, paired_p_value
 from peasy.extras import require_extra
 from peasy.formula import attend
 from peasy.views.document import DocumentPart, Matrix
 
-CLAIM = "Attention learns to pick a key better with softmax than with scores divided by their sum."
-QUESTION = "Attention weights could be scores divided by their sum. What is better about softmax?"
 _SCORES = {
     "all alike": (1.0, 1.0, 1.0),
     "positive": (1.0, 2.0, 3.0),
@@ -119,17 +117,13 @@ def _conclude(
             f"p = {p_value:.3f})."
         )
         parts.append(curves("Learning to find a key among eight", runs[0], "step", "loss"))
-    caveat = (
-        'Softmax has disadvantages, too: one extreme score takes all the weight (see "one extreme"), and adding the '
-        "same number to all scores changes nothing, so it cannot express that no key matches."
-    )
     numbers = {
         "weights": {name: {way: row.tolist() for way, row in by.items()} for name, by in weights.items()},
         "derivatives": derivatives,
         "invalid": random,
         "losses": losses,
     }
-    return ExperimentResult("softmax-or-sum", CLAIM, QUESTION, tuple(parts), verdict, outcome, caveat, numbers, seed)
+    return make_result("softmax-or-sum", tuple(parts), verdict, outcome, numbers, seed)
 
 
 def is_valid(weights: np.ndarray) -> bool:

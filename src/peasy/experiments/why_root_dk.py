@@ -10,13 +10,11 @@ import numpy as np
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError
 from peasy.experiments.models import stories_for_steps, train_temporary
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, mean_interval, paired_p_value
 from peasy.formula import attend
 from peasy.views.document import Document, DocumentPart, Matrix, Paragraph, Table
 
-CLAIM = "Dividing scores by the root of d_k keeps their variance and the softmax gradient, and helps training."
-QUESTION = "Scaled dot-product attention divides the scores by √d_k. What happens without it, and why the square root?"
 MAX_D_K = 4096
 """Largest width that `scale` accepts."""
 _WIDTHS = (4, 16, 64, 256, 1024)
@@ -158,13 +156,9 @@ def conclude(
             outcome = decide(p_value, can_reach=can_reach(len(without)))
         first = {name: runs[0] for name, runs in losses.items()}
         parts.append(curves("Training on stories, one head with d_k = 128", first, "step", "validation loss"))
-    caveat = (
-        "The table uses random vectors, as at the start of training. A trained model can learn smaller queries and "
-        "keys instead, so the effect on training is weaker."
-    )
     unscaled_by, scaled_by = ({width: asdict(spread) for width, spread in by.items()} for by in (unscaled, scaled))
     numbers = {"growth": growth, "without": unscaled_by, "with": scaled_by, "training": losses}
-    return ExperimentResult("why-root-dk", CLAIM, QUESTION, tuple(parts), verdict, outcome, caveat, numbers, seed)
+    return make_result("why-root-dk", tuple(parts), verdict, outcome, numbers, seed)
 
 
 def _variance_power(statistics: dict[int, ScoreStatistics]) -> float:

@@ -3,6 +3,7 @@
 Only JSON, safetensors and tokenizer files are downloaded: nothing that could run code.
 """
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import TypeVar
 
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
+
+_LOG = logging.getLogger(__name__)
 
 _ALLOW_PATTERNS = (
     "*.json", "*.safetensors", "*.spm", "spiece.model", "vocab.txt", "merges.txt", "1_Pooling/config.json",
@@ -96,6 +99,7 @@ def _download_size(model_id: str) -> int:
 def _download(model_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
+    _LOG.info("downloading %s to %s", model_id, cache_dir())
     return Path(
         _call_hub(
             model_id, lambda: snapshot_download(model_id, allow_patterns=list(_ALLOW_PATTERNS), cache_dir=cache_dir())

@@ -1,6 +1,7 @@
 """`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -24,6 +25,8 @@ from peasy.extras import require_extra
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
+
+_LOG = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -204,6 +207,7 @@ def open_resolved(resolved: ResolvedModel) -> LoadedModel:
     """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
     if resolved.folder.is_file():
         raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
+    _LOG.info("loading %s from %s", resolved.name, resolved.folder)
     if not is_checkpoint(resolved.folder):
         return _open_hugging_face(resolved.name, resolved.folder)
     from peasy.checkpoint.model import load_model

@@ -56,7 +56,11 @@ def static_router() -> APIRouter:
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
-        return Response(source.read_bytes(), media_type=_MEDIA_TYPES[source.suffix])
+        content = source.read_bytes()
+        if source.suffix == ".js":
+            # relative, so that the studio also works below the path of a proxy
+            content = content.replace(b'"/web/render/', f'"{"../" * path.count("/") or "./"}web/render/'.encode())
+        return Response(content, media_type=_MEDIA_TYPES[source.suffix])
 
     for page in ("", *PAGES):
         router.add_api_route(f"/{page}", index, methods=["GET", "HEAD"], response_model=None)

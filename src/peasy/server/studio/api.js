@@ -16,7 +16,7 @@ export class ApiError extends Error {
  * @param {{ signal?: AbortSignal }} [options]
  */
 export async function request(command, body = {}, { signal } = {}) {
-	return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
+	return whileWaiting(async () => (await send(`api/${command}`, body, signal)).json());
 }
 
 /**

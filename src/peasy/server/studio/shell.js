@@ -12,6 +12,9 @@ import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
 import { nextTheme } from "./theme.js";
 
+/** Name of the page of a URL: its last part, so that the studio also works below the path of a proxy. */
+const pageOf = ({ pathname }) => pathname.split("/").at(-1);
+
 export class Shell {
 	#closePage = null;
 	#abortController = new AbortController();
@@ -29,7 +32,7 @@ export class Shell {
 
 	/** Name of the open page, from the URL. */
 	get name() {
-		return location.pathname.split("/")[1] || "home";
+		return pageOf(location) || "home";
 	}
 
 	get state() {
@@ -47,7 +50,7 @@ export class Shell {
 	 */
 	setState(changes, { push = false } = {}) {
 		const url = this.#url(this.name, { ...this.state, ...changes });
-		if (url === location.pathname + location.search) return;
+		if (new URL(url, location.href).href === location.href.split("#")[0]) return;
 		history[push ? "pushState" : "replaceState"](null, "", url);
 		this.bar.show(this.state);
 	}
@@ -162,7 +165,7 @@ export class Shell {
 		const query = new URLSearchParams(
 			Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""),
 		);
-		return `/${name}${query.size ? `?${query}` : ""}`;
+		return `${name}${query.size ? `?${query}` : ""}`;
 	}
 
 	async notifyState() {
@@ -211,7 +214,7 @@ export class Shell {
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "/home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a", { class: "brand", href: "home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
 			element(
 				"ul",
 				{},
@@ -239,7 +242,7 @@ export class Shell {
 			{},
 			element(
 				"a",
-				{ href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
+				{ href: name, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
 				title,
 				element("kbd", { "aria-hidden": true }, `g ${letter}`),
 			),
@@ -265,7 +268,7 @@ export class Shell {
 			link.hash
 		)
 			return;
-		const name = link.pathname.split("/")[1];
+		const name = pageOf(link);
 		if (!PAGES.some((page) => page.name === name)) return;
 		event.preventDefault();
 		this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));

@@ -95,7 +95,10 @@ class SandboxedTarget:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            if sys.platform == "win32":
+                self.process.kill()
+            else:
+                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.output_file.close()
         for pipe in (self.request_pipe, self.response_pipe):
@@ -179,7 +182,7 @@ class SandboxedTarget:
 
     def _exit_error(self) -> PeasyError:
         code = self.process.wait()
-        if code == -signal.SIGXCPU:
+        if sys.platform != "win32" and code == -signal.SIGXCPU:
             limit = f"the CPU time limit of {self.limits.cpu_seconds} s"
             return InvalidInput(f"{self.file.name} was stopped after {limit}.")
         output = (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]

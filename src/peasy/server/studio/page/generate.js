@@ -233,7 +233,7 @@ export class Page {
 				} else if (event === "token") this.pendingSteps.push(data);
 			};
 			this.streamEnd = this.shell
-				.stream("/api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })
+				.stream("api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })
 				.catch((error) => this.shell.showError(error))
 				.finally(() => {
 					if (abort === this.streamAbort) this.streamAbort = null;

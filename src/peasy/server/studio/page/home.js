@@ -109,7 +109,7 @@ export class Page {
 			...known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
 			),
-			element("a", { class: "plain", href: "/models" }, "Your own model"),
+			element("a", { class: "plain", href: "models" }, "Your own model"),
 			this.bookButton,
 		);
 	}
@@ -272,7 +272,7 @@ export class Page {
 					element(
 						"a",
 						{
-							href: `/look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}`,
+							href: `look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}`,
 						},
 						"All heads as maps",
 					),

@@ -158,7 +158,7 @@ export class RunView {
 			() => this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
 			{ class: "plain main" },
 		);
-		const link = element("a", { href: `/look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
+		const link = element("a", { href: `look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
 		this.resumeForm.replaceChildren(
 			fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link),
 		);

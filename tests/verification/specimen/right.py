@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .wrong import Cached
+from specimen.wrong import Cached
 
 
 def torch_fused(query, key, value, attn_mask=None):

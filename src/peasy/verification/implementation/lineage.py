@@ -1,0 +1,221 @@
+"""Lineage of queries, keys and values in a trace: which layer made them, and what was done on the way."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from peasy.verification.implementation.core import Array, is_activation, replay_indices
+from peasy.verification.implementation.trace import INPUT, LAYOUTS, PARAMETER, PRODUCTS, Op, Trace, is_number, to_float
+
+_NORMS = frozenset(
+    """native_layer_norm native_group_norm native_batch_norm rms_norm _fused_rms_norm linalg_vector_norm norm rsqrt
+    layer_norm cudnn_batch_norm _native_batch_norm_legit_no_training""".split()
+)
+_NONLINEAR = frozenset(
+    """relu relu_ gelu silu sigmoid tanh elu leaky_relu exp softplus hardtanh _softmax square pow abs clamp sin cos
+    hardswish mish celu selu log sqrt""".split()
+)
+_ROTATION = frozenset({"view_as_complex", "view_as_real", "complex", "polar", "neg", "_conj"})
+
+
+@dataclass(eq=False)
+class Lineage:
+    """What led to an operand: a number it was multiplied by, the layers' products, and kinds of operations on the way."""
+
+    factor: float = 1.0
+    learned_factor: bool = False
+    consistent: bool = True
+    scale_ops: list[Op] = field(default_factory=list)
+    projections: list[Op] = field(default_factory=list)
+    inputs: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
+    ops: list[Op] = field(default_factory=list)
+
+    def merge(self, others: "list[Lineage]") -> "Lineage":
+        """Join the lineages of the parts of one tensor."""
+        for other in others:
+            self.projections += [op for op in other.projections if op not in self.projections]
+            self.scale_ops += [op for op in other.scale_ops if op not in self.scale_ops]
+            self.inputs |= other.inputs
+            self.kinds |= other.kinds
+            self.ops += [op for op in other.ops if op not in self.ops]
+            self.learned_factor |= other.learned_factor
+            self.consistent &= other.consistent
+        factors = {round(other.factor, 9) for other in others}
+        if len(factors) == 1:
+            self.factor *= others[0].factor
+        elif len(factors) > 1:
+            self.consistent = False
+        return self
+
+
+def lineage(trace: Trace, source: tuple[int, int], memory: dict[int, Lineage] | None = None) -> Lineage:
+    """Walk back from an operand to the nearest products with parameters, norms or inputs."""
+    memory = {} if memory is None else memory
+    if source[0] not in memory:
+        memory[source[0]] = Lineage()  # a cycle cannot be, but an in-place operation may refer to itself
+        memory[source[0]] = _walk(trace, trace.ops[source[0]], memory)
+    found = memory[source[0]]
+    copy = Lineage(found.factor, found.learned_factor, found.consistent)
+    copy.scale_ops, copy.projections = list(found.scale_ops), list(found.projections)
+    copy.inputs, copy.kinds, copy.ops = set(found.inputs), set(found.kinds), list(found.ops)
+    return copy
+
+
+def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
+    here = Lineage(ops=[op])
+    if op.name == INPUT:
+        here.inputs.add(op.root)
+        return here
+    activations = [source for source in op.inputs if is_activation(trace.ops[source[0]])]
+    if op.name in PRODUCTS:
+        here.projections.append(op)
+        if len(activations) > 1:
+            here.kinds.add("product")
+        return here
+    if op.name in _NORMS:
+        here.kinds.add("norm")
+        return here
+    if op.name == "convolution":
+        here.kinds.add("convolution")
+        return here
+    if op.name in _NONLINEAR:
+        here.kinds.add(f"nonlinear {op.name.strip('_')}")
+        return here
+    parents = [source for source in activations]
+    if op.name.rstrip("_") in ("mul", "div") and not _multiply(trace, op, here, parents):
+        return here
+    if op.name in _ROTATION:
+        here.kinds.add("table")
+    elif op.name in LAYOUTS or op.name.rstrip("_") in ("add", "sub", "mul", "div", "native_dropout", "addcmul"):
+        pass
+    elif not activations:
+        return here
+    else:
+        here.kinds.add(f"unknown {op.name}")
+    return here.merge([lineage(trace, parent, memory) for parent in parents])
+
+
+def _multiply(trace: Trace, op: Op, here: Lineage, activations: list[tuple[int, int]]) -> bool:
+    """Note a multiplication or division; False if the walk ends here (a norm)."""
+    factor = number_of(trace, op)
+    if factor is not None:
+        here.factor, here.scale_ops = factor[0], [op]
+        here.learned_factor = factor[1]
+        return True
+    if len(activations) > 1:
+        shapes = [trace.ops[index].outputs[number].shape for index, number in activations]
+        if any(shape and shape[-1] == 1 for shape in shapes):
+            here.kinds.add("norm")
+            return False
+        here.kinds.add("unknown product of activations")
+        return True
+    others = [source for source in op.inputs if source not in activations]
+    if others and any(root.startswith(PARAMETER) for index, _ in others for root in trace.ops[index].roots):
+        here.kinds.add("gain")
+    elif others:
+        here.kinds.add("table")
+    return True
+
+
+def number_of(trace: Trace, op: Op) -> tuple[float, bool] | None:
+    """Return the number by which an operation multiplies an activation, and whether it is learned; None otherwise."""
+    sign = -1 if op.name.startswith("div") else 1
+    if len(op.inputs) == 1:
+        numbers = [value for value in op.scalars if is_number(value)]
+        return (float(numbers[0]) ** sign, False) if numbers and numbers[0] else None
+    if len(op.inputs) != 2:
+        return None
+    for (source, _), value in zip(op.inputs, op.values, strict=True):
+        other = trace.ops[source]
+        if not is_activation(other) and int(np.prod(tuple(value.shape))) == 1:
+            number = float(to_float(value).reshape(-1)[0])
+            learned = any(root.startswith(PARAMETER) for root in other.roots)
+            return (number**sign, learned) if number and (sign == 1 or value is op.values[1]) else None
+    constants = [value for (source, _), value in zip(op.inputs, op.values, strict=True) if not is_activation(trace.ops[source])]
+    if len(constants) == 1 and constants[0] is op.values[-1]:
+        unique = np.unique(to_float(constants[0]))
+        if len(unique) == 1 and unique[0]:
+            return float(unique[0]) ** sign, any(
+                root.startswith(PARAMETER) for source, _ in op.inputs if not is_activation(trace.ops[source])
+                for root in trace.ops[source].roots
+            )  # fmt: skip
+    return None
+
+
+def parameters_of(trace: Trace, products: list[Op]) -> list[str]:
+    """Return the names of the parameters of some products, matrices only."""
+    names = []
+    for op in products:
+        for source, _ in op.inputs[-2:]:
+            if not is_activation(trace.ops[source]):
+                names += [root.partition(":")[2] for root in sorted(trace.ops[source].roots)]
+    return list(dict.fromkeys(names))
+
+
+def columns_of(trace: Trace, projection: Op, source: tuple[int, int]) -> Array | None:
+    """Return which columns of a projection's result an operand is made of; None if they cannot be followed."""
+    path = [op for op in trace.ops[projection.index :] if op.index <= source[0]]
+    reached, kept = {projection.index}, [projection]
+    for op in path[1:]:
+        if op.name not in PRODUCTS and any(index in reached for index, _ in op.inputs):
+            reached.add(op.index)
+            kept.append(op)
+    maps = _all_indices(trace, kept)
+    index = maps.get(source)
+    if index is None:
+        return None
+    width = int(projection.outputs[0].shape[-1])
+    return np.unique(index[index >= 0] % width)
+
+
+def _all_indices(trace: Trace, path: list[Op]) -> dict[tuple[int, int], Array]:
+    from peasy.verification.implementation.core import _replay_layout, _replay_pointwise
+
+    first = path[0]
+    shape = tuple(first.outputs[0].shape)
+    maps: dict[tuple[int, int], Array] = {(first.index, 0): np.arange(int(np.prod(shape))).reshape(shape)}
+    for op in path[1:]:
+        inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
+        if inputs:
+            results = _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
+            maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
+    return maps
+
+
+def first_mixing_op(trace: Trace, start: Op, codes: Array, stop: int) -> Op | None:
+    """Return the first view after `start` that puts numbers of several tokens into one row; `codes` are the times of its numbers."""
+    maps: dict[tuple[int, int], Array] = {(start.index, 0): codes}
+    from peasy.verification.implementation.core import _replay_layout, _replay_pointwise
+
+    for op in trace.ops[start.index + 1 : stop + 1]:
+        inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
+        if not inputs or op.name in PRODUCTS:
+            continue
+        results = _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
+        for number, result in enumerate(results):
+            if result is None:
+                continue
+            maps[op.index, number] = result
+            if op.name in LAYOUTS and not in_order(result) and all(in_order(each) for each in inputs.values()):
+                return op
+    return None
+
+
+def in_order(times: Array) -> bool:
+    """Return whether times vary along one axis at most: tokens are neither mixed nor spread over heads."""
+    varying = [axis for axis in range(times.ndim) if bool((times != times.take([0], axis=axis)).any())]
+    return len(varying) <= 1
+
+
+def walk_back(trace: Trace, index: int, names: frozenset[str]) -> Iterator[Op]:
+    """Yield the ancestors with one of these names, latest first."""
+    yield from sorted((op for op in trace.ancestors(index) if op.name in names), key=lambda op: -op.index)
+
+
+__all__: list[Any] = [
+    "Lineage", "columns_of", "first_mixing_op", "in_order", "lineage", "number_of", "parameters_of", "replay_indices",
+    "walk_back",
+]  # fmt: skip

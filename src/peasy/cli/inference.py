@@ -15,7 +15,7 @@ from peasy.commands import tokenize as tokenize_command
 from peasy.commands import translate as translate_command
 from peasy.commands.exporting import ExportResult, export_model
 from peasy.commands.importing import ImportResult, import_model
-from peasy.errors import UsageError
+from peasy.errors import UsageError, verdict_exit_code
 
 
 @derive(tokenize_command.tokenize)
@@ -113,7 +113,7 @@ def translate(
 
 @derive(prove_command.prove, hide=("target", "prompts", "announce", "progress"))
 def prove(
-    call: partial[prove_command.ProveResult | prove_command.DoctorResult],
+    call: partial[prove_command.ProveResult | prove_command.DoctorResult | prove_command.FolderResult],
     model: str,
     *texts: TextSource,
     prompt: StrList = None,
@@ -127,14 +127,17 @@ def prove(
         peasy prove my-model "The pizza came out of the oven" --prompt prompts.txt
         peasy prove attention.py:attention
         peasy prove attention.py:attend --call "attend(q, k, v, mask)"
+        peasy prove my_package.layers:Attention
+        peasy prove my-repository --out report.xml
 
     A model is run with and without KV cache, alone and in a batch, padded, in chunks, with fused kernels and by the
     formula, with packed weights, exported and loaded again; the logits are compared each time. A difference is located
-    by layer, head and position. A function or class in a Python file is compared with the formula, and its mistake is
-    named. Exit code 8 if something is wrong.
+    by layer, head and position. A function or class in a Python file or notebook is compared with the formula: equal,
+    wrong (its mistake is named, with the line) or not compared. It runs with your rights. Exit code 8 if something is
+    wrong, 9 if it could not be compared.
 
     Args:
-        model: Run name, folder, built-in model or hub id; or file.py:name for your own code, which is executed.
+        model: Run name, folder, built-in model or hub id; or file.py:name, package.module:name, or a folder of code.
         texts: Texts to verify with; in a file or stdin (-), one per line.
         prompt: Same as texts, as a flag; can be repeated.
     """
@@ -144,7 +147,8 @@ def prove(
     on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
     result = call(model, rows or None, announce=on_notice, progress=ProgressLine("verifying", flags))
     suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
-    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)
+    code = verdict_exit_code(result.passed)
+    return CommandOutput(result, suggestions=suggestions, exit_code=code, summary=result.verdict)
 
 
 @derive(bench_command.bench, hide=("on_status",))

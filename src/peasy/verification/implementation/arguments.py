@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import itertools
-import math
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.names import role_of, snake_case
 
 Array = np.ndarray
 
@@ -27,6 +26,7 @@ class Sizes:
     time: int = 5
     keys: int = 7
     length: int = 16
+    grouped: bool = False
 
     @property
     def d_model(self) -> int:
@@ -36,11 +36,12 @@ class Sizes:
     def constructor_value(self, role: str) -> Any:
         """Return a constructor argument by role; `_UNKNOWN` if there is none."""
         values: dict[str, Any] = {
-            "d_model": self.d_model, "d_head": self.d_head, "heads": self.heads, "key_heads": self.heads,
+            "d_model": self.d_model, "d_head": self.d_head, "heads": self.heads,
+            "key_heads": self.kv_heads if self.grouped else self.heads,
             "length": self.length, "dropout": 0.1, "causal": True, "batch_first": True, "flag": True, "layer": 1,
             "batch": self.batch, "scale": self.d_head**-0.5, "temperature": self.d_head**0.5, "device": "cpu",
             "eps": 1e-5, "theta": 10000.0, "vocab": 50, "weights": False, "training": False, "use_cache": False,
-            "repeats": 1, "dtype": None,
+            "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
         }  # fmt: skip
         return values.get(role, UNKNOWN)
 
@@ -129,28 +130,35 @@ def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
     ]  # fmt: skip
 
 
+_PAIRS = ("window_size", "input_size", "input_resolution", "img_size", "fmap_size", "resolution", "patch_size")
+"""Sizes that may be pairs: of a picture, or of a window with 16 tokens."""
+
+
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
     parameters = signature_of(cls)
     hints = _type_hints(cls)
-    for grouped, required_only, flag in itertools.product((False, True), (False, True), (None, False)):
+    for pairs, required_only, flag in itertools.product((False, True), (False, True), (None, False)):
         arguments: dict[str, Any] = {}
         for parameter in parameters:
-            value = _constructor_argument(parameter, hints.get(parameter.name), sizes, required_only, grouped)
+            if pairs and snake_case(parameter.name) in _PAIRS:
+                arguments[parameter.name] = (4, 4)
+                continue
+            value = _constructor_argument(parameter, hints.get(parameter.name), sizes, required_only)
             if value is not UNKNOWN:
                 arguments[parameter.name] = flag if flag is not None and value is True else value
         yield arguments
 
 
 def _constructor_argument(
-    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool, grouped: bool
+    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool
 ) -> Any:
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
         return make_config(hint, sizes) if required or parameter.default is None else UNKNOWN
-    if role == "key_heads" and (required or grouped):
-        return sizes.kv_heads if grouped else sizes.heads
+    if role == "key_heads" and (required or sizes.grouped):
+        return sizes.constructor_value(role)
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
         return UNKNOWN
     if not required and (parameter.default is None or isinstance(parameter.default, bool)):
@@ -218,19 +226,21 @@ def layouts(sizes: Sizes, flat: bool, widths: list[int]) -> list[Layout]:
     return [*wide, *narrow] if flat else [*narrow, *wide]
 
 
-def rotary_tables(sizes: Sizes, time: int) -> dict[str, Any]:
-    """Return tables of rotary positions under the roles cos, sin, cos_sin and freqs_cis, as torch tensors."""
+ROTARY_ROLES = ("cos", "sin", "cos_sin", "freqs_cis")
+ROTARY_FORMS = 6
+
+
+def rotary_tables(sizes: Sizes, time: int, form: int) -> dict[str, Any]:
+    """Return tables of rotary positions under the roles cos, sin, cos_sin and freqs_cis, in one of several forms."""
     import torch
 
     half = sizes.d_head // 2
     angle = torch.arange(time)[:, None] * 10_000.0 ** (-torch.arange(half) / half)
-    both = torch.cat([angle, angle], dim=-1)
-    return {
-        "cos": both.cos(), "sin": both.sin(), "cos_sin": (both.cos()[None], both.sin()[None]),
-        "freqs_cis": torch.polar(torch.ones_like(angle), angle), "position_ids": torch.arange(time)[None],
-    }  # fmt: skip
-
-
-def is_whole(number: float) -> bool:
-    """Return whether a number is whole."""
-    return math.isclose(number, round(number))
+    if form == 3:
+        angle = angle.repeat_interleave(2, dim=-1)
+    wide = torch.cat([angle, angle], dim=-1) if form in (0, 4) else angle
+    shape = {0: (1, time, -1), 1: (1, time, 1, half), 2: (time, half), 3: (time, -1), 4: (1, 1, time, -1)}
+    cos, sin = (each.reshape(shape.get(form, (time, -1))) for each in (wide.cos(), wide.sin()))
+    complex_table = torch.polar(torch.ones(time, half), angle[:, :half])
+    pairs = torch.view_as_real(complex_table) if form % 2 else complex_table
+    return {"cos": cos, "sin": sin, "cos_sin": (cos, sin), "freqs_cis": pairs}

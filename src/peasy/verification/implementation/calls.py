@@ -1,7 +1,9 @@
 """Calls to try: a function or module with guessed arguments, or an expression given by the user, as subjects."""
 
 import ast
+import dataclasses
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +13,8 @@ import numpy as np
 from peasy.errors import UsageError
 from peasy.verification.implementation.arguments import (
     Array,
+    ROTARY_FORMS,
+    ROTARY_ROLES,
     ConfigGuess,
     Layout,
     Sizes,
@@ -192,15 +196,14 @@ def _call_attempts(
     own = dict(made.named_parameters()) if is_module(made) else {}
     widths = _widths(own, sizes)
     flat = bool(own) or "heads" in roles.values() or "x" in roles.values() or "w_q" in roles.values()
-    seen: set[tuple[Any, ...]] = set()
-    for layout in layouts(sizes, flat, widths):
+    several = [sizes, dataclasses.replace(sizes, time=sizes.length)] if own else [sizes]
+    for sizes, layout in ((each, layout) for each in several for layout in layouts(each, flat, widths)):
         if "heads" in roles.values() and "h" in layout.axes:
             continue
-        for with_none in (True, False):
-            subject = _subject(made, function, text, parameters, roles, layout, sizes, seed, with_none, bool(own))
-            if subject is None or (key := (layout, subject.text)) in seen:
+        for library, with_none, form in _forms(roles, parameters, _libraries(function, made)):
+            subject = _subject(made, function, text, parameters, roles, layout, sizes, seed, with_none, form, library)
+            if subject is None:
                 continue
-            seen.add(key)
             subject.buffer_ops, subject.buffers = ops, buffers
             try:
                 subject.plain()
@@ -218,6 +221,15 @@ def _call_attempts(
             yield Attempt(subject, input_roles, masks, flags, free, made, parameters, sizes, layout)
 
 
+def _forms(
+    roles: Mapping[str, str], parameters: list[inspect.Parameter], libraries: tuple[str, ...]
+) -> Iterator[tuple[str, bool, int]]:
+    """Yield the library of arrays, and what required masks (None or all True) and rotary tables (by form) may be."""
+    required = {roles.get(p.name, "") for p in parameters if p.default is p.empty}
+    masks = (True, False) if required & {"mask", "padding"} else (True,)
+    yield from itertools.product(libraries, masks, range(ROTARY_FORMS) if required & set(ROTARY_ROLES) else (0,))
+
+
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     """Return the widths that an input may have: the model's, then input widths of the layers."""
     found = [int(p.shape[1]) for p in parameters.values() if p.dim() == 2] + [
@@ -229,13 +241,12 @@ def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
 
 def _subject(
     made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], layout: Layout,
-    sizes: Sizes, seed: int, with_none: bool, has_parameters: bool,
+    sizes: Sizes, seed: int, with_none: bool, form: int, library: str,
 ) -> Subject | None:  # fmt: skip
     """Return the subject for one layout: arrays by role, other required arguments by role, or None."""
     inputs: dict[str, Array] = {}
     constants: dict[str, Any] = {}
     weights: dict[str, Any] = {}
-    library = _library(function, made)
     for parameter in parameters:
         role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
         if role in _ARRAY_ROLES and (required or role in ("query", "key", "value", "x")):
@@ -247,7 +258,7 @@ def _subject(
         elif role == "heads" and required:
             constants[parameter.name] = sizes.heads
         elif required:
-            constants[parameter.name] = _required(role, sizes, layout, with_none)
+            constants[parameter.name] = _required(parameter.name, role, sizes, with_none, form, library)
     if not inputs:
         return None
     if library == "torch":
@@ -266,16 +277,23 @@ def _subject(
     return Subject(run, inputs, library, dict(weights), constants=constants, text=call)
 
 
-def _required(role: str, sizes: Sizes, layout: Layout, with_none: bool) -> Any:
+def _required(name: str, role: str, sizes: Sizes, with_none: bool, form: int, library: str) -> Any:
     """Return a required argument that is not an array of tokens."""
-    if role in ("cos", "sin", "cos_sin", "freqs_cis", "position_ids"):
-        return rotary_tables(sizes, sizes.time)[role]
-    if role in ("mask", "padding"):
-        if with_none:
-            return None
+    if role in ROTARY_ROLES:
+        return rotary_tables(sizes, sizes.time, form)[role]
+    if role == "position_ids":
         import torch
 
-        return torch.ones(sizes.time, sizes.time, dtype=torch.bool)
+        return torch.arange(sizes.time)[None]
+    if role in ("mask", "padding"):
+        mask = None if with_none else np.ones((sizes.time, sizes.time), dtype=bool)
+        if mask is None or library == "numpy":
+            return mask
+        import torch
+
+        return torch.from_numpy(mask)
+    if name == "window_size":
+        return (-1, 0)
     if role == "offset":
         return 0
     value = sizes.constructor_value(role)
@@ -284,16 +302,25 @@ def _required(role: str, sizes: Sizes, layout: Layout, with_none: bool) -> Any:
     return None
 
 
-def _library(function: Any, made: Any) -> str:
-    """Return "numpy" if the code imports NumPy and not torch, else "torch"."""
+def _libraries(function: Any, made: Any) -> tuple[str, ...]:
+    """Return the libraries to try: by the names in the function's code, then by what its file imports."""
     if is_module(made):
-        return "torch"
-    names = getattr(function, "__globals__", None) or getattr(getattr(function, "__func__", None), "__globals__", {})
-    if not names and hasattr(made, "__call__"):
-        names = getattr(getattr(type(made).__call__, "__globals__", None), "copy", dict)()
-    modules = {getattr(value, "__name__", "").partition(".")[0] for value in names.values() if inspect.ismodule(value)}
-    modules |= {getattr(value, "__module__", "").partition(".")[0] for value in names.values() if callable(value)}
-    return "numpy" if "numpy" in modules and "torch" not in modules else "torch"
+        return ("torch",)
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(made), "__call__", function)
+    names = set(getattr(getattr(function, "__code__", None), "co_names", ()))
+    scope = getattr(function, "__globals__", {})
+    modules = {getattr(scope.get(name), "__name__", "").partition(".")[0] for name in names}
+    if "torch" in modules or not scope:
+        return ("torch",)
+    if "numpy" in modules:
+        return ("numpy",)
+    imported = {getattr(value, "__name__", "").partition(".")[0] for value in scope.values() if inspect.ismodule(value)}
+    imported |= {str(getattr(value, "__module__", "")).partition(".")[0] for value in scope.values() if callable(value)}
+    if "torch" in imported:
+        return ("torch", "numpy") if "numpy" in imported else ("torch",)
+    return ("numpy", "torch")
 
 
 def expression_attempts(

@@ -86,14 +86,14 @@ def _start(request: Request, limits: ChildLimits, folder: Path, mark: str, outpu
     content = {
         "file": "" if request.file is None else str(request.file.resolve()), "module": request.module,
         "name": request.name, "call": request.call, "seed": request.seed, "expected": request.expected,
-        "limits": dataclasses.asdict(limits), "answer": str(folder / "answer.json"),
+        "folder": os.getcwd(), "limits": dataclasses.asdict(limits), "answer": str(folder / "answer.json"),
     }  # fmt: skip
     (folder / "request.json").write_text(json.dumps(content), encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
     environment |= {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
     return subprocess.Popen(
-        [sys.executable, "-m", "peasy.verification.implementation.worker", str(folder / "request.json")],
+        [sys.executable, "-P", "-m", "peasy.verification.implementation.worker", str(folder / "request.json")],
         stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment,
         cwd=None if request.file is None else request.file.resolve().parent,
     )  # fmt: skip

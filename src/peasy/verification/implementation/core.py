@@ -196,20 +196,25 @@ def _replay_layout(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
         return [inputs.get(1, inputs.get(0))]
     if op.replay is None:
         return []
-    import torch
-
-    tensors = {
-        number: torch.from_numpy(inputs[number].copy())
-        if number in inputs
-        else torch.full(tuple(value.shape), -1) if value.is_floating_point() else value
-        for number, value in enumerate(op.values)
-    }  # fmt: skip
+    arrays = {number: _index_array(inputs.get(number), value) for number, value in enumerate(op.values)}
     try:
-        result = op.replay(tensors) if op.name not in ("_to_copy", "clone", "lift_fresh") else tensors[0]
+        result = op.replay(arrays) if op.name not in ("_to_copy", "clone", "lift_fresh") else arrays[0]
     except Exception:
         return []
     results = result if isinstance(result, list | tuple) else [result]
-    return [each.numpy().copy() for each in results]
+    return [np.array(each) for each in results]
+
+
+def _index_array(index: Array | None, value: Any) -> Any:
+    """Return indices in the library of a recorded value; -1 for another tensor of numbers, itself for whole numbers."""
+    if isinstance(value, np.ndarray):
+        other = np.full(value.shape, -1) if value.dtype.kind == "f" else value
+        return other if index is None else index.copy()
+    import torch
+
+    if index is None:
+        return torch.full(tuple(value.shape), -1) if value.is_floating_point() else value
+    return torch.from_numpy(index.copy())
 
 
 def _assembled(op: Op, inputs: dict[int, Array]) -> list[Array | None]:

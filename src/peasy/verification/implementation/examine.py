@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes
+from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
 from peasy.verification.implementation.calls import (
     Attempt,
     CallFailure,
@@ -18,14 +18,25 @@ from peasy.verification.implementation.calls import (
     is_module,
 )
 from peasy.verification.implementation.catalogue import finding
+from peasy.verification.implementation.checks import (
+    check_cache,
+    check_causal_flag,
+    check_groups,
+    check_lengths,
+    check_masked_rows,
+    check_output_projection,
+    rotary_is_relative,
+)
 from peasy.verification.implementation.core import attention_products, find_cores
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
-from peasy.verification.implementation.masks import judge_pattern, mask_place, mask_trials
-from peasy.verification.implementation.reading import Reading, read_core
+from peasy.verification.implementation.masks import declared_mask_meaning, judge_pattern, mask_place, mask_trials
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_SEEDS = (0, 1)
+STRICT = False
+"""Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
 
 
 @dataclass(eq=False)
@@ -41,17 +52,19 @@ class Examination:
     failures: list[CallFailure] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    inverted: bool = False
 
 
 def examine(target: Any, name: str = "", *, file: str = "", call: str | None = None, seed: int = 0,
-            namespace: dict[str, Any] | None = None) -> Diagnosis:  # fmt: skip
+            namespace: dict[str, Any] | None = None, expected: str | None = None, notes: list[str] | None = None,
+            ) -> Diagnosis:  # fmt: skip
     """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
     name = name or getattr(target, "__name__", type(target).__name__)
     if not callable(target) and not hasattr(target, "forward"):
         raise InvalidInput(f"{name} is a {type(target).__name__}: it cannot be called.", hint="Give a function or a class.")
     scope = namespace if namespace is not None else dict(getattr(inspect.getmodule(target), "__dict__", {}))
     scope = {name.rpartition(".")[2]: target, **scope}
-    state = Examination(target, name, file or _file_of(target), call, scope, seed)
+    state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
     for attempt in _attempts(state, SIZES[0]):
         found = _judge_attempt(state, attempt)
@@ -93,21 +106,46 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
         if not cores:
             found.not_understood(_what_was_seen(trace))
             return found
-        for core in cores:
-            reading = read_core(subject, trace, core, state.seed + seed)
-            context = _context(state, attempt)
+        context = _context(state, attempt)
+        for reading in read_cores(subject, trace, cores, state.seed + seed):
             judge(subject, reading, context, found)
             if reading.attended and reading.masked_op is not None:
                 _judge_masks(state, attempt, reading, found)
+            if reading.attended:
+                _judge_positions(subject, reading, found)
             if not found.unknown:
                 judge_output(subject, reading, found, state.seed + seed)
+            if reading.attended and len(cores) == 1 and seed == 0:
+                _more_calls(state, attempt, reading, context, found)
     except NotRepeatable:
         found.not_understood("It does other operations when its input changes.")
     except Exception as error:
-        if _in_peasy(error):
+        if _in_peasy(error) and STRICT:
             raise
-        found.not_understood(f"It raised {failure(error, attempt.subject.text, state.file).summary()}")
+        found.not_understood(f"{failure(error, attempt.subject.text, state.file).summary()}, when traced.")
     return found
+
+
+def _judge_positions(subject: Any, reading: Reading, found: Judgement) -> None:
+    """Positions in queries and keys must be relative, as rotary ones are."""
+    text = "positions in queries and keys (rotary)"
+    if text in found.conventions and not rotary_is_relative(subject, reading):
+        found.conventions.remove(text)
+        found.not_understood("Queries and keys are multiplied by numbers that are not rotary positions.")
+
+
+def _more_calls(state: Examination, attempt: Attempt, reading: Reading, context: Context, found: Judgement) -> None:
+    """Call it with other lengths, grouped heads, its causal flag and its cache, where its signature offers them."""
+    check_output_projection(attempt, reading, found)
+    if found.unknown:
+        return
+    tried = [
+        check_lengths(attempt, reading, context, found, state.seed),
+        check_groups(attempt, reading, context, found, state.seed),
+        check_causal_flag(attempt, found, state.seed),
+        check_cache(attempt, reading, found, state.seed),
+    ]
+    state.checks += [text for text in tried if text]
 
 
 def _in_peasy(error: BaseException) -> bool:
@@ -151,7 +189,8 @@ def _named_causal(name: str) -> bool:
 def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:
     """Judge the mask of the call itself, and every mask argument."""
     _judge_bias(reading, found)
-    judge_pattern(attempt.subject, reading, _named_causal(state.name) and not attempt.mask_names, found)
+    named = _named_causal(state.name) and not attempt.mask_names and not attempt.flag_names
+    judge_pattern(attempt.subject, reading, named, found)
     for name, role in attempt.mask_names.items():
         _judge_mask_argument(state, attempt, reading, name, role, found)
 
@@ -205,6 +244,10 @@ def _judge_mask_argument(
         trial = obeyed[0]
         state.checks.append("a mask" if role == "mask" else "a padding mask")
         found.convention(f"{label}: {trial.convention.summary}")
+        check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
+        declared = declared_mask_meaning(state.target, state.file, name)
+        if declared is not None and trial.convention.true_attends is (not declared):
+            state.inverted = True
     else:
         trial = trials[0]
     before = dict(attempt.subject.constants)
@@ -221,7 +264,7 @@ def _judge_masked_call(
 ) -> None:
     subject = attempt.subject
     trace = subject.trace()
-    reading = read_core(subject, trace, find_cores(trace)[0], state.seed)
+    reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
     inner = Judgement()
     judge(subject, reading, _context(state, attempt), inner)
     for name, place in inner.mistakes.items():
@@ -229,6 +272,9 @@ def _judge_masked_call(
     found.unknown += [text for text in inner.unknown if text not in found.unknown]
     found.compared += inner.compared
     found.difference = max(found.difference, inner.difference)
+    if state.inverted:
+        found.mistake("mask inverted", mask_place(reading))
+        state.inverted = False
     if obeyed or inner.mistakes:
         return
     if reading.replaced is not None and reading.replaced.any():
@@ -243,7 +289,8 @@ def _judge_masked_call(
 
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
     """Repeat the judgement with other numbers and other sizes; all must agree."""
-    for sizes, seed in ((SIZES[0], 1), (SIZES[1], 2)):
+    runs = [(SIZES[0], 1), (SIZES[1], 2), *([(replace(SIZES[0], grouped=True), 3)] if _has_groups(state.target) else [])]
+    for sizes, seed in runs:
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         for other in _attempts(again, sizes):
             more = _judge_attempt(again, other, seed)
@@ -253,9 +300,17 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
                 found.mistake(name, place)
             found.compared += more.compared
             found.difference = max(found.difference, more.difference)
-            found.conventions = [text for text in found.conventions if text in more.conventions or "soft cap" not in text]
+            for text in more.conventions:
+                if "grouped-query" in text:
+                    found.convention(text)
             break
     return _diagnosis(state, attempt, found)
+
+
+def _has_groups(target: Any) -> bool:
+    """Return whether a class may have fewer key heads than query heads: by a parameter or by its configuration."""
+    roles = {role_of(p.name, True) for p in signature_of(target)} if inspect.isclass(target) else set()
+    return bool(roles & {"key_heads", "config"})
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:

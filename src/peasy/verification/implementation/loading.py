@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import json
 import linecache
@@ -33,26 +35,133 @@ def project_folders(file: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def load_module(file: Path | None, module: str = "") -> types.ModuleType:
-    """Import a file with its package, a notebook, or a module by its dotted name."""
+def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
+    """Import a file with its package, a notebook, or a module by its dotted name; also return notes on what was left out.
+
+    A script that fails or trains when imported is loaded by its definitions; packages that are not installed are
+    replaced by stand-ins, which raise when they are used.
+    """
     if file is None:
-        sys.path.insert(0, "")
-        return importlib.import_module(module)
-    for folder in reversed(project_folders(file)):
-        sys.path.insert(0, str(folder))
+        sys.path.insert(0, folder)
+        return importlib.import_module(module), []
+    for each in reversed(project_folders(file)):
+        sys.path.insert(0, str(each))
     if file.suffix == ".ipynb":
-        return _run_notebook(file)
+        return _run_definitions(file, notebook_source(file)), []
+    if _works_at_import(file):
+        note = "Loops and calls at the top level of the file were not run: only its definitions."
+        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+    missing: list[str] = []
+    try:
+        return _import_with_stand_ins(file, missing), _stand_in_note(missing)
+    except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError):
+        note = "Importing the file failed; its definitions were run one by one."
+        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+
+
+def _stand_in_note(missing: list[str]) -> list[str]:
+    return [f"Not installed, and replaced by stand-ins that raise when used: {', '.join(missing)}."] if missing else []
+
+
+def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
+    """Import a file; a package that is not installed, and whose absence stops the import, gets a stand-in."""
+    finder = StandInFinder(missing)
+    before = set(sys.modules)
+    sys.meta_path.append(finder)
+    try:
+        while True:
+            try:
+                return _import_in_package(file)
+            except ModuleNotFoundError as error:
+                top = (error.name or "").partition(".")[0]
+                own = any((each / top).exists() or (each / f"{top}.py").exists() for each in project_folders(file))
+                if not top or top in missing or own or top in sys.stdlib_module_names or len(missing) >= 12:
+                    raise
+                missing.append(top)
+                root = str(package_root(file))
+                for name in set(sys.modules) - before:
+                    if str(getattr(sys.modules[name], "__file__", None) or "").startswith(root):
+                        del sys.modules[name]
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _works_at_import(file: Path) -> bool:
+    """Return whether a file has loops at its top level: a script that trains or reads data when it is imported."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+    return any(isinstance(node, ast.For | ast.While) for node in tree.body)
+
+
+def _import_in_package(file: Path) -> types.ModuleType:
     root = package_root(file)
     parts = file.resolve().with_suffix("").relative_to(root).parts
-    if len(parts) > 1:
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        try:
-            return importlib.import_module(name)
-        except ImportError as error:
-            if error.name and not name.startswith(error.name.partition(".")[0]):
-                return _import_without_package(file, name, error)
-            raise
-    return _import_file(file, file.stem)
+    if len(parts) == 1:
+        return _import_file(file, file.stem)
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        return _import_without_package(file, name, error)
+
+
+class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder, after all others, that gives a stand-in for packages that are not installed."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Return a spec for one of the missing packages."""
+        if name.partition(".")[0] in self.names:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        """Return an empty stand-in."""
+        return StandInModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Do nothing: a stand-in is empty."""
+
+
+class StandInModule(types.ModuleType):
+    """Module that is not installed; everything in it exists, and raises when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self.__name__}.{name}")
+
+
+class StandIn:
+    """Object of a package that is not installed: may be a decorator or a base class; every other use raises."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> "StandIn":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
+            return args[0]  # used as a decorator
+        raise ModuleNotFoundError(f"{self._name} is needed, but not installed", name=self._name)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    def __ror__(self, other: Any) -> Any:
+        return self
 
 
 def _import_without_package(file: Path, name: str, error: ImportError) -> types.ModuleType:
@@ -99,20 +208,23 @@ def notebook_source(file: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _run_notebook(file: Path) -> types.ModuleType:
-    """Run a notebook's definitions cell by cell; a cell that fails does not stop later definitions."""
-    source = notebook_source(file)
-    linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef, ast.Try, ast.If)
+
+
+def _run_definitions(file: Path, source: str) -> types.ModuleType:
+    """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+    if file.suffix == ".ipynb":
+        linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
     module = types.ModuleType(file.stem)
     module.__file__ = str(file)
     sys.modules[file.stem] = module
     for node in ast.parse(source, str(file)).body:
+        if not isinstance(node, _DEFINITIONS):
+            continue
         try:
             exec(compile(ast.Module([node], []), str(file), "exec"), module.__dict__)
-        except Exception as error:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                raise
-            module.__dict__.setdefault("_cell_errors", []).append(error)
+        except (Exception, SystemExit) as error:
+            module.__dict__.setdefault("_failed", []).append(error)
     return module
 
 

@@ -1,7 +1,11 @@
 """Masks: the pattern that a call has by itself, and what a mask argument does."""
 
+import ast
+import inspect
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -199,6 +203,7 @@ class MaskTrial:
     constants: dict[str, Any]
     allowed: Array
     weights: Array
+    mask: Array
 
     @property
     def obeyed(self) -> bool:
@@ -224,7 +229,7 @@ def mask_trials(
         if subject.library == "torch":
             import torch
 
-            value = torch.from_numpy(np.ascontiguousarray(value))
+            value = torch.from_numpy(np.array(value))
         before = dict(subject.constants)
         subject.constants[name] = value
         try:
@@ -235,4 +240,39 @@ def mask_trials(
             subject.constants.clear()
             subject.constants.update(before)
         if cores and cores[0].shape == reading.core.shape:
-            yield MaskTrial(convention, {name: value}, allowed, np.nan_to_num(cores[0].weights, nan=1.0))
+            yield MaskTrial(convention, {name: value}, allowed, np.nan_to_num(cores[0].weights, nan=1.0), mask)
+
+
+def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
+    """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
+    described = filter(None, (target, getattr(target, "forward", None)))
+    docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
+    true = r"(?:true|\b1|ones?)\b[^.\n]{0,40}?"
+    if re.search(true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring):
+        return False
+    if re.search(true + r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)", docstring):
+        return True
+    words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {"hide": False, "hidden_mask": False}
+    if name.lower() in words:
+        return words[name.lower()]
+    return _built_mask_meaning(file)
+
+
+def _built_mask_meaning(file: str) -> bool | None:
+    """Return the meaning of causal masks that functions of the file build: tril = may attend, triu = masked."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    try:
+        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    except SyntaxError:
+        return None
+    meanings = set()
+    for node in functions:
+        source = ast.get_source_segment(text, node) or ""
+        if "mask" in node.name.lower() and len(source) < 1500:
+            for line in re.findall(r"[^\n]*\btri[lu]\s*\([^\n]*(?:\n[^\n]*)?", source):
+                inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
+                meanings.add(("tril" in line) != inverted)
+    return meanings.pop() if len(meanings) == 1 else None

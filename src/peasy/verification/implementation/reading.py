@@ -1,12 +1,11 @@
 """Reading of one attention in a trace: tokens, scale, mask, bias and normalisation, found by values and by experiment."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.core import MIXED, NO_TOKEN, Array, Core, as_batch, is_activation
+from peasy.verification.implementation.core import MIXED, NO_TOKEN, Array, Core, as_batch
 from peasy.verification.implementation.lineage import Lineage, lineage
 from peasy.verification.implementation.subject import Subject, Watch, trace_tokens
 from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to_float
@@ -86,24 +85,30 @@ class Reading:
         return self.factor * self.query_line.factor * self.key_line.factor
 
 
-def read_core(subject: Subject, trace: Trace, core: Core, seed: int) -> Reading:
-    """Read one attention."""
-    q, k = core.scores.inputs[-2:] if not core.swapped else core.scores.inputs[-2:][::-1]
-    v = core.context.inputs[-2:][1 - core.weights_operand]
-    query, key, value = _rows(subject, trace, core, seed)
+def read_cores(subject: Subject, trace: Trace, cores: list[Core], seed: int) -> list[Reading]:
+    """Read the attention of a trace; the tokens of all rows are found with the same calls."""
+    watches: dict[str, Watch] = {}
+    for number, core in enumerate(cores):
+        watches |= {f"{number} {part}": watch for part, watch in _watches(core).items()}
+    found = trace_tokens(subject, trace, watches, seed)
     memory: dict[int, Lineage] = {}
-    reading = Reading(
-        core, trace, query, key, value, lineage(trace, q, memory), lineage(trace, k, memory), lineage(trace, v, memory)
-    )
-    _read_times(reading)
-    reading.product = core.left @ core.right.swapaxes(-1, -2)
-    _find_normaliser(reading)
-    if reading.masked_op is not None:
-        _probe_scores(subject, reading)
-    return reading
+    readings = []
+    for number, core in enumerate(cores):
+        rows = [_choose(subject, found[f"{number} {part}"]) for part in ("query", "key", "value")]
+        q, k = core.scores.inputs[-2:] if not core.swapped else core.scores.inputs[-2:][::-1]
+        v = core.context.inputs[-2:][1 - core.weights_operand]
+        lines = [lineage(trace, source, memory) for source in (q, k, v)]
+        reading = Reading(core, trace, *rows, *lines)
+        _read_times(reading)
+        reading.product = core.left @ core.right.swapaxes(-1, -2)
+        _find_normaliser(reading)
+        if reading.masked_op is not None:
+            _probe_scores(subject, reading)
+        readings.append(reading)
+    return readings
 
 
-def _rows(subject: Subject, trace: Trace, core: Core, seed: int) -> tuple[Rows, Rows, Rows]:
+def _watches(core: Core) -> dict[str, Watch]:
     def operand(number: int) -> Any:
         return lambda op: as_batch(op.values[-2 + number], number == 0)
 
@@ -111,11 +116,9 @@ def _rows(subject: Subject, trace: Trace, core: Core, seed: int) -> tuple[Rows, 
         return as_batch(op.values[-2 + 1 - core.weights_operand], core.weights_operand == 1).swapaxes(-1, -2)
 
     queries, keys = (operand(1), operand(0)) if core.swapped else (operand(0), operand(1))
-    watches: dict[str, Watch] = {
+    return {
         "query": (core.scores.index, queries), "key": (core.scores.index, keys), "value": (core.context.index, values),
     }  # fmt: skip
-    found = trace_tokens(subject, trace, watches, seed)
-    return _choose(subject, found["query"]), _choose(subject, found["key"]), _choose(subject, found["value"])
 
 
 def _choose(subject: Subject, by_input: dict[str, Array]) -> Rows:
@@ -311,8 +314,3 @@ def softmax_over(scores: Array, groups: Array) -> Array:
     np.add.at(total, labels, powers)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((powers / total[labels]).reshape(scores.shape))
-
-
-def activations(trace: Trace) -> list[Op]:
-    """Return the operations on activations."""
-    return [op for op in trace.ops if is_activation(op) and not math.isnan(op.index)]

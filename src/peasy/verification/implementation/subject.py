@@ -33,7 +33,8 @@ class Subject:
             from peasy.verification.implementation.numpy_trace import numpy_call
 
             with quiet():
-                return numpy_call(self.run, {**self.inputs, **(inputs or {})}, self.constants, overrides or {})
+                values = {**self.inputs, **(inputs or {})}
+                return numpy_call(self.run, values, self.constants, overrides or {}, self.parameters)
         from peasy.verification.implementation.torch_trace import torch_call
 
         tensors = self._tensors({**self.inputs, **(inputs or {})})
@@ -48,7 +49,8 @@ class Subject:
         values = {**self.inputs, **(inputs or {})}
         with quiet():
             if self.library == "numpy":
-                result = self.run({**{k: v.copy() for k, v in values.items()}, **self.constants, **(constants or {})})
+                copies = {name: array.copy() for name, array in values.items()}
+                result = self.run({**copies, **self.constants, **(constants or {})})
             else:
                 import torch
 

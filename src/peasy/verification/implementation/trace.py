@@ -17,7 +17,7 @@ import numpy as np
 INPUT, PARAMETER, CONSTANT = "input", "parameter", "constant"
 """Names of the records of tensors that no recorded operation made."""
 
-PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot"})
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "matmul"})
 LAYOUTS = frozenset(
     """view _unsafe_view reshape _reshape_alias transpose permute t unsqueeze squeeze expand clone contiguous slice select
     split split_with_sizes unbind chunk alias detach _to_copy copy lift_fresh repeat index_select index gather cat stack

@@ -33,7 +33,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     file = Path(request["file"]) if request["file"] else None
     try:
         try:
-            module = load_module(file, request["module"])
+            module, notes = load_module(file, request["module"], request["folder"])
         except PeasyError:
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -44,7 +44,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
         target = find_target(module, request["name"], file.name if file else request["module"])
         diagnosis = examine(
             target, request["name"], file=str(file or getattr(module, "__file__", "") or ""), call=request["call"],
-            seed=request["seed"], namespace=vars(module), expected=request["expected"],
+            seed=request["seed"], namespace=vars(module), expected=request["expected"], notes=notes,
         )  # fmt: skip
         return {"diagnosis": asdict(diagnosis)}
     except PeasyError as error:

@@ -1,0 +1,240 @@
+"""Further calls after the first: other lengths, grouped heads, the causal flag, fully masked rows, a KV cache."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from peasy.verification.implementation.calls import Attempt, seeded_array
+from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.judge import Context, Judgement, judge
+from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.reading import Reading, read_cores
+from peasy.verification.implementation.subject import Subject, quiet
+from peasy.verification.implementation.trace import leaves
+
+_PREFIX = 3
+
+
+def _read(subject: Subject, seed: int) -> Reading | None:
+    """Read the first attention of a call; None if the call or the reading fails."""
+    try:
+        trace = subject.trace()
+        cores = find_cores(trace)
+        return read_cores(subject, trace, cores[:1], seed)[0] if cores else None
+    except Exception:
+        return None
+
+
+def _changed(subject: Subject, inputs: Mapping[str, Array], constants: Mapping[str, Any] | None = None) -> Subject:
+    return replace(subject, inputs=dict(inputs), constants={**subject.constants, **(constants or {})})
+
+
+def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
+    """Call with more keys than queries; return what was tried, "" if the code does not take it."""
+    subject, axis = attempt.subject, reading.attended[0]
+    others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
+    queries = [name for name, role in attempt.roles.items() if role in ("query", "x")]
+    if not others or not queries:
+        return ""
+    inputs = dict(subject.inputs)
+    for name in others:
+        shape = list(inputs[name].shape)
+        shape[axis] = attempt.sizes.keys
+        inputs[name] = seeded_array(f"{name} long", tuple(shape), seed)
+    longer = _changed(subject, inputs)
+    other = _read(longer, seed)
+    if other is None or not other.attended:
+        return ""
+    inner = Judgement()
+    judge(longer, other, context, inner)
+    kind = judge_pattern(longer, other, False, Judgement())
+    if kind == "top-left":
+        found.caution("causal top-left", builder_place(longer, other))
+    elif not inner.unknown:
+        for name, place in inner.mistakes.items():
+            found.mistake(name, place)
+    found.compared += inner.compared
+    found.difference = max(found.difference, inner.difference)
+    return "more keys than queries"
+
+
+def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
+    """Call a function with fewer key and value heads than query heads; return what was tried."""
+    subject, layout = attempt.subject, attempt.layout
+    others = [name for name, role in attempt.roles.items() if role in ("key", "value")]
+    if layout is None or layout.axes != "bht" or len(others) != 2 or not context.function:
+        return ""
+    head_axis = 3 - reading.attended[0] if reading.attended[0] in (1, 2) else 1
+    inputs = dict(subject.inputs)
+    for name in others:
+        shape = list(inputs[name].shape)
+        shape[head_axis] = max(shape[head_axis] // 2, 1)
+        inputs[name] = seeded_array(f"{name} grouped", tuple(shape), seed)
+    other = _read(_changed(subject, inputs), seed)
+    if other is None:
+        return ""
+    inner = Judgement()
+    judge(_changed(subject, inputs), other, context, inner)
+    for name, place in inner.mistakes.items():
+        found.mistake(name, place)
+    for text in inner.conventions:
+        if "grouped" in text:
+            found.convention(text)
+    return f"{attempt.sizes.heads // 2} key/value heads"
+
+
+def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
+    """Call with the causal flag set; return what was tried."""
+    for name in attempt.flag_names:
+        subject = _changed(attempt.subject, attempt.subject.inputs, {name: True})
+        reading = _read(subject, seed)
+        if reading is None or not reading.attended:
+            continue
+        inner = Judgement()
+        kind = judge_pattern(subject, reading, True, inner)
+        if kind == "causal":
+            found.convention(f"{name}=True is causal")
+        for mistake, place in inner.mistakes.items():
+            found.mistake(mistake, place)
+        return "the causal flag"
+    return ""
+
+
+def check_masked_rows(subject: Subject, name: str, convention: Any, mask: Array, found: Judgement) -> None:
+    """Call with a fully masked row: NaN is a caution."""
+    if "q" not in convention.shape:
+        return
+    mask = mask.copy()
+    mask[:, 1] = False
+    value: Any = convention.encode(mask)
+    if convention.kind == "additive":
+        value = np.where(value < 0, np.float32(-np.inf), value)
+    if subject.library == "torch":
+        import torch
+
+        value = torch.from_numpy(np.array(value))
+    try:
+        arrays = subject.plain(constants={name: value})
+    except Exception:
+        return
+    if any(np.isnan(array).any() for array in arrays):
+        found.caution("NaN on fully masked rows")
+
+
+def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement) -> None:
+    """A layer whose name says output projection must be used."""
+    used = {root.partition(":")[2] for op in reading.trace.ops for root in op.roots}
+    for name in attempt.subject.parameters:
+        if not name.endswith("weight") or name in used:
+            continue
+        last = [part for part in name.split(".") if part != "weight"][-1:]
+        if last and last[0].lower() in ("out_proj", "o_proj", "wo", "w_o", "c_proj", "to_out", "out", "output", "proj", "fc_out"):
+            found.mistake("output projection not used")
+
+
+def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int) -> str:
+    """Compare a sequence in two chunks, with the cache, with the same sequence in one call."""
+    roles = {role_of(p.name): p.name for p in attempt.parameters}
+    if not {"cache", "past_key", "offset"} & set(roles):
+        return ""
+    subject, axis = attempt.subject, reading.attended[0]
+    whole = subject.plain()
+    if not whole or whole[0].shape[: axis + 1] != next(iter(subject.inputs.values())).shape[: axis + 1]:
+        return ""
+    expected = np.take(whole[0], range(_PREFIX, whole[0].shape[axis]), axis=axis)
+    tried, best = False, None
+    for second in _second_chunks(attempt, roles, axis):
+        try:
+            output = second.plain()[0]
+        except Exception:
+            continue
+        if output.shape != expected.shape:
+            continue
+        tried, best = True, best or second
+        if np.allclose(output, expected, atol=2e-4 * max(1.0, float(np.abs(expected).max()))):
+            return "a sequence in two chunks, with its cache"
+    if tried and best is not None:
+        _name_cache_mistake(best, reading, found, seed)
+    return "a sequence in two chunks, with its cache" if tried else ""
+
+
+def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Iterator[Subject]:
+    """Yield the call of the second chunk for every way to pass the cache."""
+    subject = attempt.subject
+    parts = [
+        {name: np.take(array, indices, axis=axis) for name, array in subject.inputs.items()}
+        for indices in (range(_PREFIX), range(_PREFIX, next(iter(subject.inputs.values())).shape[axis]))
+    ]
+    offset = {roles["offset"]: _PREFIX} if "offset" in roles else {}
+    if {"past_key", "past_value"} <= set(roles):
+        by_role = {role: name for name, role in attempt.roles.items()}
+        past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
+        yield _changed(subject, parts[1], {name: _like(subject, value) for name, value in past.items()} | offset)
+        return
+    first = _changed(subject, parts[0], {roles["use_cache"]: True} if "use_cache" in roles else {})
+    try:
+        with quiet():
+            import torch
+
+            with torch.no_grad():
+                result = first.run({**first._tensors(first.inputs), **first.constants})
+    except Exception:
+        return
+    if "cache" not in roles:
+        yield _changed(subject, parts[1], offset)
+        return
+    extra = list(result[1:]) if isinstance(result, tuple | list) else []
+    for cache in extra:
+        if len(list(leaves(cache))):
+            more = {roles["use_cache"]: True} if "use_cache" in roles else {}
+            yield _changed(subject, parts[1], {roles["cache"]: cache, **offset, **more})
+
+
+def _like(subject: Subject, array: Array) -> Any:
+    return subject._tensors({"a": array})["a"] if subject.library == "torch" else array
+
+
+def _name_cache_mistake(second: Subject, whole: Reading, found: Judgement, seed: int) -> None:
+    """Name why the second chunk differs: no cached keys, a mask aligned top-left, or positions from 0."""
+    try:
+        trace = second.trace()
+        core = find_cores(trace)[0]
+        reading = read_cores(second, trace, [core], seed)[0]
+    except Exception:
+        found.not_understood("With its cache it gives other numbers than in one call.")
+        return
+    _, queries, keys = core.shape
+    if keys == queries:
+        found.mistake("cache not used")
+        return
+    ones = np.ones((queries, keys), bool)
+    if reading.allowed is not None and all(np.array_equal(each, np.tril(ones)) for each in reading.allowed):
+        found.mistake("causal top-left with a cache", builder_place(second, reading) or mask_place(reading))
+        return
+    rows = whole.product[:, -queries:, :]
+    if rows.shape == reading.product.shape and not np.allclose(rows, reading.product, atol=1e-3):
+        found.mistake("positions not shifted with the cache")
+        return
+    found.not_understood("With its cache it gives other numbers than in one call.")
+
+
+def rotary_is_relative(subject: Subject, reading: Reading) -> bool:
+    """Return whether scores of equal tokens depend on their distance only, as with rotary positions."""
+    inputs = {}
+    for name, array in subject.inputs.items():
+        lead = tuple(slice(0, 1) if axis in reading.attended else slice(None) for axis in range(array.ndim))
+        inputs[name] = np.broadcast_to(array[lead], array.shape).copy()
+    trace = subject.trace(inputs)
+    op = trace.ops[reading.core.scores.index]
+    product = reading.core.gather(op, op.outputs[0])
+    distance = reading.query_times[:, :, None] - reading.key_times[:, None, :]
+    for n in range(len(product)):
+        for each in np.unique(distance[n]):
+            values = product[n][distance[n] == each]
+            if np.ptp(values) > 1e-3 * max(1.0, float(np.abs(product).max())):
+                return False
+    return True
+

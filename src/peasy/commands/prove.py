@@ -289,7 +289,9 @@ def _diagnose_folder(
     from peasy.verification.implementation.child import Request, examine_in_child
     from peasy.verification.implementation.loading import attention_candidates
 
-    files = sorted(path for suffix in ("py", "ipynb") for path in folder.rglob(f"*.{suffix}") if not _is_hidden(path, folder))
+    files = sorted(
+        path for suffix in ("py", "ipynb") for path in folder.rglob(f"*.{suffix}") if not _is_hidden(path, folder)
+    )
     found = [(file, name) for file in files for name in attention_candidates(file)]
     if not found:
         raise NotFound(f"Nothing in {folder} looks like attention.", hint="Give a file: peasy prove file.py:name")
@@ -311,7 +313,9 @@ def _diagnose_folder(
 def _is_hidden(path: Path, folder: Path) -> bool:
     """Return whether a path lies in a hidden folder, an environment or a folder of tests."""
     parts = path.relative_to(folder).parts
-    return any(part.startswith((".", "test")) or part in ("node_modules", "venv", "site-packages", "build") for part in parts)
+    return any(
+        part.startswith((".", "test")) or part in ("node_modules", "venv", "site-packages", "build") for part in parts
+    )
 
 
 def _make_sequences(

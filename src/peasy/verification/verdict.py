@@ -77,7 +77,7 @@ EQUAL, WRONG, NOT_COMPARED = "equal", "wrong", "not compared"
 
 @dataclass(frozen=True)
 class ImplementationFinding:
-    """One mistake or caution: the formula, typical code with it, the fix, and the line; `file` if it is another file."""
+    """One mistake or caution: the formula, typical code with it, the fix, the line; `file` if it is another file."""
 
     name: str
     level: str

@@ -106,8 +106,8 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
 def diagnosis_sentence(diagnosis: Diagnosis) -> str:
     """Return the diagnosis in one sentence.
 
-    >>> diagnosis_sentence(Diagnosis("attention", "function", "attention(q, k, v)", num_compared=3, max_difference=2e-7))
-    'attention equals the formula: compared in 3 calls, largest difference 2.0e-07.'
+    >>> diagnosis_sentence(Diagnosis("attend", "function", "attend(q, k, v)", num_compared=3, max_difference=2e-7))
+    'attend equals the formula: compared in 3 calls, largest difference 2.0e-07.'
     """
     cautions = f" Caution: {', '.join(diagnosis.cautions)}." if diagnosis.cautions else ""
     if diagnosis.mistakes:

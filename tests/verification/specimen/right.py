@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from specimen.wrong import Cached
+from .wrong import Cached
 
 
 def torch_fused(query, key, value, attn_mask=None):

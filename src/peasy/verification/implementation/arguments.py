@@ -63,7 +63,7 @@ class ConfigGuess(dict[str, Any]):
             raise KeyError(name)
         return value
 
-    def get(self, name: str, default: Any = None) -> Any:  # type: ignore[override]
+    def get(self, name: str, default: Any = None) -> Any:
         """Return a value; a default of the caller counts more than a guess, but not for sizes."""
         if dict.__contains__(self, name):
             return dict.__getitem__(self, name)
@@ -96,7 +96,9 @@ def config_value(sizes: Sizes, name: str) -> Any:
     if role:
         return sizes.constructor_value(role)
     lower = name.lower()
-    if lower.startswith(("use_", "is_", "has_", "do_", "enable", "return_", "output_", "gradient", "fuse", "flash", "lora")):
+    if lower.startswith(
+        ("use_", "is_", "has_", "do_", "enable", "return_", "output_", "gradient", "fuse", "flash", "lora")
+    ):
         return False
     if lower.endswith(("_bias", "bias", "_norm", "layernorm", "_enabled")):
         return False
@@ -150,9 +152,7 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
         yield arguments
 
 
-def _constructor_argument(
-    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool
-) -> Any:
+def _constructor_argument(parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool) -> Any:
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
@@ -170,7 +170,7 @@ def _constructor_argument(
     value = sizes.constructor_value(role)
     if value is UNKNOWN and required:
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
-        return by_type.get(hint, None)
+        return by_type.get(hint)
     return value
 
 
@@ -182,7 +182,9 @@ def _type_hints(cls: type) -> dict[str, Any]:
 
 
 def _is_config_class(hint: Any) -> bool:
-    return inspect.isclass(hint) and (dataclasses.is_dataclass(hint) or hint.__name__.lower().endswith(("config", "args")))
+    return inspect.isclass(hint) and (
+        dataclasses.is_dataclass(hint) or hint.__name__.lower().endswith(("config", "args"))
+    )
 
 
 def make_config(hint: Any, sizes: Sizes) -> Any:
@@ -194,7 +196,7 @@ def make_config(hint: Any, sizes: Sizes) -> Any:
         arguments = {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
-            and (p.default is p.empty or role_of(name, True) in (*_SIZE_ROLES, "dropout") and p.default is not None)
+            and (p.default is p.empty or (role_of(name, True) in (*_SIZE_ROLES, "dropout") and p.default is not None))
         }  # fmt: skip
         made = hint(**arguments)
     except Exception:
@@ -215,14 +217,14 @@ class Layout:
 
     def shape(self, sizes: Sizes, time: int | None = None, heads: int | None = None) -> tuple[int, ...]:
         """Return the shape of an array with so many tokens and heads."""
-        by_axis = {"b": sizes.batch, "h": heads or sizes.heads, "t": time or sizes.time}
+        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": heads or sizes.heads, "t": time or sizes.time}
         return (*(by_axis[axis] for axis in self.axes), self.width)
 
 
 def layouts(sizes: Sizes, flat: bool, widths: list[int]) -> list[Layout]:
     """Return the layouts to try: `flat` code gets the width of all heads first."""
     narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")]
-    wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t")]
+    wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx")]
     return [*wide, *narrow] if flat else [*narrow, *wide]
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from peasy.errors import UsageError
 from peasy.verification.implementation.arguments import (
-    Array,
     ROTARY_FORMS,
     ROTARY_ROLES,
+    Array,
     ConfigGuess,
     Layout,
     Sizes,
@@ -98,7 +98,7 @@ def instantiate(cls: type, arguments: Mapping[str, Any], seed: int) -> tuple[Any
         with recorder:
             made = cls(**arguments)
     made.eval()
-    tensors = {name: value for name, value in made.named_buffers()}
+    tensors = dict(made.named_buffers())
     for name, submodule in made.named_modules():
         tensors |= {f"{name}.{key}": value for key, value in vars(submodule).items() if isinstance(value, torch.Tensor)}
     return made, buffer_ops(recorder, tensors), tensors
@@ -308,7 +308,7 @@ def _libraries(function: Any, made: Any) -> tuple[str, ...]:
         return ("torch",)
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
-        function = getattr(type(made), "__call__", function)
+        function = next((vars(base)["__call__"] for base in type(made).__mro__ if "__call__" in vars(base)), function)
     names = set(getattr(getattr(function, "__code__", None), "co_names", ()))
     scope = getattr(function, "__globals__", {})
     modules = {getattr(scope.get(name), "__name__", "").partition(".")[0] for name in names}
@@ -398,7 +398,7 @@ def _create_objects(
                     function = eval(compile(ast.Expression(node.func), "<call>", "eval"), dict(names))
                 except NameError:
                     function = None
-                if inspect.isclass(function) and callable(getattr(function, "__call__", None)) and _has_call(function):
+                if inspect.isclass(function) and _has_call(function):
                     signature = inspect.signature(function)
                     args = [eval(compile(ast.Expression(each), "<call>", "eval"), dict(names)) for each in node.args]
                     kwargs = {

@@ -26,7 +26,9 @@ class _Catalogue:
     mistakes: tuple[Mistake, ...]
 
 
-MISTAKES = {each.name: each for each in config.read_file(_Catalogue, Path(__file__).with_name("mistakes.toml")).mistakes}
+MISTAKES = {
+    each.name: each for each in config.read_file(_Catalogue, Path(__file__).with_name("mistakes.toml")).mistakes
+}
 
 
 def finding(name: str, place: Place | None, file: str = "") -> ImplementationFinding:

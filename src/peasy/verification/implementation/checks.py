@@ -131,7 +131,18 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
         if not name.endswith("weight") or name in used:
             continue
         last = [part for part in name.split(".") if part != "weight"][-1:]
-        if last and last[0].lower() in ("out_proj", "o_proj", "wo", "w_o", "c_proj", "to_out", "out", "output", "proj", "fc_out"):
+        if last and last[0].lower() in (
+            "out_proj",
+            "o_proj",
+            "wo",
+            "w_o",
+            "c_proj",
+            "to_out",
+            "out",
+            "output",
+            "proj",
+            "fc_out",
+        ):
             found.mistake("output projection not used")
 
 
@@ -237,4 +248,3 @@ def rotary_is_relative(subject: Subject, reading: Reading) -> bool:
             if np.ptp(values) > 1e-3 * max(1.0, float(np.abs(product).max())):
                 return False
     return True
-

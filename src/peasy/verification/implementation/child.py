@@ -117,9 +117,7 @@ def _wait(process: subprocess.Popen[bytes], request: Request, limits: ChildLimit
             raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
 
 
-def _read_answer(
-    request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path
-) -> Diagnosis:
+def _read_answer(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> Diagnosis:
     path = folder / "answer.json"
     if not path.exists():
         raise _exit_error(request, limits, process, folder)
@@ -158,9 +156,7 @@ def _import_error(request: Request, error: dict[str, Any]) -> PeasyError:
     return InvalidInput(f"{where}: {error['error']}", hint=hint)
 
 
-def _exit_error(
-    request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path
-) -> PeasyError:
+def _exit_error(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> PeasyError:
     code = process.wait()
     if code == -24:  # SIGXCPU
         return InvalidInput(f"{request.where} was stopped after the CPU time limit of {limits.cpu_seconds} s.")

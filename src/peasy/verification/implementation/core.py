@@ -170,9 +170,14 @@ def replay_indices(trace: Trace, path: list[Op]) -> dict[int, Array]:
         inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
         if not inputs:
             continue
-        results = _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
+        results = replay_op(op, inputs)
         maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
     return {index: value for (index, number), value in maps.items() if number == 0}
+
+
+def replay_op(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
+    """Return the indices of an operation's results from the indices of its inputs, by number; [] if unknown."""
+    return _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
 
 
 def _replay_pointwise(op: Op, inputs: dict[int, Array]) -> list[Array | None]:

@@ -1,4 +1,4 @@
-"""Examination of attention code: calls it, reads its attention from traces, and judges it on several inputs and sizes."""
+"""Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
 import inspect
 import re
@@ -28,8 +28,15 @@ from peasy.verification.implementation.checks import (
     rotary_is_relative,
 )
 from peasy.verification.implementation.core import attention_products, find_cores
+from peasy.verification.implementation.expected import explain_difference, read_expected
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
-from peasy.verification.implementation.masks import declared_mask_meaning, judge_pattern, mask_place, mask_trials
+from peasy.verification.implementation.masks import (
+    declared_mask_meaning,
+    judge_pattern,
+    judge_weak_mask,
+    mask_place,
+    mask_trials,
+)
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
@@ -61,12 +68,17 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
     name = name or getattr(target, "__name__", type(target).__name__)
     if not callable(target) and not hasattr(target, "forward"):
-        raise InvalidInput(f"{name} is a {type(target).__name__}: it cannot be called.", hint="Give a function or a class.")
+        raise InvalidInput(
+            f"{name} is a {type(target).__name__}: it cannot be called.", hint="Give a function or a class."
+        )
     scope = namespace if namespace is not None else dict(getattr(inspect.getmodule(target), "__dict__", {}))
     scope = {name.rpartition(".")[2]: target, **scope}
+    given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
     for attempt in _attempts(state, SIZES[0]):
+        if given is not None:
+            _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
         diagnosis = _diagnosis(state, attempt, found)
         if diagnosis.verdict != NOT_COMPARED:
@@ -83,14 +95,33 @@ def _attempts(state: Examination, sizes: Sizes) -> Any:
     return attempts(state.target, sizes, state.seed, state.failures, state.file)
 
 
+def _explain_expected(
+    state: Examination, attempt: Attempt, expected: np.ndarray, inputs: dict[str, np.ndarray]
+) -> None:
+    """Note what turns the output of the call into the expected array; `inputs` replace the seeded ones."""
+    unknown = sorted(set(inputs) - set(attempt.subject.inputs))
+    if unknown:
+        raise InvalidInput(
+            f"The call has no inputs named {', '.join(unknown)}: it has {', '.join(attempt.subject.inputs)}."
+        )
+    given = {name: np.asarray(array, dtype=np.float32) for name, array in inputs.items()}
+    subject = replace(attempt.subject, inputs={**attempt.subject.inputs, **given})
+    trace = subject.trace()
+    cores = find_cores(trace)
+    if cores:
+        reading = read_cores(subject, trace, cores[:1], state.seed)[0]
+        if reading.attended:
+            state.notes += explain_difference(subject, reading, expected)
+
+
 def _no_call(state: Examination) -> InvalidInput:
     """Return the error when no call worked: the real exceptions, each once."""
     if not state.failures:
-        signature = ""
-        return InvalidInput(f"{state.name}{signature} does not look like attention: it takes no arrays that are known here.",
-                            hint='Give the call: --call "' + state.name + '(q, k, v)"')  # fmt: skip
-    lines = list(dict.fromkeys(one.summary() for one in state.failures))
-    first = state.failures[0]
+        message = f"{state.name} does not look like attention: it takes no arrays that are known here."
+        return InvalidInput(message, hint=f'Give the call: --call "{state.name}(q, k, v)"')
+    failures = sorted(state.failures, key=lambda one: "not installed" not in one.error)
+    lines = list(dict.fromkeys(one.summary() for one in failures))
+    first = failures[0]
     where = f" Line {first.line}: {first.code}" if first.line else ""
     hint = "\n".join([*(f"tried: {line}" for line in lines[1:4]), f'Give the call: --call "{first.call}"'])
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
@@ -200,7 +231,7 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
     if reading.bias is None or reading.allowed is None:
         return
     bias = np.where(reading.allowed, reading.bias, 0.0)
-    if np.abs(bias).max(initial=0.0) < 1e-6:
+    if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
         return
     if reading.bias_learned:
         found.convention("a learned bias is added to the scores")
@@ -278,18 +309,22 @@ def _judge_masked_call(
     if obeyed or inner.mistakes:
         return
     if reading.replaced is not None and reading.replaced.any():
-        fill = reading.bias[reading.replaced] if reading.bias is not None else np.zeros(1)
-        name = "masked scores become 0" if np.all(np.abs(fill) < 1e-5) else "mask value too small"
-        found.mistake(name, mask_place(reading))
+        judge_weak_mask(reading, found)
     elif np.allclose(reading.core.weights, plain.core.weights, atol=1e-6):
         found.mistake("mask ignored", None)
+    elif judge_pattern(subject, reading, False, Judgement()) == "causal":
+        found.convention("a mask argument, whatever it holds, makes it causal")
     else:
         found.not_understood("The effect of its mask argument is not known here.")
 
 
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
     """Repeat the judgement with other numbers and other sizes; all must agree."""
-    runs = [(SIZES[0], 1), (SIZES[1], 2), *([(replace(SIZES[0], grouped=True), 3)] if _has_groups(state.target) else [])]
+    runs = [
+        (SIZES[0], 1),
+        (SIZES[1], 2),
+        *([(replace(SIZES[0], grouped=True), 3)] if _has_groups(state.target) else []),
+    ]
     for sizes, seed in runs:
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         for other in _attempts(again, sizes):
@@ -326,7 +361,10 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
 
 def _file_of(target: Any) -> str:
     try:
-        return inspect.getsourcefile(target if inspect.isclass(target) or inspect.isfunction(target) else type(target)) or ""
+        return (
+            inspect.getsourcefile(target if inspect.isclass(target) or inspect.isfunction(target) else type(target))
+            or ""
+        )
     except TypeError:
         return ""
 

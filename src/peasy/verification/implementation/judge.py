@@ -1,6 +1,7 @@
 """Judgement of a reading: conventions that are named, mistakes with their line, and what is not understood."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,8 @@ def _judge_sources(reading: Reading, context: Context, found: Judgement) -> None
     roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(roles)]
     if not set(roles) & {"query", "key", "value"}:
         roles = _layer_roles(reading, context, found)
+    if roles[2] == "key" and context.input_roles and "value" not in context.input_roles.values():
+        roles[2] = "value"  # keys and values come from one input
     product, place = reading.core.scores, _place(reading.core.scores)
     sources = tuple(roles)
     if sources in (("query", "value", "key"), ("query", "value", "query")):
@@ -124,7 +127,7 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
         return ["", "", ""]
     if len({tuple(each) for each in names}) == 3:
         return roles if len({*roles} - {""}) == 3 else ["", "", ""]
-    if names[0] != names[1] and names[1] == names[2] or len({tuple(each) for each in names}) == 1:
+    if (names[0] != names[1] and names[1] == names[2]) or len({tuple(each) for each in names}) == 1:
         return _slices(reading, names, found)
     unused = {"query", "key", "value"} & {
         projection_role([name]) for name in context.parameter_names if name not in {n for each in names for n in each}
@@ -140,22 +143,26 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
 def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[str]:
     """Judge a fused layer: which columns are queries, keys and values; two roles on the same columns are a mistake."""
     trace, core = reading.trace, reading.core
-    sources = [*core.scores.inputs[-2:][:: -1 if core.swapped else 1], core.context.inputs[-2:][1 - core.weights_operand]]
-    columns = []
+    sources = [
+        *core.scores.inputs[-2:][:: -1 if core.swapped else 1],
+        core.context.inputs[-2:][1 - core.weights_operand],
+    ]
+    columns: list[Array] = []
     for line, source in zip((reading.query_line, reading.key_line, reading.value_line), sources, strict=True):
-        columns.append(columns_of(trace, line.projections[0], source) if len(line.projections) == 1 else None)
-    if any(each is None or not len(each) for each in columns):
+        one = columns_of(trace, line.projections[0], source) if len(line.projections) == 1 else None
+        columns.append(np.zeros(0) if one is None else one)
+    if not all(len(each) for each in columns):
         return ["", "", ""]
     fused = [i for i in range(3) if names[i] == names[2]]
     width = int(reading.value_line.projections[0].outputs[0].shape[-1])
-    used = np.unique(np.concatenate([columns[i] for i in fused]))  # type: ignore[misc]
+    used = np.unique(np.concatenate([columns[i] for i in fused]))
     same = [(a, b) for a in fused for b in fused if a < b and np.array_equal(columns[a], columns[b])]
     if same and len(used) < width:
         a, b = same[0]
         roles = ["query", "key", "value"]
         roles[b] = roles[a]
         return roles
-    order = sorted(fused, key=lambda i: int(columns[i][0]))  # type: ignore[index]
+    order = sorted(fused, key=lambda i: int(columns[i][0]))
     text = ", ".join(("queries", "keys", "values")[i] for i in order)
     name = names[2][0].removesuffix(".weight") or "one layer"
     found.convention(f"{name} makes {text}, in this order")
@@ -307,6 +314,8 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     place = _place(op or core.scores)
     normed = "norm" in reading.query_line.kinds and "norm" in reading.key_line.kinds
     learned = reading.query_line.learned_factor or reading.key_line.learned_factor or _learned_scale(reading)
+    if reading.normaliser in ("sum", "none") and reading.factor is None:
+        return
     if reading.floored or reading.factor == 0:
         found.mistake("floor division", _place(_floor_op(reading) or op))
         return
@@ -340,9 +349,13 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
 
 
 def _unknown_scores(reading: Reading, found: Judgement) -> None:
-    names = [op.name.strip("_") for op in reading.core.path[1:] if reading.masked_op and op.index <= reading.masked_op.index]
+    names = [
+        op.name.strip("_") for op in reading.core.path[1:] if reading.masked_op and op.index <= reading.masked_op.index
+    ]
     known = ", ".join(dict.fromkeys(names)) or "none"
-    found.not_understood(f"Between product and softmax the scores are not only scaled and masked (operations: {known}).")
+    found.not_understood(
+        f"Between product and softmax the scores are not only scaled and masked (operations: {known})."
+    )
 
 
 def _scale_name(reading: Reading, context: Context, scale: float) -> str:
@@ -411,14 +424,15 @@ def _scaled_late(reading: Reading) -> bool:
 def _groups(reading: Reading) -> dict[str, Array]:
     """Return group numbers `[n, query, key]` for a softmax over keys, queries, heads, batch, or everything."""
     count, queries, keys = reading.core.shape
-    n, i, j = np.indices(reading.core.shape)
+    n, i, _ = np.indices(reading.core.shape)
     token_q = np.broadcast_to(reading.query.tokens[:, :, None], n.shape)
     token_k = np.broadcast_to(reading.key.tokens[:, None, :], n.shape)
     order = np.zeros((count, queries), dtype=np.int64)  # how often the token came before: the head
     seen: dict[int, int] = {}
     for index, token in np.ndenumerate(reading.query.tokens):
-        order[index] = seen.get(int(token), 0)
-        seen[int(token)] = order[index] + 1
+        before = seen.get(int(token), 0)
+        order[index] = before
+        seen[int(token)] = before + 1
     head = np.broadcast_to(order[:, :, None], n.shape)
     time_q = np.broadcast_to(reading.query_times[:, :, None], n.shape)
     time_k = np.broadcast_to(reading.key_times[:, None, :], n.shape)
@@ -433,7 +447,7 @@ def _groups(reading: Reading) -> dict[str, Array]:
 
 
 def _judge_weights(reading: Reading, found: Judgement) -> None:
-    core, weights = reading.core, reading.core.weights
+    weights = reading.core.weights
     if reading.normaliser in ("none", "sum"):
         _judge_without_softmax(reading, found)
         return
@@ -441,7 +455,8 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
         found.not_understood(f"The weights are not a softmax that is known here: {reading.normaliser or 'not found'}.")
         return
     op = reading.normaliser_ops[0]
-    scores = np.where(np.isnan(reading.masked), -np.inf, reading.masked)
+    direct = reading.masked if reading.powers is None else reading.powers
+    scores = np.where(np.isnan(direct), -np.inf, direct)
     first = weights if reading.normalised is None else reading.normalised
     over = ""
     groups = _groups(reading)
@@ -452,21 +467,35 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
     softmaxes = [each for each in reading.normaliser_ops if "softmax" in each.name]
     if over == "":
         if reading.normalised is None and len(reading.normaliser_ops) > 1:
-            found.mistake("double softmax", reading.normaliser_ops[-1].place)
+            found.mistake("double softmax", _softmax_place(reading.normaliser_ops[-1], True))
         else:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
         return
     if over != "keys":
         names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch"}
-        found.mistake(names.get(over, "softmax over all scores"), op.place)
+        found.mistake(names.get(over, "softmax over all scores"), _softmax_place(_axis_op(reading)))
     if reading.extra is not None:
         found.convention("attention sink: an additional score in the softmax")
     if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
         found.caution("exp without maximum", op.place)
     if len(softmaxes) > 1:
-        found.mistake("double softmax", softmaxes[1].place)
+        found.mistake("double softmax", _softmax_place(softmaxes[1], True))
     elif not _close(first, weights) and over == "keys":
         _judge_after_softmax(reading, first, found)
+
+
+def _axis_op(reading: Reading) -> Op:
+    """Return the operation that decides over which axis the weights sum to 1: the softmax, or the sum of powers."""
+    first = reading.normaliser_ops[0]
+    sums = [op for op in reading.core.path if op.index > first.index and op.name == "sum"]
+    return sums[0] if "softmax" not in first.name and sums else first
+
+
+def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
+    """Return the line of a softmax: of the caller, if that chooses the axis or calls the helper again."""
+    if op.callers and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
+        return op.callers[0]
+    return op.place
 
 
 def _maximum_subtracted(reading: Reading) -> bool:
@@ -517,7 +546,7 @@ def _judge_without_softmax(reading: Reading, found: Judgement) -> None:
     total = scores.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         if _close(np.nan_to_num(scores / total), weights):
-            found.mistake("sum instead of softmax", _place(reading.core.path[-1]))
+            found.mistake("sum instead of softmax", _place(next(iter(reading.normaliser_ops), None)))
             return
     clean = np.nan_to_num(weights, neginf=0.0)
     if _close(scores, clean):
@@ -531,8 +560,9 @@ def _judge_half_precision(reading: Reading, found: Judgement) -> None:
     for op in reading.normaliser_ops[:1]:
         dtype = str(getattr(op.values[0], "dtype", ""))
         product = str(getattr(reading.core.scores.values[-1], "dtype", ""))
-        if any(half in dtype for half in ("float16", "bfloat16")) and dtype != product or "16" in product and "32" in str(
-            next((each.outputs[0].dtype for each in reading.trace.ops if each.name == "input"), "")
+        if (any(half in dtype for half in ("float16", "bfloat16")) and dtype != product) or (
+            "16" in product
+            and "32" in str(next((each.outputs[0].dtype for each in reading.trace.ops if each.name == "input"), ""))
         ):
             found.caution("half-precision softmax", op.place)
 
@@ -564,7 +594,7 @@ def time_mask(reading: Reading) -> Array | None:
     return None if (seen < 0).any() else seen.astype(bool)
 
 
-# ------------------------------------------------------------------------------------------------------------ the formula
+# --------------------------------------------------------------------------------------------------------- the formula
 
 
 def _compare(reading: Reading, found: Judgement) -> None:
@@ -572,7 +602,8 @@ def _compare(reading: Reading, found: Judgement) -> None:
     core = reading.core
     count, queries, keys = core.shape
     factor, bias = reading.factor or 1.0, reading.bias
-    assert bias is not None and reading.allowed is not None
+    assert bias is not None
+    assert reading.allowed is not None
     values = core.values[core.value_rows].reshape(count * queries, keys, -1)
     query = core.left.reshape(count * queries, 1, -1)
     key = np.repeat(core.right[:, None], queries, axis=1).reshape(count * queries, keys, -1)
@@ -600,7 +631,9 @@ def _compare(reading: Reading, found: Judgement) -> None:
 
 def _scaled_queries(reading: Reading) -> Array:
     """Return the queries times the temperature of their head."""
-    assert reading.masked is not None and reading.bias is not None and reading.allowed is not None
+    assert reading.masked is not None
+    assert reading.bias is not None
+    assert reading.allowed is not None
     scaled = reading.core.left.copy()
     for n in range(len(scaled)):
         free = reading.allowed[n] & (np.abs(reading.product[n]) > 1e-6)
@@ -657,7 +690,11 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
     tokens = np.arange(int(np.prod(shape))).reshape(shape)
     for number, (leaf, source) in enumerate(reading.trace.results):
         lead = tuple(leaf.shape[:-1])
-        if source is None or reading.core.context.index > source[0] or not np.issubdtype(to_float(leaf).dtype, np.floating):
+        if (
+            source is None
+            or reading.core.context.index > source[0]
+            or not np.issubdtype(to_float(leaf).dtype, np.floating)
+        ):
             continue
         if lead == shape:
             return number, tokens.reshape(-1), tokens
@@ -682,10 +719,13 @@ def _context_tokens(subject: Subject, reading: Reading, codes: Array, number: in
         seen = []
         for state in (0, 1):
             chosen = ((rows >> digit) & 1) == state
-            trace = subject.trace(overrides={core.context.index: lambda result, c=chosen: _shift_rows(core, result, c, seed)})
+            override = partial(_shift_rows, core, chosen, seed)
+            trace = subject.trace(overrides={core.context.index: override})
             if len(trace.results) != len(results):
                 return None
-            moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > 1e-5 * max(1.0, float(np.nanmax(np.abs(base))))
+            moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > 1e-5 * max(
+                1.0, float(np.nanmax(np.abs(base)))
+            )
             seen.append(moved.any(axis=-1))
         mixed |= seen[0] & seen[1]
         touched |= seen[0] | seen[1]
@@ -693,7 +733,7 @@ def _context_tokens(subject: Subject, reading: Reading, codes: Array, number: in
     return np.where(mixed, -2, np.where(touched, token, NO_TOKEN))
 
 
-def _shift_rows(core: Core, result: Any, chosen: Array, seed: int) -> Any:
+def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> Any:
     """Return the context with noise added to some rows."""
     noise = np.random.default_rng([seed, 5]).normal(0, 1, tuple(result.shape))
     shape = (1, *result.shape) if result.ndim == 2 else (1, 1, *result.shape) if result.ndim == 1 else result.shape

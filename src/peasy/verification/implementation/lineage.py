@@ -1,28 +1,31 @@
 """Lineage of queries, keys and values in a trace: which layer made them, and what was done on the way."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.core import Array, is_activation, replay_indices
+from peasy.verification.implementation.core import Array, is_activation, replay_op
 from peasy.verification.implementation.trace import INPUT, LAYOUTS, PARAMETER, PRODUCTS, Op, Trace, is_number, to_float
 
 _NORMS = frozenset(
-    """native_layer_norm native_group_norm native_batch_norm rms_norm _fused_rms_norm linalg_vector_norm norm rsqrt
-    layer_norm cudnn_batch_norm _native_batch_norm_legit_no_training""".split()
-)
+    [
+        "native_layer_norm", "native_group_norm", "native_batch_norm", "rms_norm", "_fused_rms_norm", "norm", "rsqrt",
+        "linalg_vector_norm", "layer_norm", "cudnn_batch_norm", "_native_batch_norm_legit_no_training",
+    ]
+)  # fmt: skip
 _NONLINEAR = frozenset(
-    """relu relu_ gelu silu sigmoid tanh elu leaky_relu exp softplus hardtanh _softmax square pow abs clamp sin cos
-    hardswish mish celu selu log sqrt""".split()
-)
+    [
+        "relu", "relu_", "gelu", "silu", "sigmoid", "tanh", "elu", "leaky_relu", "exp", "softplus", "hardtanh", "log",
+        "_softmax", "square", "pow", "abs", "clamp", "sin", "cos", "hardswish", "mish", "celu", "selu", "sqrt",
+    ]
+)  # fmt: skip
 _ROTATION = frozenset({"view_as_complex", "view_as_real", "complex", "polar", "neg", "_conj"})
 
 
 @dataclass(eq=False)
 class Lineage:
-    """What led to an operand: a number it was multiplied by, the layers' products, and kinds of operations on the way."""
+    """What led to an operand: a number it was multiplied by, products with layers, kinds of operations on the way."""
 
     factor: float = 1.0
     learned_factor: bool = False
@@ -84,7 +87,7 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
     if op.name in _NONLINEAR:
         here.kinds.add(f"nonlinear {op.name.strip('_')}")
         return here
-    parents = [source for source in activations]
+    parents = list(activations)
     if op.name.rstrip("_") in ("mul", "div") and not _multiply(trace, op, here, parents):
         return here
     if op.name in _ROTATION:
@@ -106,8 +109,7 @@ def _multiply(trace: Trace, op: Op, here: Lineage, activations: list[tuple[int, 
         here.learned_factor = factor[1]
         return True
     if len(activations) > 1:
-        shapes = [trace.ops[index].outputs[number].shape for index, number in activations]
-        if any(shape and shape[-1] == 1 for shape in shapes):
+        if any(_same_for_all_channels(value) for value in op.values):
             here.kinds.add("norm")
             return False
         here.kinds.add("unknown product of activations")
@@ -118,6 +120,14 @@ def _multiply(trace: Trace, op: Op, here: Lineage, activations: list[tuple[int, 
     elif others:
         here.kinds.add("table")
     return True
+
+
+def _same_for_all_channels(value: Any) -> bool:
+    """Return whether a tensor has one number per token, as the length of a vector has."""
+    array = to_float(value)
+    return array.ndim > 0 and (
+        array.shape[-1] == 1 or bool(np.all(np.ptp(array, axis=-1) < 1e-6 * np.abs(array).max()))
+    )
 
 
 def number_of(trace: Trace, op: Op) -> tuple[float, bool] | None:
@@ -134,7 +144,9 @@ def number_of(trace: Trace, op: Op) -> tuple[float, bool] | None:
             number = float(to_float(value).reshape(-1)[0])
             learned = any(root.startswith(PARAMETER) for root in other.roots)
             return (number**sign, learned) if number and (sign == 1 or value is op.values[1]) else None
-    constants = [value for (source, _), value in zip(op.inputs, op.values, strict=True) if not is_activation(trace.ops[source])]
+    constants = [
+        value for (source, _), value in zip(op.inputs, op.values, strict=True) if not is_activation(trace.ops[source])
+    ]
     if len(constants) == 1 and constants[0] is op.values[-1]:
         unique = np.unique(to_float(constants[0]))
         if len(unique) == 1 and unique[0]:
@@ -172,29 +184,25 @@ def columns_of(trace: Trace, projection: Op, source: tuple[int, int]) -> Array |
 
 
 def _all_indices(trace: Trace, path: list[Op]) -> dict[tuple[int, int], Array]:
-    from peasy.verification.implementation.core import _replay_layout, _replay_pointwise
-
     first = path[0]
     shape = tuple(first.outputs[0].shape)
     maps: dict[tuple[int, int], Array] = {(first.index, 0): np.arange(int(np.prod(shape))).reshape(shape)}
     for op in path[1:]:
         inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
         if inputs:
-            results = _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
+            results = replay_op(op, inputs)
             maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
     return maps
 
 
 def first_mixing_op(trace: Trace, start: Op, codes: Array, stop: int) -> Op | None:
-    """Return the first view after `start` that puts numbers of several tokens into one row; `codes` are the times of its numbers."""
+    """Return the first view after `start` that mixes tokens; `codes` are the times of the numbers of `start`."""
     maps: dict[tuple[int, int], Array] = {(start.index, 0): codes}
-    from peasy.verification.implementation.core import _replay_layout, _replay_pointwise
-
     for op in trace.ops[start.index + 1 : stop + 1]:
         inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
         if not inputs or op.name in PRODUCTS:
             continue
-        results = _replay_layout(op, inputs) if op.name in LAYOUTS else _replay_pointwise(op, inputs)
+        results = replay_op(op, inputs)
         for number, result in enumerate(results):
             if result is None:
                 continue
@@ -208,14 +216,3 @@ def in_order(times: Array) -> bool:
     """Return whether times vary along one axis at most: tokens are neither mixed nor spread over heads."""
     varying = [axis for axis in range(times.ndim) if bool((times != times.take([0], axis=axis)).any())]
     return len(varying) <= 1
-
-
-def walk_back(trace: Trace, index: int, names: frozenset[str]) -> Iterator[Op]:
-    """Yield the ancestors with one of these names, latest first."""
-    yield from sorted((op for op in trace.ancestors(index) if op.name in names), key=lambda op: -op.index)
-
-
-__all__: list[Any] = [
-    "Lineage", "columns_of", "first_mixing_op", "in_order", "lineage", "number_of", "parameters_of", "replay_indices",
-    "walk_back",
-]  # fmt: skip

@@ -1,6 +1,7 @@
 """Loading of the code under test: a file, a file inside a package, `package.module:name`, or a notebook."""
 
 import ast
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -29,14 +30,16 @@ def project_folders(file: Path) -> list[Path]:
     root = package_root(file)
     folders = [root]
     for parent in (root, *list(root.parents)[:4]):
-        if any((parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")):
+        if any(
+            (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
+        ):
             folders += [parent, parent / "src"]
             break
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
-    """Import a file with its package, a notebook, or a module by its dotted name; also return notes on what was left out.
+    """Import a file with its package, a notebook, or a module by name; also return notes on what was left out.
 
     A script that fails or trains when imported is loaded by its definitions; packages that are not installed are
     replaced by stand-ins, which raise when they are used.
@@ -53,10 +56,23 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
         return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
     missing: list[str] = []
     try:
-        return _import_with_stand_ins(file, missing), _stand_in_note(missing)
+        loaded = _import_with_stand_ins(file, missing)
+        _add_script_settings(file, loaded)
+        return loaded, _stand_in_note(missing)
     except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError):
         note = "Importing the file failed; its definitions were run one by one."
         return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+
+
+def _add_script_settings(file: Path, module: types.ModuleType) -> None:
+    """Add numbers that a script sets under `if __name__ == "__main__"` and its classes use as globals."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+            for line in node.body:
+                if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name | ast.Tuple):
+                    with contextlib.suppress(Exception):
+                        ast.literal_eval(line.value)
+                        exec(compile(ast.Module([line], []), str(file), "exec"), module.__dict__)
 
 
 def _stand_in_note(missing: list[str]) -> list[str]:
@@ -99,7 +115,7 @@ def _import_in_package(file: Path) -> types.ModuleType:
     root = package_root(file)
     parts = file.resolve().with_suffix("").relative_to(root).parts
     if len(parts) == 1:
-        return _import_file(file, file.stem)
+        return _import_file(file, _module_name(file))
     name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     try:
         return importlib.import_module(name)
@@ -150,6 +166,7 @@ class StandIn:
         return StandIn(f"{self._name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a decorated function or class as it is; raise for every other use."""
         if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
             return args[0]  # used as a decorator
         raise ModuleNotFoundError(f"{self._name} is needed, but not installed", name=self._name)
@@ -180,6 +197,11 @@ def _import_without_package(file: Path, name: str, error: ImportError) -> types.
         return _import_file(file, name)
     except ImportError:
         raise error from None
+
+
+def _module_name(file: Path) -> str:
+    """Return the name under which a file is imported; another one if it would hide a loaded module (torch.py)."""
+    return f"examined_{file.stem}" if file.stem in sys.modules or file.stem in ("torch", "numpy") else file.stem
 
 
 def _import_file(file: Path, name: str) -> types.ModuleType:
@@ -215,9 +237,9 @@ def _run_definitions(file: Path, source: str) -> types.ModuleType:
     """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
     if file.suffix == ".ipynb":
         linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
-    module = types.ModuleType(file.stem)
+    module = types.ModuleType(_module_name(file))
     module.__file__ = str(file)
-    sys.modules[file.stem] = module
+    sys.modules[module.__name__] = module
     for node in ast.parse(source, str(file)).body:
         if not isinstance(node, _DEFINITIONS):
             continue

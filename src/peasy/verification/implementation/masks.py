@@ -64,7 +64,7 @@ def judge_pattern(subject: Subject, reading: Reading, named_causal: bool, found:
     kind = _pattern_kind(reading)
     replaced = reading.replaced is not None and bool(reading.replaced.any())
     if replaced and not found.mistakes:
-        _judge_weak_mask(reading, found)
+        judge_weak_mask(reading, found)
         return "weak"
     if kind == "off by one (future)":
         found.mistake("causal mask off by one (future)", builder_place(subject, reading))
@@ -82,10 +82,11 @@ def judge_pattern(subject: Subject, reading: Reading, named_causal: bool, found:
     return kind
 
 
-def _judge_weak_mask(reading: Reading, found: Judgement) -> None:
-    assert reading.replaced is not None and reading.bias is not None
-    fills = np.unique(np.round(reading.bias[reading.replaced], 6))
-    name = "masked scores become 0" if np.all(np.abs(fills) < 1e-5) and 0 in fills else "mask value too small"
+def judge_weak_mask(reading: Reading, found: Judgement) -> None:
+    """Name a mask that replaces scores by 0 or another small number."""
+    assert reading.replaced is not None
+    assert reading.bias is not None
+    name = "mask value too small" if reading.bias[reading.replaced].any() else "masked scores become 0"
     found.mistake(name, mask_place(reading))
 
 
@@ -116,6 +117,8 @@ def _window_kind(mask: Array) -> str:
             return f"always causal, window of {width}"
         if np.array_equal(mask, np.abs(distance) <= width):
             return f"window of {width} on both sides"
+    if np.array_equal(mask, distance != 0):
+        return "no token attends to itself"
     blocks = np.array_equal(mask, mask.T) and bool(mask.diagonal().all())
     return "blocks of tokens" if blocks and np.array_equal(mask, (mask.astype(int) @ mask) > 0) else ""
 
@@ -180,7 +183,9 @@ class MaskConvention:
 
 def conventions(role: str) -> Iterator[MaskConvention]:
     """Yield the mask conventions to try, most common first."""
-    shapes = ("bk", "b11k", "b1k") if role == "padding" else ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k")
+    shapes = (
+        ("bk", "b11k", "b1k") if role == "padding" else ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k")
+    )
     for kind in _KINDS:
         for shape in shapes:
             yield MaskConvention(kind, shape)
@@ -211,9 +216,7 @@ class MaskTrial:
         return np.array_equal(self.weights > 1e-7, self.allowed)
 
 
-def mask_trials(
-    subject: Subject, reading: Reading, name: str, role: str, seed: int
-) -> Iterator[MaskTrial]:
+def mask_trials(subject: Subject, reading: Reading, name: str, role: str, seed: int) -> Iterator[MaskTrial]:
     """Yield every convention of a mask argument that the code accepts, with the weights."""
     query, key = reading.query, reading.key
     if len(query.shape) < 1 or reading.attended == ():
@@ -224,7 +227,9 @@ def mask_trials(
     mask = random_mask(batch, query.shape[time_axis], key.shape[time_axis], seed)
     at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
     for convention in conventions(role):
-        allowed = convention.restrict(mask)[at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]]
+        allowed = convention.restrict(mask)[
+            at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
+        ]
         value: Any = convention.encode(mask)
         if subject.library == "torch":
             import torch
@@ -248,11 +253,16 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     described = filter(None, (target, getattr(target, "forward", None)))
     docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
     true = r"(?:true|\b1|ones?)\b[^.\n]{0,40}?"
-    if re.search(true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring):
+    if re.search(
+        true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring
+    ):
         return False
     if re.search(true + r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)", docstring):
         return True
-    words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {"hide": False, "hidden_mask": False}
+    words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {
+        "hide": False,
+        "hidden_mask": False,
+    }
     if name.lower() in words:
         return words[name.lower()]
     return _built_mask_meaning(file)

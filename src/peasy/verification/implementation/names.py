@@ -26,7 +26,8 @@ _IGNORED = frozenset(_NAMES.ignored.split())
 _CONSTRUCTOR_ROLES = {
     "bias": "flag", "mask": "causal", "use_mask": "causal", "context": "length", "window": "length", "state": "d_model",
     "rope": "flag", "rotary": "flag", "scale": "scale", "rotary_emb": "flag", "group": "key_heads", "target": "",
-    "source": "", "hidden": "d_model", "features": "d_model", "embedding": "d_model", "emb": "d_model", "input": "d_model",
+    "source": "", "hidden": "d_model", "features": "d_model", "embedding": "d_model", "emb": "d_model",
+    "input": "d_model",
     "tgt": "", "src": "", "data": "", "tokens": "length", "past": "", "start": "", "offset": "", "pos": "", "m": "",
 }  # fmt: skip
 """Roles of constructor parameters that mean something else in a call."""
@@ -53,7 +54,23 @@ def role_of(name: str, constructor: bool = False) -> str:
     role = ROLE_BY_NAME.get(plain) or ROLE_BY_NAME.get(snake, "")
     if constructor and role in ("key", "value", "query"):
         return "d_head"
+    if constructor and not role:
+        return _role_by_words(set(snake.split("_")))
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
+
+
+def _role_by_words(words: set[str]) -> str:
+    """Return the role of a constructor parameter from single words of its name."""
+    sizes = {"dim", "dims", "dimension", "size", "width", "embed", "embedding", "embd", "hidden", "channels", "hiddens"}
+    if words & {"head", "heads", "nhead"}:
+        return "d_head" if words & sizes else "heads"
+    if words & {"drop", "dropout"}:
+        return "dropout"
+    if words & {"len", "length", "seq", "ctx", "block", "window", "context", "positions"}:
+        return "length"
+    if words & {"model", *sizes} and not words & {"vocab", "kernel", "patch", "mlp", "ff", "ffn", "batch"}:
+        return "d_model"
+    return ""
 
 
 def projection_role(names: Iterable[str]) -> str:

@@ -14,15 +14,19 @@ from peasy.verification.implementation.trace import (
     flatten,
     leaves,
     library_folders,
-    user_place,
+    user_places,
 )
 
-_UFUNCS = {"multiply": "mul", "divide": "div", "true_divide": "div", "subtract": "sub", "negative": "neg", "matmul": "bmm",
-           "greater_equal": "ge", "less_equal": "le", "greater": "gt", "less": "lt"}  # fmt: skip
+_UFUNCS = {
+    "multiply": "mul", "divide": "div", "true_divide": "div", "subtract": "sub", "negative": "neg", "matmul": "bmm",
+    "greater_equal": "ge", "less_equal": "le", "greater": "gt", "less": "lt",
+}  # fmt: skip
 _REDUCED = {"add": "sum", "maximum": "amax", "minimum": "amin", "logical_or": "any", "logical_and": "all"}
-_FUNCTIONS = {"concatenate": "cat", "transpose": "permute", "swapaxes": "transpose", "moveaxis": "permute",
-              "expand_dims": "unsqueeze", "broadcast_to": "expand", "tile": "repeat", "repeat": "repeat_interleave",
-              "array_split": "split", "max": "amax", "min": "amin", "vstack": "cat", "hstack": "cat", "ravel": "view"}  # fmt: skip
+_FUNCTIONS = {
+    "concatenate": "cat", "transpose": "permute", "swapaxes": "transpose", "moveaxis": "permute", "ravel": "view",
+    "expand_dims": "unsqueeze", "broadcast_to": "expand", "tile": "repeat", "repeat": "repeat_interleave",
+    "array_split": "split", "max": "amax", "min": "amin", "vstack": "cat", "hstack": "cat",
+}  # fmt: skip
 
 
 class NumpyRecorder:
@@ -74,7 +78,7 @@ class NumpyRecorder:
         roots = frozenset().union(*(ops[source].roots for source, _ in sources)) if sources else frozenset()
         scalars = tuple(each for each in flatten(args) if not isinstance(each, np.ndarray))
         values = tuple(np.array(plain(each)) for each in arrays)
-        ops.append(Op(index, name, sources, values, outputs or (np.array(result),), roots, user_place(self.skipped),
+        ops.append(Op(index, name, sources, values, outputs or (np.array(result),), roots, *user_places(self.skipped),
                       _replayer(function, args, kwargs), scalars))  # fmt: skip
         if isinstance(result, list | tuple):
             return type(result)(self._traced(each, (index, number)) for number, each in enumerate(result))
@@ -155,7 +159,7 @@ class TracedArray(np.ndarray):
             return function(plain(self))
         return self.recorder.apply(name, function, (self,))
 
-    def reshape(self, *shape: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
         """Reshape, recorded."""
         return self._view("view", lambda array: array.reshape(*shape, **kwargs))
 
@@ -168,12 +172,12 @@ class TracedArray(np.ndarray):
         return self._view("transpose", lambda array: array.swapaxes(a, b))
 
     @property
-    def T(self) -> Any:  # type: ignore[override]
+    def T(self) -> Any:
         """Transposed array, recorded."""
         return self._view("permute", lambda array: array.T)
 
     @property
-    def mT(self) -> Any:  # type: ignore[override]
+    def mT(self) -> Any:
         """Array with the last two axes exchanged, recorded."""
         return self._view("transpose", lambda array: array.swapaxes(-1, -2))
 
@@ -185,7 +189,7 @@ class TracedArray(np.ndarray):
         """Convert, recorded."""
         return self._view("_to_copy", lambda array: array.astype(dtype) if array.dtype.kind == "f" else array)
 
-    def dot(self, other: Any, out: Any = None) -> Any:  # type: ignore[override]
+    def dot(self, other: Any, out: Any = None) -> Any:
         """Product, recorded."""
         return self @ other
 
@@ -193,7 +197,7 @@ class TracedArray(np.ndarray):
         """Flatten, recorded."""
         return self._view("view", lambda array: array.reshape(-1))
 
-    def squeeze(self, axis: Any = None) -> Any:  # type: ignore[override]
+    def squeeze(self, axis: Any = None) -> Any:
         """Remove axes, recorded."""
         return self._view("squeeze", lambda array: array.squeeze(axis))
 
@@ -208,7 +212,10 @@ class TracedArray(np.ndarray):
         if self.recorder is None or self.source is None:
             plain(self)[plain(key)] = plain(value)
             return
-        sources = (self.source, *(self.recorder.source_of(each) for each in flatten((key, value)) if isinstance(each, np.ndarray)))
+        sources = (
+            self.source,
+            *(self.recorder.source_of(each) for each in flatten((key, value)) if isinstance(each, np.ndarray)),
+        )
         before = plain(self).copy()
         plain(self)[plain(key)] = plain(value)
         name = "assemble" if isinstance(value, TracedArray) else "masked_fill"
@@ -238,7 +245,9 @@ def _einsum(subscripts: str, a: Any, b: Any) -> Any:
         array, text = (a, left) if number == 0 else (b, right)
         if "..." in text:
             letters = extra[len(extra) - (np.ndim(array) - len(text) + 3) :]
-            left, right = (left.replace("...", letters), right) if number == 0 else (left, right.replace("...", letters))
+            left, right = (
+                (left.replace("...", letters), right) if number == 0 else (left, right.replace("...", letters))
+            )
     letters = max((each.strip("".join(set(left + right) - set(extra))) for each in (left, right)), key=len)
     out = out.replace("...", "".join(each for each in letters if each in extra))
     batch = [each for each in left if each in right and each in out]

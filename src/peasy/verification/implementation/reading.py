@@ -1,4 +1,4 @@
-"""Reading of one attention in a trace: tokens, scale, mask, bias and normalisation, found by values and by experiment."""
+"""Reading of one attention in a trace: tokens, scale, mask, bias and normalisation, by values and by experiment."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,7 +40,7 @@ class Rows:
 
 @dataclass(eq=False)
 class Reading:
-    """What one attention does. `difference` of the scores: scaled = factor · product + bias, hidden where `allowed` is False.
+    """What one attention does: masked scores = factor · product + bias, and hidden where `allowed` is False.
 
     `times`: token indices `[n, query]` and `[n, key]` along the attended axes of the input.
     """
@@ -68,6 +68,7 @@ class Reading:
     normaliser: str = ""
     normaliser_ops: list[Op] = field(default_factory=list)
     normalised: Array | None = None
+    powers: Array | None = None
     extra: Array | None = None
     bias_learned: bool = False
     head_factors: bool = False
@@ -94,11 +95,11 @@ def read_cores(subject: Subject, trace: Trace, cores: list[Core], seed: int) -> 
     memory: dict[int, Lineage] = {}
     readings = []
     for number, core in enumerate(cores):
-        rows = [_choose(subject, found[f"{number} {part}"]) for part in ("query", "key", "value")]
+        query, key, value = (_choose(subject, found[f"{number} {part}"]) for part in ("query", "key", "value"))
         q, k = core.scores.inputs[-2:] if not core.swapped else core.scores.inputs[-2:][::-1]
         v = core.context.inputs[-2:][1 - core.weights_operand]
-        lines = [lineage(trace, source, memory) for source in (q, k, v)]
-        reading = Reading(core, trace, *rows, *lines)
+        made_by = lineage(trace, q, memory), lineage(trace, k, memory), lineage(trace, v, memory)
+        reading = Reading(core, trace, query, key, value, made_by[0], made_by[1], made_by[2])
         _read_times(reading)
         reading.product = core.left @ core.right.swapaxes(-1, -2)
         _find_normaliser(reading)
@@ -178,7 +179,7 @@ def _find_normaliser(reading: Reading) -> None:
         reading.normaliser = "unknown (exp without a sum)"
     else:
         reading.normaliser = "sum" if sums else "none"
-        _take_last(reading)
+        _take_last(reading, bool(sums))
 
 
 def _take_masked(reading: Reading, op: Op) -> None:
@@ -188,8 +189,21 @@ def _take_masked(reading: Reading, op: Op) -> None:
     producer = trace.ops[source[0]]
     if op.name in _EXP and producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:
         other = trace.ops[producer.inputs[1][0]]
-        if other.name in ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand"):
+        if other.name in (
+            "amax",
+            "max",
+            "logsumexp",
+            "mean",
+            "clamp",
+            "detach",
+            "alias",
+            "unsqueeze",
+            "view",
+            "expand",
+        ):
             source, value = producer.inputs[0], producer.values[0]
+    if op.name in _EXP and op.inputs[0][0] in core.index_of:
+        reading.powers = core.gather(trace.ops[op.inputs[0][0]], op.values[0])
     if source[0] in core.index_of:
         reading.masked_op = trace.ops[source[0]]
         reading.masked = core.gather(reading.masked_op, value)
@@ -198,12 +212,17 @@ def _take_masked(reading: Reading, op: Op) -> None:
         reading.normalised = core.gather(op, op.outputs[0])
 
 
-def _take_last(reading: Reading) -> None:
-    """Without a softmax: the last result that still has one number per query and key, before any division by sums."""
-    for op in reversed(reading.core.path):
-        if op.index in reading.core.index_of and op.name.rstrip("_") not in ("div",):
-            reading.masked_op = op
-            reading.masked = reading.core.gather(op, op.outputs[0])
+def _take_last(reading: Reading, has_sums: bool) -> None:
+    """Without a softmax: the scores before a division by their sum, or the last numbers per query and key."""
+    core, trace = reading.core, reading.trace
+    for op in core.path if has_sums else reversed(core.path):
+        divides = op.name.rstrip("_") == "div" and len(op.inputs) == 2
+        if has_sums and not divides:
+            continue
+        source = op.inputs[0][0] if has_sums else op.index
+        if source in core.index_of:
+            reading.masked_op, reading.normaliser_ops = trace.ops[source], [op] if has_sums else []
+            reading.masked = core.gather(trace.ops[source], trace.ops[source].outputs[0])
             return
 
 

@@ -44,7 +44,9 @@ class Subject:
         with quiet():
             return torch_call(lambda: self.run({**tensors, **self.constants}), roots, overrides or {}, tensors)
 
-    def plain(self, inputs: Mapping[str, Array] | None = None, constants: Mapping[str, Any] | None = None) -> list[Array]:
+    def plain(
+        self, inputs: Mapping[str, Array] | None = None, constants: Mapping[str, Any] | None = None
+    ) -> list[Array]:
         """Call the code without recording; return the arrays of its result."""
         values = {**self.inputs, **(inputs or {})}
         with quiet():
@@ -77,9 +79,7 @@ Watch = tuple[int, Callable[[Op], Array]]
 """An operation by index, and rows `[..., d]` read from it."""
 
 
-def trace_tokens(
-    subject: Subject, base: Trace, watches: Mapping[str, Watch], seed: int
-) -> dict[str, dict[str, Array]]:
+def trace_tokens(subject: Subject, base: Trace, watches: Mapping[str, Watch], seed: int) -> dict[str, dict[str, Array]]:
     """Return for each watched array and each input which token of the input each row depends on.
 
     A token is a flat index over all axes of an input but the last. Half of the tokens change at a time, by the binary

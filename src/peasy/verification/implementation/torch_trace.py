@@ -17,6 +17,7 @@ from peasy.verification.implementation.trace import (
     leaves,
     library_folders,
     user_place,
+    user_places,
 )
 
 _RANDOM = {"rand", "randn", "rand_like", "randn_like", "bernoulli", "normal", "uniform_", "normal_", "randint"}
@@ -77,7 +78,7 @@ class TorchRecorder(TorchDispatchMode):
         roots = frozenset().union(*(ops[source].roots for source, _ in sources)) if sources else frozenset()
         scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
         op = Op(
-            len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, user_place(self.skipped),
+            len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, *user_places(self.skipped),
             self._replayer(func, args, kwargs), scalars,
         )  # fmt: skip
         ops.append(op)

@@ -19,10 +19,14 @@ INPUT, PARAMETER, CONSTANT = "input", "parameter", "constant"
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "matmul"})
 LAYOUTS = frozenset(
-    """view _unsafe_view reshape _reshape_alias transpose permute t unsqueeze squeeze expand clone contiguous slice select
-    split split_with_sizes unbind chunk alias detach _to_copy copy lift_fresh repeat index_select index gather cat stack
-    constant_pad_nd flip roll as_strided unfold tile repeat_interleave narrow assemble copy_ take""".split()
-)
+    [
+        "view", "_unsafe_view", "reshape", "_reshape_alias", "transpose", "permute", "t", "unsqueeze", "squeeze",
+        "expand", "clone", "contiguous", "slice", "select", "split", "split_with_sizes", "unbind", "chunk", "alias",
+        "detach", "_to_copy", "copy", "lift_fresh", "repeat", "index_select", "index", "gather", "cat", "stack",
+        "constant_pad_nd", "flip", "roll", "as_strided", "unfold", "tile", "repeat_interleave", "narrow", "assemble",
+        "copy_", "take",
+    ]
+)  # fmt: skip
 """Operations that only copy or move numbers."""
 
 _Folders = tuple[str, ...]
@@ -50,7 +54,7 @@ class Place:
 
 @dataclass(eq=False)
 class Op:
-    """One recorded operation: `inputs` are (record, output number) of its tensor arguments, with their `values` then."""
+    """One recorded operation: `inputs` are (record, output number) of its tensor arguments, `values` what they were."""
 
     index: int
     name: str
@@ -59,6 +63,7 @@ class Op:
     outputs: tuple[Any, ...] = ()
     roots: frozenset[str] = frozenset()
     place: Place | None = None
+    callers: tuple[Place, ...] = ()
     replay: Callable[[Mapping[int, Any]], Any] | None = None
     scalars: tuple[Any, ...] = ()
     root: str = ""
@@ -93,15 +98,23 @@ class Trace:
         return [op for op in self.ops if any(source == index for source, _ in op.inputs)]
 
 
+def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
+    """Return the innermost line outside of the libraries, and the lines that called it."""
+    frame: Any = sys._getframe(2)
+    places: list[Place] = []
+    while frame is not None and len(places) < 4:
+        file = frame.f_code.co_filename
+        if not file.startswith(skipped) and not file.startswith("<"):
+            places.append(Place(file, frame.f_lineno))
+        elif places and file.startswith(skipped[-1]):
+            break  # the examination itself
+        frame = frame.f_back
+    return (places[0], tuple(places[1:])) if places else (None, ())
+
+
 def user_place(skipped: _Folders) -> Place | None:
     """Return the innermost line outside of the libraries."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(skipped) and not (file.startswith("<") and not file.startswith("<ipython")):
-            return Place(file, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return user_places(skipped)[0]
 
 
 def to_float(value: Any) -> np.ndarray:

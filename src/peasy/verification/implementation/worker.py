@@ -43,7 +43,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
         target = find_target(module, request["name"], file.name if file else request["module"])
         diagnosis = examine(
-            target, request["name"], file=str(file or getattr(module, "__file__", "") or ""), call=request["call"],
+            target, request["name"], file=str(file or module.__file__ or ""), call=request["call"],
             seed=request["seed"], namespace=vars(module), expected=request["expected"], notes=notes,
         )  # fmt: skip
         return {"diagnosis": asdict(diagnosis)}

@@ -386,3 +386,6 @@ _OTHERS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text(encod
 MUTANTS = [*_scale_mutants(), *_softmax_mutants(), *(Mutant(**row) for row in _OTHERS)]
 NO_LINE = {"mask ignored", "named causal but not causal", "output projection not used", "no softmax"}
 """Mistakes whose changed line does nothing, so that no operation can be pointed at."""
+
+OTHER_LINES: dict[tuple[str, str], tuple[int, ...]] = {}
+"""Other lines that are right as well, by style and mistake."""

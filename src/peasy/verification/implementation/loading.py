@@ -59,9 +59,27 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
         loaded = _import_with_stand_ins(file, missing)
         _add_script_settings(file, loaded)
         return loaded, _stand_in_note(missing)
-    except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError):
+    except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError) as error:
+        alone = _load_alone(file, missing)
+        if alone is not None:
+            return alone, [*_stand_in_note(missing), f"Its package could not be imported ({type(error).__name__})."]
         note = "Importing the file failed; its definitions were run one by one."
         return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+
+
+def _load_alone(file: Path, missing: list[str]) -> types.ModuleType | None:
+    """Import a file of a package whose other modules fail, with empty packages around it; None if that fails too."""
+    parts = file.resolve().with_suffix("").relative_to(package_root(file)).parts
+    if len(parts) == 1:
+        return None
+    finder = StandInFinder(missing)
+    sys.meta_path.append(finder)
+    try:
+        return _import_without_package(file, ".".join(parts), ImportError())
+    except Exception:
+        return None
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
@@ -255,6 +273,8 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     target: Any = module
     for part in name.split("."):
         target = getattr(target, part, None)
+        if target is None and vars(module).get("_failed"):
+            raise vars(module)["_failed"][0]
         if target is None:
             own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
             names = [n for n, v in own.items() if not n.startswith("_") and callable(v)]

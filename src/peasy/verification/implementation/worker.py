@@ -34,6 +34,7 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
         try:
             module, notes = load_module(file, request["module"], request["folder"])
+            target = find_target(module, request["name"], file.name if file else request["module"])
         except PeasyError:
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
@@ -41,7 +42,6 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             return {"import_error": asdict(found)}
         from peasy.verification.implementation.examine import examine
 
-        target = find_target(module, request["name"], file.name if file else request["module"])
         diagnosis = examine(
             target, request["name"], file=str(file or module.__file__ or ""), call=request["call"],
             seed=request["seed"], namespace=vars(module), expected=request["expected"], notes=notes,

@@ -73,7 +73,7 @@ def test_there_are_a_hundred_mutants_in_ten_styles():
     assert {mutant.mistake for mutant in mutants.MUTANTS} <= set(catalogue.MISTAKES)
 
 
-@pytest.mark.parametrize("mutant", map(_mutant, mutants.MUTANTS))
+@pytest.mark.parametrize("mutant", [_mutant(mutant) for mutant in mutants.MUTANTS])
 def test_mutants_are_named_with_their_line(mutant, tmp_path):
     module = load(mutant.source, tmp_path / "mutant.py")
     diagnosis = examine(getattr(module, mutants.TARGETS[mutant.style]))

@@ -205,6 +205,19 @@ def prove(
         return DoctorResult(examine(target, call=call, seed=seed, expected=array))
     if call is not None or expected is not None:
         raise UsageError("--call and --expected are for your own code; a model does not need them.")
+    return _prove_model(target, prompts, max_tokens, seed, device, offline, confirm, progress)
+
+
+def _prove_model(
+    target: object,
+    prompts: str | Sequence[str] | None,
+    max_tokens: int,
+    seed: int,
+    device: str,
+    offline: bool,
+    confirm: Confirm | None,
+    progress: Callable[[int, int], None] | None,
+) -> ProveResult:
     require_extra("torch")
     model: Any = target
     if hasattr(target, "trained_by"):

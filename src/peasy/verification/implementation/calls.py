@@ -344,14 +344,18 @@ def expression_attempts(
     code = compile(ast.fix_missing_locations(tree), "<call>", "eval")
     own = {f"{i}.{n}" if i else n: p for i, m in enumerate(made) if is_module(m) for n, p in m.named_parameters()}
     widths = [*_widths(own, sizes), sizes.d_model]
-    uses_torch = any(getattr(value, "__name__", "") == "torch" for value in namespace.values()) or bool(own)
-    for layout in layouts(sizes, bool(own) or "x" in arrays, widths):
+    imported = {str(getattr(value, "__name__", "")).partition(".")[0] for value in namespace.values()}
+    libraries = (
+        ("torch",) if own or "numpy" not in imported else ("torch", "numpy") if "torch" in imported else ("numpy",)
+    )
+    several = itertools.product(libraries, layouts(sizes, bool(own) or "x" in arrays, widths))
+    for library, layout in several:
         inputs = {name: seeded_array(role, layout.shape(sizes), seed) for name, role in arrays.items()}
 
         def run(values: Mapping[str, Any]) -> Any:
             return eval(code, {**names, "mask": None, **values})
 
-        subject = Subject(run, inputs, "torch" if uses_torch else "numpy", {}, text=text)
+        subject = Subject(run, inputs, library, {}, text=text)
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
             subject.plain()

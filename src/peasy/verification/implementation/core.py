@@ -207,7 +207,7 @@ def _replay_layout(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
     except Exception:
         return []
     results = result if isinstance(result, list | tuple) else [result]
-    return [np.array(each) for each in results]
+    return [each.numpy() if hasattr(each, "numpy") else np.array(each) for each in results]
 
 
 def _index_array(index: Array | None, value: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
+from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
     CallFailure,
@@ -135,7 +136,8 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
         _judge_dropout(subject, trace, found)
         cores = find_cores(trace)
         if not cores:
-            found.not_understood(_what_was_seen(trace))
+            if not judge_by_output(attempt, found):
+                found.not_understood(_what_was_seen(trace))
             return found
         context = _context(state, attempt)
         for reading in read_cores(subject, trace, cores, state.seed + seed):

@@ -62,8 +62,15 @@ class Context:
 
 def judge(subject: Subject, reading: Reading, context: Context, found: Judgement) -> None:
     """Judge one attention in the order of the data: projections, heads, scores, scale, mask, weights, context."""
-    _judge_sources(reading, context, found)
-    if not _judge_tokens(reading, found):
+    tokens = Judgement()
+    understood = _judge_tokens(reading, tokens)
+    if understood or tokens.mistakes:
+        _judge_sources(reading, context, found)
+    for name, place in tokens.mistakes.items():
+        found.mistake(name, place)
+    for text in tokens.unknown:
+        found.not_understood(text)
+    if not understood:
         return
     _judge_operand_kinds(reading, context, found)
     _judge_groups(reading, found)
@@ -84,21 +91,16 @@ def _place(op: Op | None) -> Place | None:
 
 def _judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
     """Judge which inputs and which layers queries, keys and values come from."""
-    parts = (reading.query, reading.key, reading.value)
-    roles = [context.input_roles.get(rows.input, "") for rows in parts]
-    roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(roles)]
-    if not set(roles) & {"query", "key", "value"}:
-        roles = _layer_roles(reading, context, found)
-    if roles[2] == "key" and context.input_roles and "value" not in context.input_roles.values():
-        roles[2] = "value"  # keys and values come from one input
+    sources = _source_roles(reading, context, found)
     product, place = reading.core.scores, _place(reading.core.scores)
-    sources = tuple(roles)
     if sources in (("query", "value", "key"), ("query", "value", "query")):
         found.mistake("keys and values swapped", place)
     elif sources[:2] == ("key", "query") and not reading.core.swapped:
         found.mistake("KQᵀ instead of QKᵀ", place)
     elif sources[:2] == ("key", "query"):
         found.mistake("weights transposed", _place(reading.core.context))
+    elif sources[1:] == ("value", "value"):
+        found.mistake("keys from the values", place)
     elif sources[:2] == ("query", "query"):
         found.mistake("keys from the queries", _operand_place(reading, "key") or _place(product))
     elif sources[:2] == ("key", "key"):
@@ -107,6 +109,20 @@ def _judge_sources(reading: Reading, context: Context, found: Judgement) -> None
         found.mistake("values from the queries", _operand_place(reading, "value"))
     elif sources[2] == "key" and sources[1] == "key":
         found.mistake("values from the keys", _operand_place(reading, "value"))
+
+
+def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple[str, ...]:
+    """Return what queries, keys and values are made from: by their inputs, and by layers where inputs do not tell."""
+    inputs = [context.input_roles.get(rows.input, "") for rows in (reading.query, reading.key, reading.value)]
+    layers = _layer_roles(reading, context, found)
+    if not set(inputs) & {"query", "key", "value", "source"}:
+        return tuple(layers)
+    roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(inputs)]
+    if inputs[1] == inputs[2] and "value" not in context.input_roles.values():  # one input for keys and values
+        roles[2] = "value" if roles[2] == "key" else roles[2]
+        if inputs[1] != inputs[0] and all(layers):
+            roles[1:] = layers[1:]
+    return tuple(roles)
 
 
 def _operand_place(reading: Reading, part: str) -> Place | None:
@@ -119,7 +135,7 @@ def _operand_place(reading: Reading, part: str) -> Place | None:
 
 def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:
     """Return the roles of queries, keys and values from the names of their layers, or from slices of one layer."""
-    trace, core = reading.trace, reading.core
+    trace = reading.trace
     lines = (reading.query_line, reading.key_line, reading.value_line)
     names = [parameters_of(trace, line.projections) for line in lines]
     roles = [projection_role(each) for each in names]
@@ -127,14 +143,15 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
         return ["", "", ""]
     if len({tuple(each) for each in names}) == 3:
         return roles if len({*roles} - {""}) == 3 else ["", "", ""]
-    if (names[0] != names[1] and names[1] == names[2]) or len({tuple(each) for each in names}) == 1:
-        return _slices(reading, names, found)
     unused = {"query", "key", "value"} & {
-        projection_role([name]) for name in context.parameter_names if name not in {n for each in names for n in each}
+        projection_role([name])
+        for name in context.parameter_names
+        if name.endswith("weight") and name not in {n for each in names for n in each}
     }
     if unused and all(roles):
         return roles
-    del core
+    if names[1] == names[2]:
+        return _slices(reading, names, found)
     if names[0] == names[1] and all(roles):
         found.convention("one layer makes both queries and keys")
     return ["", "", ""]
@@ -282,12 +299,19 @@ def _judge_groups(reading: Reading, found: Judgement) -> None:
             found.convention(f"grouped-query attention: {groups} key/value heads for {len(row)} query heads")
             return
         if shared == [head % groups for head in range(len(row))]:
-            op = next((op for op in reversed(reading.key_line.ops) if op.name in ("repeat", "expand", "cat")), None)
-            ops = [each for each in reading.key_line.ops if each.name in ("repeat", "tile", "cat", "index", "expand")]
-            found.mistake("kv heads tiled", _place(ops[0] if ops else op))
+            grown = [op for op in reading.key_line.ops if op.name in _COPIES and _grows(op)]
+            found.mistake("kv heads tiled", _place(min(grown, key=lambda op: op.index, default=None)))
             return
         found.not_understood("Query heads share key heads in an unknown order.")
         return
+
+
+_COPIES = ("repeat", "tile", "cat", "index", "expand", "clone", "index_select")
+
+
+def _grows(op: Op) -> bool:
+    """Return whether a result has more numbers than each input."""
+    return bool(op.values) and all(np.size(op.outputs[0]) > np.size(value) for value in op.values)
 
 
 def _heads(reading: Reading) -> Array | None:

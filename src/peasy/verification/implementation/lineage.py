@@ -79,8 +79,7 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
             here.kinds.add("product")
         return here
     if op.name in _NORMS:
-        here.kinds.add("norm")
-        return here
+        return _past_norm(trace, here, activations, memory)
     if op.name == "convolution":
         here.kinds.add("convolution")
         return here
@@ -89,7 +88,7 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
         return here
     parents = list(activations)
     if op.name.rstrip("_") in ("mul", "div") and not _multiply(trace, op, here, parents):
-        return here
+        return _past_norm(trace, here, activations, memory)
     if op.name in _ROTATION:
         here.kinds.add("table")
     elif op.name in LAYOUTS or op.name.rstrip("_") in ("add", "sub", "mul", "div", "native_dropout", "addcmul"):
@@ -99,6 +98,16 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
     else:
         here.kinds.add(f"unknown {op.name}")
     return here.merge([lineage(trace, parent, memory) for parent in parents])
+
+
+def _past_norm(trace: Trace, here: Lineage, sources: list[tuple[int, int]], memory: dict[int, Lineage]) -> Lineage:
+    """Note a norm: numbers before it have no effect, but the layers before it still made the operand."""
+    here.kinds.add("norm")
+    for source in sources:
+        before = lineage(trace, source, memory)
+        here.projections += [op for op in before.projections if op not in here.projections]
+        here.inputs |= before.inputs
+    return here
 
 
 def _multiply(trace: Trace, op: Op, here: Lineage, activations: list[tuple[int, int]]) -> bool:

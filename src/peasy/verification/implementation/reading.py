@@ -265,10 +265,11 @@ def _probe_scores(subject: Subject, reading: Reading) -> None:
     finite = np.isfinite(bias) & np.isfinite(masked)
     hidden = ~finite | (bias < HIDDEN)
     moved = np.where(finite, masked - np.where(finite, bias, 0), 0.0)
-    still = finite & ~hidden & (np.abs(moved) < 1e-9) & (np.abs(product) > 1e-6)
+    large = np.abs(product) > 1e-3 * np.abs(product).max()
+    still = finite & ~hidden & (moved == 0) & (half == bias) & large
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
     free = reading.allowed & (np.abs(product) > 1e-6)
-    if not free.any():
+    if not free.any() or (still | ~large | hidden).all():
         reading.factor = 0.0 if still.all() else None
         return
     ratio = moved[free] / product[free]

@@ -329,9 +329,11 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
     ]
     for sizes, seed in runs:
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
+        unknown: list[str] = []
         for other in _attempts(again, sizes):
             more = _judge_attempt(again, other, seed)
             if more.unknown and not more.mistakes:
+                unknown += more.unknown
                 continue
             for name, place in more.mistakes.items():
                 found.mistake(name, place)
@@ -341,6 +343,8 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
                 if "grouped-query" in text:
                     found.convention(text)
             break
+        else:
+            found.unknown += [text for text in unknown if text not in found.unknown]
     return _diagnosis(state, attempt, found)
 
 

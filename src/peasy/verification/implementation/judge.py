@@ -128,7 +128,8 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
 def _operand_place(reading: Reading, part: str) -> Place | None:
     """Return the line of the last projection of an operand, or of the product that takes it."""
     line = {"query": reading.query_line, "key": reading.key_line, "value": reading.value_line}[part]
-    if line.projections:
+    others = [op for each in (reading.query_line, reading.key_line, reading.value_line) for op in each.projections]
+    if line.projections and others.count(line.projections[-1]) == 1:
         return line.projections[-1].place
     return (reading.core.context if part == "value" else reading.core.scores).place
 
@@ -300,18 +301,20 @@ def _judge_groups(reading: Reading, found: Judgement) -> None:
             return
         if shared == [head % groups for head in range(len(row))]:
             grown = [op for op in reading.key_line.ops if op.name in _COPIES and _grows(op)]
-            found.mistake("kv heads tiled", _place(min(grown, key=lambda op: op.index, default=None)))
+            first = min(grown, key=lambda op: (_COPIES.index(op.name), -op.index), default=None)
+            found.mistake("kv heads tiled", _place(first))
             return
         found.not_understood("Query heads share key heads in an unknown order.")
         return
 
 
-_COPIES = ("repeat", "tile", "cat", "index", "expand", "clone", "index_select")
+_COPIES = ("repeat", "tile", "index", "index_select", "expand", "cat")
 
 
 def _grows(op: Op) -> bool:
     """Return whether a result has more numbers than each input."""
-    return bool(op.values) and all(np.size(op.outputs[0]) > np.size(value) for value in op.values)
+    sizes = [int(np.prod(tuple(value.shape))) for value in (op.outputs[0], *op.values)]
+    return len(sizes) > 1 and sizes[0] > max(sizes[1:])
 
 
 def _heads(reading: Reading) -> Array | None:

@@ -28,6 +28,8 @@ export class Page {
 	experiments;
 	/** @type {Record<string, any> | null} */
 	head = null;
+	/** @type {Record<string, any> | null} */
+	base = null;
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -118,27 +120,34 @@ export class Page {
 		return this.shell.navigate("home", { ...state, ch: this.state.ch });
 	}
 
+	/** Request and draw the picture; the head that matters is searched for while it can be seen already. */
 	load() {
 		const body = { model: this.model, text: this.text };
 		const edit = ablations(this.off);
+		const pass = async (fields) => (await this.shell.request("forward-pass", { ...body, ...fields })).result;
+		const key = JSON.stringify(body);
 		return this.runLatest(
 			async () => {
-				const key = JSON.stringify(body);
-				if (this.baseKey !== key) {
-					this.base = (await this.shell.request("forward-pass", body)).result;
-					this.baseKey = key;
-				}
-				return edit.length
-					? (await this.shell.request("forward-pass", { ...body, edit, story: false })).result
-					: this.base;
+				if (this.baseKey !== key) [this.base, this.baseKey] = [await pass({ story: false }), key];
+				return edit.length ? pass({ edit, story: false }) : this.base;
 			},
-			(pass) => {
+			async (shown) => {
 				this.shell.clearError();
-				this.pass = pass;
+				this.pass = shown;
+				const needsStory = this.base.story === null && this.base.next_tokens.length > 0;
+				if (needsStory) {
+					this.chooseOpenHead();
+					this.draw();
+					this.caption.textContent = "Looking for the head that matters most …";
+					const { story } = await pass({});
+					if (this.baseKey !== key) return;
+					this.base.story = story;
+					if (this.state.l === undefined) this.open = null;
+				}
 				this.chooseOpenHead();
 				this.draw();
 				this.enableKeys();
-				return this.loadHead();
+				await this.loadHead();
 			},
 		);
 	}

@@ -30,6 +30,7 @@ export class Page {
 	head = null;
 	/** @type {Record<string, any> | null} */
 	base = null;
+	baseKey = "";
 
 	constructor(place, shell) {
 		this.shell = shell;

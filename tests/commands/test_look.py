@@ -124,9 +124,9 @@ def test_float16_storage_is_chosen_if_needed_and_shown(model):
 
 def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
     x = model.look(TEXT)
-    y = model.look(x.text, edit=peasy.off(layer=1, head=0))
+    y = model.look(x.text, edit=peasy.edit.zero(layer=1, head=0))
     for shown in (str(y), str(y.heads("it")), y.html(), str(y.summary())):
-        assert "layer 1, head 0 ablated" in " ".join(shown.split())
+        assert "layer 1, head 0 set to zero" in " ".join(shown.split())
     effect = x.compare(y, words=["good"])
     assert effect.kl_divergence > 0
     assert effect.max_logit_change == pytest.approx(np.abs(x.logits - y.logits).max())
@@ -141,16 +141,16 @@ def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
 
 def test_cut_patch_and_uniform_attention(model):
     x = model.look(TEXT)
-    y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
+    y = model.look(TEXT, edit=peasy.edit.cut("it", "pizza", layer=0))
     assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
-    z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
+    z = model.look(TEXT, edit=[peasy.edit.patch(TEXT, 1), peasy.edit.uniform(0, 1)])
     assert len(z.interventions) == 2
     assert "attends uniformly" in z.interventions[1]
 
 
 def test_loss_on_data_under_an_intervention(model, tmp_path):
     (tmp_path / "validation.txt").write_text((TEXT + "\n") * 30)
-    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
+    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.edit.zero(0))
     effect = x.compare(y, data=str(tmp_path / "validation.txt"), split="all")
     loss = next(measure for measure in effect.metrics if measure[0] == "loss")
     assert loss[1] != loss[2]
@@ -206,7 +206,7 @@ def test_cross_attention_and_alignment_of_translators(translator):
     without_target = model.look("The pizza came out")
     assert without_target.target is not None
     assert model.trace("The pizza", max_tokens=3).source is not None
-    y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
+    y = model.look("The pizza came out", "it tasted good", edit=peasy.edit.zero(0, 0, part="cross_attention"))
     assert x.compare(y).kl_divergence > 0
     assert str(x.summary())
 
@@ -225,7 +225,7 @@ def test_bleu_under_an_intervention(translator, tmp_path):
     model = peasy.load(translator)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
-    edit = peasy.off(0, 0, part="cross_attention")
+    edit = peasy.edit.zero(0, 0, part="cross_attention")
     x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
     measures = {name: rest for name, *rest in x.compare(y, data=str(pairs), split="all").metrics}
     assert "BLEU" in measures
@@ -306,7 +306,7 @@ def test_files_and_data(model, tmp_path):
         (TEXT, {"target": "x"}, "has a target"),
         (TEXT, {"max_memory": "lots"}, "not a number of bytes"),
         (TEXT, {"overview": "median"}, "median"),
-        (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
+        (TEXT, {"edit": peasy.edit.zero(9)}, "no layer 9"),
     ],
 )
 def test_invalid_arguments_are_refused(model, text, options, message):

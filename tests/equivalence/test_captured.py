@@ -142,10 +142,10 @@ def test_ablating_a_head_removes_its_contribution():
     """Zeroing the context of one head removes its contribution through W_O."""
     model, ids = make(DECODERS["learned"]), some_ids()
 
-    def ablate(path, context):
+    def ablate(address, array):
         keep = torch.ones(4)
         keep[2] = 0.0
-        return context * keep[:, None, None] if path.layer == 1 else context
+        return array * keep[:, None, None] if (address.layer, address.step) == (1, "context") else None
 
     captured, ablated = [], []
     with torch.inference_mode():

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import LabelledInput, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
-from peasy.inspection.apply_interventions import make_intervention
+from peasy.inspection.apply_edits import make_intervention
+from peasy.inspection.edit import EditLike, edit_summary, zero
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
-from peasy.inspection.interventions import AblateHead, InterventionSpec
-from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens, attention_axes
+from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.models.transformer import CausalTransformer
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.stack import Stack
@@ -139,7 +140,7 @@ def forward_pass(
     text: str,
     target: str | None = None,
     *,
-    edit: Sequence[InterventionSpec] = (),
+    edit: Sequence[EditLike] = (),
     story: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
@@ -168,21 +169,12 @@ def forward_pass(
         stacks=stacks,
         next_tokens=_top(model, logits, NUM_NEXT_TOKENS) if generates else (),
         story=_find_story(model, inputs, activations, edit) if story and generates else None,
-        interventions=tuple(spec.summary() for spec in edit),
+        interventions=tuple(map(edit_summary, edit)),
     )  # fmt: skip
 
 
-def _intervention(
-    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[InterventionSpec]
-) -> InterventionLike | None:
-    if not edit:
-        return None
-    return make_intervention(
-        tuple(edit),
-        loaded.model,
-        lambda path: attention_axes(path, inputs.tokens, inputs.target),
-        lambda other: make_input(loaded, other).model_input,
-    )
+def _intervention(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> InterventionLike | None:
+    return make_intervention(tuple(edit), edit_context(loaded, inputs))
 
 
 def _top(loaded: LoadedModel, logits: "torch.Tensor | None", count: int) -> tuple[TokenProbability, ...]:
@@ -259,7 +251,7 @@ def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMa
 
 
 def _find_story(
-    loaded: LoadedModel, inputs: LabelledInput, activations: Iterable[Activation], edit: Sequence[InterventionSpec]
+    loaded: LoadedModel, inputs: LabelledInput, activations: Iterable[Activation], edit: Sequence[EditLike]
 ) -> HeadStory | None:
     """Ablate heads one by one; return the one without which a token loses most of its probability.
 
@@ -280,7 +272,7 @@ def _find_story(
     before = _probabilities(loaded, inputs, edit, last_only)
     stories = []
     for path, head in heads[: max(3, min(MAX_STORY_HEADS, int(STORY_BUDGET / pass_cost)))]:
-        ablation = AblateHead(path.layer, head, path.part, path.stack)
+        ablation = zero(path.layer, head, part=path.part, stack=path.stack)
         after = _probabilities(loaded, inputs, (*edit, ablation), last_only)
         drops = before - after
         if crossing and inputs.outputs is not None:
@@ -297,7 +289,7 @@ def _find_story(
 
 
 def _probabilities(
-    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[InterventionSpec], last_only: bool
+    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool
 ) -> torch.Tensor:
     """Return the next-token probabilities after every token, or only after the last, `[row, vocab]`."""
     intervention = _intervention(loaded, inputs, edit)

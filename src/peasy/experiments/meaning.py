@@ -133,10 +133,9 @@ def _contextual_vector(loaded: LoadedModel, text: str) -> np.ndarray:
     """Return the word's hidden state of the last layer in this text."""
     from peasy.commands.model_input import make_input
     from peasy.inspection.forward import forward_hidden
-    from peasy.inspection.words import find_word
 
     inputs = make_input(loaded, text)
-    positions = list(find_word(inputs.tokens, _EXAMPLE_WORD))
+    positions = list(inputs.tokens.find(_EXAMPLE_WORD))
     return forward_hidden(loaded.model, inputs.model_input)[0, positions].float().mean(dim=0).numpy()
 
 

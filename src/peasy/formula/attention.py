@@ -140,6 +140,16 @@ def unnormalised_weights(
     return exp_and_sum(xp, masked)
 
 
+def weighted_sum(weights: Array, value: Array) -> Array:
+    """Return the context of given weights: weights · value; query heads may share value heads (GQA).
+
+    >>> weighted_sum([[0.5, 0.5]], [[2.0], [4.0]])
+    array([[3.]])
+    """
+    xp, (weights, value) = to_common_dtype(weights=weights, value=value)
+    return weights @ _repeat_kv(xp, weights, value)
+
+
 def _scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor

@@ -14,6 +14,7 @@ from peasy.nn import config as nn_config
 from peasy.nn.attention_backends import FUSED, AttentionBackend
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
+from peasy.nn.intervention import edit_activation
 from peasy.nn.kv_cache import KVBatch, LayerKVCache
 from peasy.nn.mask import MaskSpec
 from peasy.nn.module_path import ModulePath
@@ -52,6 +53,9 @@ class Attention(nn.Module):
         query, key, value = self._project(x)
         if ctx.cos_sin is not None:
             query, key = apply_rope(query, ctx.cos_sin), apply_rope(key, ctx.cos_sin)
+        if ctx.any_intervention:
+            steps = zip(("query", "key", "value"), (query, key, value), strict=True)
+            query, key, value = (ctx.edit(self.path, step, array, 2) for step, array in steps)
         if ctx.sequences:
             caches = [self._layer_cache(sequence) for sequence in ctx.sequences]
         else:
@@ -107,6 +111,7 @@ class CrossAttention(Attention):
         query = _split_heads(self.query(x), self.num_heads)
         if self.query_norm is not None:
             query = self.query_norm(query)
+        query = ctx.edit(self.path, "query", query, 2)
         encoder_kv = [self._encoder_kv(sequence) for sequence in ctx.sequences or (ctx,)]
         context = self.backend.attend(self, ctx, query, KVBatch(encoder_kv=encoder_kv))
         return self.output(context)
@@ -118,7 +123,13 @@ class CrossAttention(Attention):
         assert ctx.encoder_output is not None, "cross-attention needs an encoder output"
         projections = (self.key(ctx.encoder_output), self.value(ctx.encoder_output))
         key, value = (_split_heads(projection, self.num_kv_heads) for projection in projections)
-        cross_kv = (key if self.key_norm is None else self.key_norm(key)), value
+        key = key if self.key_norm is None else self.key_norm(key)
+        positions = torch.arange(key.shape[2], device=key.device)[None]
+        key, value = (
+            edit_activation(ctx.active_intervention, self.path, step, array, positions)
+            for step, array in (("key", key), ("value", value))
+        )
+        cross_kv = key, value
         if cache is not None:
             cache.cross_kv = cross_kv
         return cross_kv

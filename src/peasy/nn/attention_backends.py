@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from peasy.nn.capture import AttentionInputs, capture_steps
 from peasy.nn.forward_context import ForwardContext
-from peasy.nn.intervention import intervene_attention, intervene_context
+from peasy.nn.intervention import edit_activation, edit_attention
 from peasy.nn.kv_cache import KVBatch
 from peasy.nn.mask import AttentionMask
 
@@ -63,13 +63,13 @@ class FormulaBackend:
             mask_spec = layer.mask_spec(sequence)
             mask = mask_spec.attention_mask(layer.window, key.shape[2])
             inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap)
-            if (intervention := sequence.intervention) is not None:
-                inputs = intervene_attention(intervention, layer.path, inputs, mask_spec)
-            context = self.run(inputs)
+            weights = None
+            if (intervention := sequence.active_intervention) is not None:
+                inputs, weights = edit_attention(intervention, layer.path, inputs.expand_keys(), mask_spec)
+            context = self.run(inputs) if weights is None else inputs.context_of(weights)
+            context = edit_activation(intervention, layer.path, "context", context, mask_spec.query_positions)
             if sequence.tap is not None and sequence.tap.wants(layer.path):
-                capture_steps(sequence.tap, layer.path, inputs, context)
-            if intervention is not None:
-                context = intervene_context(intervention, layer.path, context, mask_spec.query_positions)
+                capture_steps(sequence.tap, layer.path, inputs, context, weights)
             contexts.append(context.transpose(1, 2).flatten(2))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1)
 

@@ -44,7 +44,7 @@ class Block(nn.Module):
             inputs = token_shift(inputs, ctx, sublayer.path)
         ctx.record(sublayer.path, "normed", inputs)
         outputs = sublayer(inputs, ctx)
-        outputs = ctx.apply_and_record(sublayer.path, "output", outputs)
+        outputs = ctx.edit_and_record(sublayer.path, "output", outputs)
         x = x + (self.dropout(outputs) if self.training else outputs)
         return x if self.pre_norm else norm(x)
 

@@ -4,12 +4,12 @@ Only the requested rows and heads are recomputed, a block of rows at a time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from peasy.formula import AttentionSteps, attend
+from peasy.formula import AttentionSteps, attend, weighted_sum
 from peasy.nn.mask import AttentionMask
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, Activation, Tap
@@ -40,6 +40,19 @@ class AttentionInputs:
             scale=self.scale, softcap=self.softcap,
         )  # fmt: skip
 
+    def context_of(self, weights: Tensor) -> Tensor:
+        """Return the context for other weights, `[batch, head, query, key]`."""
+        context: Tensor = weighted_sum(weights, self.value)
+        return context.to(self.query.dtype)
+
+    def expand_keys(self) -> "AttentionInputs":
+        """Return the inputs with keys and values for each row of the queries: an intervention may add rows."""
+        rows = len(self.query)
+        if len(self.key) == rows:
+            return self
+        key, value = (array.expand(rows, -1, -1, -1) for array in (self.key, self.value))
+        return replace(self, key=key, value=value)
+
     def visible_keys(self, row: int) -> tuple[int, int]:
         """Return the keys of a query as (first, end), where the mask is a range."""
         assert self.attention_mask.key_range is not None, "the keys are no range"
@@ -67,8 +80,10 @@ class AttentionInputs:
         )  # fmt: skip
 
 
-def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor) -> None:
-    """Pass the requested steps of one attention call to the tap."""
+def capture_steps(
+    tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor, weights: Tensor | None = None
+) -> None:
+    """Pass the requested steps of one attention call to the tap; `weights` are those that an intervention changed."""
     if tap.on_attention is not None:
         tap.on_attention(path, inputs)
     heads, rows = tap.resolve_heads(inputs.query.shape[1]), tap.resolve_rows(inputs.query.shape[2])
@@ -77,10 +92,14 @@ def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: 
     for step, array in projections.items():
         if step in tap.steps:
             tap.callback(Activation(path, step, array, heads, rows if step == "query" else None))
-    recomputed = [step for step in FORMULA_STEPS if step in tap.steps]
-    if recomputed:
-        for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
+    recomputed = [step for step in FORMULA_STEPS if step in tap.steps and (step != "weights" or weights is None)]
+    for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
+        if recomputed:
             _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
+        if weights is not None and "weights" in tap.steps:
+            tap.callback(
+                Activation(path, "weights", _select_heads_and_rows(weights, heads, rows[piece]), heads, rows[piece])
+            )
     if "context" in tap.steps:
         tap.callback(Activation(path, "context", _select_heads_and_rows(context, heads, rows), heads, rows))
 

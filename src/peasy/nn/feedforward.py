@@ -56,8 +56,7 @@ class FeedForward(nn.Module):
             inner = self.activation(gate) * up
         else:
             inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
-        ctx.record(self.path, "activation", inner)
-        return self.down(inner)
+        return self.down(ctx.edit_and_record(self.path, "activation", inner))
 
     def fuse_projections(self, make_linear: LinearFactory) -> None:
         """Replace gate and up projection by one linear layer, for decoding; without a gate, nothing is done."""

@@ -54,10 +54,10 @@ class Stack(nn.Module):
         if isinstance(self.position, nn_config.RotaryConfig):
             ctx.cos_sin = rope_cos_sin(ctx.mask_spec.query_positions, self.d_head, self.position)
         for layer, block in enumerate(self.blocks):
-            x = ctx.apply_and_record(ModulePath(self.name, layer, "stream"), "residual", x)
+            x = ctx.edit_and_record(ModulePath(self.name, layer, "stream"), "residual", x)
             x = block(x, ctx)
         final_path = ModulePath(self.name, len(self.blocks), "stream")
-        x = ctx.apply_and_record(final_path, "residual", x)
+        x = ctx.edit_and_record(final_path, "residual", x)
         x = x if self.norm is None else self.norm(x)
         ctx.record(final_path, "final", x)
         return x

@@ -92,11 +92,16 @@ def document_of(result: object) -> Document | None:
         document: Document = make_document(result)
         return document
     from peasy.formula import Steps
+    from peasy.inspection.results import LabelledMatrix
 
     if isinstance(result, Steps):
         from peasy.views.steps import steps_document
 
         return steps_document(result)
+    if isinstance(result, LabelledMatrix):
+        from peasy.views.inspection import labelled_matrix_document
+
+        return labelled_matrix_document(result)
     if isinstance(result, Box):
         from peasy.views.model import model_document
 

@@ -18,7 +18,9 @@ from peasy.render import svg
 from peasy.render.svg_layout import SANS
 from peasy.views.document import Document
 
-_FAMILY = "DejaVu Sans"
+FAMILY = "DejaVu Sans"
+"""Font that comes with peasy."""
+
 _FONTS = {"normal": "DejaVuSans.ttf", "bold": "DejaVuSans-Bold.ttf"}
 _SCALE = 2
 _WEIGHT = re.compile(r"font-weight:[67]00")
@@ -27,20 +29,24 @@ _RIGHT_TO_LEFT = ("R", "AL", "AN")
 
 def draw_png(document: Document) -> bytes:
     """Rasterise the SVG of the document at twice its size; needs the extra `plots`."""
-    return _rasterise(_drawn(document), _SCALE)
+    return svg_to_png(_drawn(document), _SCALE)
 
 
 def draw_pdf(document: Document) -> bytes:
     """Draw the SVG of the document as a PDF page, with text as text; needs the extra `plots`."""
+    return svg_to_pdf(_drawn(document), document.title)
+
+
+def svg_to_pdf(drawn: str, title: str) -> bytes:
+    """Draw an SVG in the shipped font as a PDF page; its width and height are plain numbers, in points."""
     svglib, pdfgen, reader = (
         _plots(name) for name in ("svglib.svglib", "reportlab.pdfgen.canvas", "reportlab.lib.utils")
     )
-    drawn = _drawn(document)
     width, height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
     buffer = io.BytesIO()
     # reportlab writes the time of day into a file unless it is told to be invariant
     page = pdfgen.Canvas(buffer, pagesize=(width, height), invariant=True)
-    page.setTitle(document.title)
+    page.setTitle(title)
     if _can_set(re.sub(r"<(title|desc|style)>.*?</\1>|<[^>]*>", "", drawn)):
         drawing = svglib.svg2rlg(io.BytesIO(_WEIGHT.sub("font-weight:bold", drawn).encode()))
         # the heat maps of svglib's drawing are inline images, which cannot be transparent
@@ -48,7 +54,7 @@ def draw_pdf(document: Document) -> bytes:
         page.scale(width / drawing.width, height / drawing.height)
         _plots("reportlab.graphics.renderPDF").draw(drawing, page, 0, 0)
     else:
-        image = reader.ImageReader(io.BytesIO(_rasterise(drawn, 2 * _SCALE)))
+        image = reader.ImageReader(io.BytesIO(svg_to_png(drawn, 2 * _SCALE)))
         page.drawImage(image, 0, 0, width, height, mask="auto")
     page.showPage()
     page.save()
@@ -57,16 +63,17 @@ def draw_pdf(document: Document) -> bytes:
 
 def _drawn(document: Document) -> str:
     # upright formulas: which italics there are would depend on the system
-    return svg.draw(document, dark=False).replace(SANS, f"'{_FAMILY}'").replace("font-style:italic", "")
+    return svg.draw(document, dark=False).replace(SANS, f"'{FAMILY}'").replace("font-style:italic", "")
 
 
-def _rasterise(drawn: str, scale: int) -> bytes:
+def svg_to_png(drawn: str, scale: int) -> bytes:
+    """Rasterise an SVG in the shipped font, `scale` times as large."""
     png = _plots("resvg_py").svg_to_bytes(
         svg_string=drawn,
         zoom=scale,
         font_files=[str(_font_file(name)) for name in _FONTS.values()],
-        font_family=_FAMILY,
-        sans_serif_family=_FAMILY,
+        font_family=FAMILY,
+        sans_serif_family=FAMILY,
     )
     return bytes(png)
 
@@ -89,7 +96,7 @@ def _fonts() -> dict[str, Any]:
     for weight, name in _FONTS.items():
         fonts[weight] = _plots("reportlab.pdfbase.ttfonts").TTFont(Path(name).stem, str(_font_file(name)))
         _plots("reportlab.pdfbase.pdfmetrics").registerFont(fonts[weight])
-        _plots("svglib.fonts").register_font(_FAMILY, None, weight, "normal", Path(name).stem)
+        _plots("svglib.fonts").register_font(FAMILY, None, weight, "normal", Path(name).stem)
     return fonts
 
 

@@ -4,7 +4,7 @@ import { ModelFlow } from "/web/render/modelflow.js";
 import { writeNumber } from "/web/render/numbers.js";
 import { bdi, button, caveatLine, element, flexRow, slider, tableDetails, table } from "../element.js";
 import { headMatrix, requestArrays } from "../home/arrays.js";
-import { HeadZoom } from "../home/headzoom.js";
+import { HEAD_STEPS, HeadZoom, scaleOf } from "../home/headzoom.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
 import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
@@ -20,7 +20,6 @@ const PRESETS = [
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
 	{ label: "Which sentences are alike?", m: "sentences", t: "The food was great" },
 ];
-const HEAD_STEPS = ["query", "key", "value", "masked", "weights", "context"];
 const COMPARED = "The meal tasted wonderful"; // the second sentence of an encoder's picture
 
 export class Page {
@@ -357,7 +356,7 @@ export class Page {
 				const queries = this.stackOf(stack).tokens.pieces;
 				const keys = part === "cross_attention" ? this.pass.stacks[0].tokens.pieces : queries;
 				const kind = part === "cross_attention" ? ["cross-attention"] : [];
-				const scale = this.scaleOf(matrices);
+				const scale = scaleOf(matrices);
 				this.head = {
 					...matrices,
 					queries,
@@ -370,24 +369,6 @@ export class Page {
 				return undefined;
 			},
 		);
-	}
-
-	/**
-	 * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
-	 * @param {Record<string, number[][]>} matrices
-	 */
-	scaleOf({ query, key, masked }) {
-		const width = query[0].length;
-		let best = { size: 0, scale: width ** -0.5 };
-		masked?.forEach((row, at) =>
-			row.forEach((score, to) => {
-				if (!Number.isFinite(score)) return;
-				const product = query[at].reduce((sum, number, index) => sum + number * key[to][index], 0);
-				if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
-			}),
-		);
-		const usual = width ** -0.5;
-		return Math.abs(best.scale - usual) < 1e-3 * usual ? usual : best.scale;
 	}
 
 	showCell() {

@@ -186,7 +186,10 @@ export class Shell {
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
 		if (known) this.place.replaceChildren(skeleton(known.title));
-		if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
+		if (!known) {
+			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
+			return whileWaiting(async () => this.showError(missing));
+		}
 		try {
 			const module = await import(`./page/${known.name}.js`);
 			if (turn !== this.#openCount) return undefined;

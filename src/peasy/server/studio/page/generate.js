@@ -42,6 +42,11 @@ export class Page {
 		this.cacheComparison = element("section", {});
 		place.append(
 			element("h1", {}, "Generate"),
+			element(
+				"p",
+				{ class: "lead" },
+				"The model writes one token after the other; see what it could have written, and why.",
+			),
 			this.controls,
 			this.tokenLine,
 			element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)),

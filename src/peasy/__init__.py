@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.commands.bench import bench as bench
     from peasy.commands.chat import chat as chat
     from peasy.commands.check import check as check
+    from peasy.commands.classify import classify as classify
     from peasy.commands.compare import compare as compare
     from peasy.commands.data import data as data
     from peasy.commands.embed import embed as embed

@@ -7,6 +7,7 @@ import reprlib
 import tomllib
 import types
 import typing
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,7 +102,7 @@ def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, An
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
-def parse_json(text: str) -> JsonValue:
+def parse_json(text: str | bytes) -> JsonValue:
     """Parse JSON strictly: duplicate keys, NaN, infinity and too deep nesting are a ValueError."""
 
     def reject_constant(name: str) -> None:
@@ -110,8 +111,7 @@ def parse_json(text: str) -> JsonValue:
     def reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> JsonValue:
         table = dict(pairs)
         if len(table) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated = next(name for name in names if names.count(name) > 1)
+            ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
             raise ValueError(f"it has the key {reprlib.repr(repeated)} twice")
         return table
 

@@ -60,7 +60,11 @@ def test_captured_weights_times_values_equal_the_context(name):
     for path in paths:
         actual = arrays[path, "weights"] @ arrays[path, "value"]
         torch.testing.assert_close(actual, arrays[path, "context"], atol=2e-5, rtol=0)
-        torch.testing.assert_close(arrays[path, "weights"].sum(-1), torch.ones_like(arrays[path, "weights"][..., 0]))
+        total = arrays[path, "weights"].sum(-1)
+        if name == "sinks":  # the sink gets the rest
+            assert ((total > 0) & (total < 1)).all()
+        else:
+            torch.testing.assert_close(total, torch.ones_like(total))
 
 
 def test_wrong_captured_weights_are_detected(monkeypatch):

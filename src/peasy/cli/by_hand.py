@@ -13,6 +13,7 @@ from peasy.commands import check as check_command
 from peasy.commands import examples as examples_command
 from peasy.commands import exercise as exercise_command
 from peasy.commands import explain as explain_command
+from peasy.errors import UsageError
 from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
 from peasy.views.worked import arithmetic_part, step_matrix
 from peasy.worked.example import NormalisationName
@@ -73,15 +74,30 @@ def explain(
     return CommandOutput(result, suggestions=suggestions)
 
 
-def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
+def check(*files: Path, expected: Path | None = None, flags: Flags = Flags()) -> CommandOutput:
     """Find mistakes in attention tables calculated by hand.
 
     Args:
-        file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
+        files: .toml .md .txt .tex .csv .ipynb .xlsx files or folders of them, or built-in lecture notes.
+        expected: Another solution: find what turns one into the other.
     """
-    result = check_command.check(file)
-    suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
-    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)
+    if not files:
+        raise UsageError("check needs a file.", hint="For example: peasy check my-notes.md")
+    if expected is not None:
+        if len(files) > 1:
+            raise UsageError("--expected compares one file.", hint="Give one file and --expected.")
+        compared = check_command.compare(files[0], expected)
+        return CommandOutput(compared, exit_code=_EXIT_CODES[compared.passed], summary=compared.verdict)
+    if len(files) > 1 or files[0].is_dir():
+        summary = check_command.check_files(files)
+        return CommandOutput(summary, exit_code=_EXIT_CODES[summary.passed], summary=summary.verdict)
+    result = check_command.check(files[0])
+    suggestions = [] if result.passed else [f"peasy check {files[0]} --out checked.html"]
+    return CommandOutput(result, suggestions=suggestions, exit_code=_EXIT_CODES[result.passed], summary=result.verdict)
+
+
+_EXIT_CODES = {True: 0, False: 8, None: 9}
+"""Exit code of a check: passed, something is wrong, not everything was read."""
 
 
 @derive(exercise_command.exercise)

@@ -36,6 +36,8 @@ class Flags:
     "Also print timing and the config files used."
     no_color: Switch = False
     "No colours, even on a terminal."
+    raw: Switch = False
+    "Print control characters of tokens and files as they are, even on a terminal."
     offline: Switch = False
     "Never use the network."
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Parameter(show_default=False)] = "auto"

@@ -1,4 +1,4 @@
-"""Commands on one model: `peasy tokenize`, `embed`, `translate`, `prove`, `bench`, `import`, `export`."""
+"""Commands on one model: `peasy tokenize`, `embed`, `classify`, `translate`, `prove`, `bench`, `import`, `export`."""
 
 import shlex
 import sys
@@ -9,6 +9,7 @@ from peasy.cli.derive import derive
 from peasy.cli.look import read_alignments
 from peasy.cli.output import ProgressLine
 from peasy.commands import bench as bench_command
+from peasy.commands import classify as classify_command
 from peasy.commands import embed as embed_command
 from peasy.commands import prove as prove_command
 from peasy.commands import tokenize as tokenize_command
@@ -44,6 +45,20 @@ def embed(
     count, dims = result.vectors.shape
     summary = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
     return CommandOutput(result, suggestions=[f"peasy embed {model} FILE --out vectors.npy"], summary=summary)
+
+
+@derive(classify_command.classify)
+def classify(
+    call: partial[classify_command.ClassifyResult], model: str, *texts: TextSource, flags: Flags = Flags()
+) -> CommandOutput:
+    """Run `classify`.
+
+    Args:
+        texts: Texts; in a file or stdin (-), one per line.
+    """
+    lines = [line for text in texts or (None,) for line in read_texts(text, "classify") if line.strip()]
+    result = call(model, lines)
+    return CommandOutput(result, summary=f"{len(result.labels):,} text{'s' * (len(result.labels) != 1)}")
 
 
 @derive(translate_command.translate, hide=("on_progress",))

@@ -57,10 +57,15 @@ _CAPABILITIES = {
     "ngram": ("generate",),
     "words": ("words",),
 }
-_KIND_OF_FAMILY = {
-    "bert": "encoder", "roberta": "encoder", "distilbert": "encoder",
-    "marian": "encoder-decoder", "t5": "encoder-decoder",
+_FAMILIES_BY_KIND = {
+    "encoder": (
+        "bert", "roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "distilbert", "mpnet", "electra",
+        "modernbert",
+    ),
+    "encoder-decoder": ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "mt5"),
 }  # fmt: skip
+"""Hugging Face families that are not decoders; a table, because the families themselves import torch."""
+_KIND_OF_FAMILY = {family: kind for kind, families in _FAMILIES_BY_KIND.items() for family in families}
 """Kinds of Hugging Face model types that are no decoders."""
 
 
@@ -165,7 +170,7 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
 
 def _build_without_weights(folder: Path) -> "Model":
     from peasy.checkpoint.huggingface import read_folder
-    from peasy.checkpoint.model import build_on_meta
+    from peasy.models.build import build_on_meta
 
     path = str(folder / CONFIG_FILE)
     is_ours = is_checkpoint(folder)

@@ -1,5 +1,6 @@
 """Admission of a request: the one place that validates it, prepares its prompt and estimates its tokens and bytes."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from peasy.errors import InvalidInput, ResourceUnavailable
@@ -12,6 +13,9 @@ from peasy.models.protocol import Model
 from peasy.models.transformer import check_token_range
 from peasy.nn.config import LearnedPositionConfig
 from peasy.tokenization import Tokenizer
+
+_SMALL_PART = 16
+"""A short request takes at most one part in so many of the memory, and its prompt fits into one prefill chunk."""
 
 
 def admit(
@@ -44,6 +48,7 @@ def admit(
     if context is not None:
         max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
     response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
+    response.prompt_logprobs = [None] * len(prompt) if request.scores_prompt else []
     response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
     if limits.kv_cache_bytes is not None and request.use_cache:
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
@@ -54,6 +59,8 @@ def admit(
                 f"the engine has {limits.kv_cache_bytes:,}.",
                 hint="Request fewer tokens or choices, or give the engine more memory.",
             )
+    is_small = _SMALL_PART * response.state_bytes <= (limits.kv_cache_bytes or math.inf)
+    response.is_short = len(prompt) + len(source) <= limits.prefill_chunk and is_small
     if response.total_tokens > limits.max_queued_tokens:
         raise ResourceUnavailable(
             f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
@@ -77,12 +84,13 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
 def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
     """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
     special = model.config.special_tokens
-    first = special.decoder_start if model.is_encoder_decoder else special.bos
+    bos = [] if special.bos is None else [special.bos]
+    first = special.decoder_prompt if model.is_encoder_decoder else bos
     if prompt:
         return [int(id) for id in prompt]
-    if first is None:
+    if not first:
         raise empty_prompt_error()
-    return [first]
+    return first
 
 
 def empty_prompt_error() -> InvalidInput:

@@ -85,12 +85,13 @@ def _through_head(head: LMHead, model: Model, hidden: Tensor, token: int, logit:
     weight = (embedding.token.weight if head.weight is None else head.weight)[token].double()
     direction = _Direction(weight * head.scale)
     if head.transform is not None and head.activation is not None:
-        inputs = nn.functional.linear(hidden, head.transform.weight.double(), head.transform.bias.double())
+        inputs = nn.functional.linear(hidden, head.transform.weight.double(), _double(head.transform.bias))
         activated = head.activation(inputs)
         _through_norm(direction, head.norm, activated, "LM head bias")
         gates = torch.where(inputs == 0, torch.zeros_like(inputs), activated / inputs)
         direction.vector = direction.vector * gates
-        direction.add("LM head bias", head.transform.bias.double() @ direction.vector)
+        if head.transform.bias is not None:
+            direction.add("LM head bias", head.transform.bias.double() @ direction.vector)
         direction.vector = head.transform.weight.double().T @ direction.vector
     if head.bias is not None:
         direction.add("LM head bias", head.bias[token])
@@ -110,13 +111,13 @@ def _through_norm(
         return
     assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
     eps = norm.eps if norm.eps is not None else torch.finfo(norm.weight.dtype).eps
-    vector = direction.vector
+    vector, weight = direction.vector, norm.weight.double() + getattr(norm, "unit_offset", False)
     if isinstance(norm, nn.RMSNorm):
-        direction.vector = vector * norm.weight.double() / (inputs.square().mean() + eps).sqrt()
+        direction.vector = vector * weight / (inputs.square().mean() + eps).sqrt()
         return
     if norm.bias is not None:
         direction.add(name, norm.bias.double() @ vector, layer)
-    scaled = vector * norm.weight.double() / (inputs.var(correction=0) + eps).sqrt()
+    scaled = vector * weight / (inputs.var(correction=0) + eps).sqrt()
     direction.vector = scaled - scaled.mean()
 
 
@@ -131,7 +132,7 @@ def _through_block(
     x = before
     for name in names:
         output = found[stream._replace(part=name), "output"][0]
-        norm = None if block.pre_norm else getattr(block, f"{name}_norm")
+        norm = getattr(block, f"{name}_norm") if block.placement == "post" else None
         total = x + output
         x = total if norm is None else _apply(norm, total)
         sublayers.append((getattr(block, name), norm, total, output))
@@ -141,12 +142,31 @@ def _through_block(
         if not isinstance(module, Attention):
             direction.add("feedforward", output @ direction.vector, layer)
             continue
-        heads = _head_components(module, direction.vector, found, layer)
-        bias = 0.0 if module.output.bias is None else float(module.output.bias.double() @ direction.vector)
+        vector = _before_output_norm(direction, block, module, found)
+        heads = _head_components(module, vector, found, layer)
+        bias = 0.0 if module.output.bias is None else float(module.output.bias.double() @ vector)
         direction.add_edit(float(output @ direction.vector) - sum(head.value for head in heads) - bias, layer)
         if module.output.bias is not None:
             direction.add(f"{module.path.part} bias", bias, layer)
         direction.components += heads[::-1]
+
+
+def _before_output_norm(
+    direction: _Direction, block: Block, module: Attention, found: dict[tuple[ModulePath, str], Tensor]
+) -> Tensor:
+    """Return the direction before scale and norm of an attention's output; the norm divides by a fixed number."""
+    before, norm = _Direction(direction.vector * block.residual_scale), block.output_norm(module.path.part)
+    if norm is not None:
+        weights, values = found[module.path, "weights"][:, 0], found[module.path, "value"]
+        context = (weights[:, None] @ values).flatten()
+        raw = nn.functional.linear(context, module.output.weight.double(), _double(module.output.bias))
+        _through_norm(before, norm, raw, "norm bias", module.path.layer)
+        direction.components += before.components
+    return before.vector
+
+
+def _double(weight: Tensor | None) -> Tensor | None:
+    return None if weight is None else weight.double()
 
 
 def _apply(norm: nn.Module, x: Tensor) -> Tensor:

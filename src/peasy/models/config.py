@@ -32,6 +32,13 @@ class SpecialTokensConfig:
     """Id of the mask token; null: none."""
     unk: int | None = None
     """Id of the token for unknown text; null: none."""
+    forced_bos: int | None = None
+    """Id of the decoder's second token, such as the language of a translation; null: the model chooses it."""
+
+    @property
+    def decoder_prompt(self) -> list[int]:
+        """Ids with which the decoder of an encoder-decoder model starts."""
+        return [id for id in (self.decoder_start, self.forced_bos) if id is not None]
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,16 @@ class EncoderConfig(_NetworkConfig):
     """Whether that vector is scaled to length 1."""
     max_length: Size | None = None
     """Texts are truncated to this many tokens; null: to max_seq_len."""
+    classifier: nn_config.ClassifierConfig | None = None
+    """Classification head; null: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_transformer(self, self.stack)
         if self.pooling == "pooler" and not self.pooler:
             raise InvalidInput('pooling is "pooler", but the model has no pooler.', hint="Set pooler to true.")
+        if self.classifier is not None and self.classifier.pooling == "pooler" and not self.pooler:
+            raise InvalidInput("The classifier needs a pooler, which the model does not have.")
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,8 @@ class EncoderDecoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
+    target_positions: bool = False
+    """Whether the targets have position embeddings and an embedding norm of their own, with shared token embeddings."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -242,7 +255,10 @@ def _check_transformer(
                 hint="Choose num_heads that divides d_model, or set d_head.",
             )
         d_head = stack.attention.d_head or config.d_model // num_heads
-        if isinstance(config.position, nn_config.RotaryConfig) and d_head % 2:
-            raise InvalidInput(
-                f"Rotary positions need an even head width, not {d_head}.", hint="Choose an even d_head."
-            )
+        if isinstance(config.position, nn_config.RotaryConfig):
+            width = config.position.rotated_width(d_head)
+            if width % 2 or not 0 < width <= d_head:
+                raise InvalidInput(
+                    f"Rotary positions need an even head width, not {width} of {d_head} dimensions.",
+                    hint="Choose an even d_head; with position.share, an even number of dimensions is rotated.",
+                )

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, EncoderDecoderConfig
@@ -89,16 +89,19 @@ class EncoderDecoder(CausalTransformer):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)
-        self.embedding = self._make_embedding(config.vocab_size)
-        self.target_embedding = self._make_embedding(config.target_vocab_size) if config.target_vocab_size else None
         c, target_size = config, config.target_vocab_size or config.vocab_size
+        self.embedding = self._make_embedding(c.vocab_size)
+        self.target_embedding = None
+        if c.target_vocab_size or c.target_positions:
+            shared = None if c.target_vocab_size else self.embedding.token
+            self.target_embedding = self._make_embedding(target_size, shared)
         self.encoder = Stack("encoder", c.d_model, c.encoder, c.position, causal=False, dropout=c.dropout)
         self.decoder = Stack("decoder", c.d_model, c.decoder, c.position, causal=True, cross=True, dropout=c.dropout)
         self.lm_head = LMHead(target_size, c.d_model, c.lm_head, c.decoder.norm)
 
-    def _make_embedding(self, vocab_size: int) -> Embedding:
-        c = self.config
-        return Embedding(vocab_size, c.d_model, c.embedding, c.position, c.encoder.norm, c.max_seq_len, c.dropout)
+    def _make_embedding(self, vocab_size: int, tokens: nn.Embedding | None = None) -> Embedding:
+        c, norm = self.config, self.config.encoder.norm
+        return Embedding(vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout, tokens)
 
     @property
     def decoder_embedding(self) -> Embedding:

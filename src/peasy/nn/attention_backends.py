@@ -62,7 +62,7 @@ class FormulaBackend:
         for sequence, new_query, (key, value) in zip(sequences, queries, kv.append(ctx.seq_lens), strict=True):
             mask_spec = layer.mask_spec(sequence)
             mask = mask_spec.attention_mask(layer.window, key.shape[2])
-            inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap)
+            inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap, layer.sinks)
             weights = None
             if (intervention := sequence.active_intervention) is not None:
                 inputs, weights = edit_attention(intervention, layer.path, inputs.expand_keys(), mask_spec)
@@ -75,13 +75,15 @@ class FormulaBackend:
 
 
 class FusedBackend(FormulaBackend):
-    """Torch's fused kernel (SDPA), which has no soft cap and would let a NaN through the mask."""
+    """Torch's fused kernel (SDPA), which has no soft cap and no sinks, and would let a NaN through the mask."""
 
     fallback = FormulaBackend()
 
     def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True without a soft cap, and if no masked key or value is NaN or infinite."""
-        return not inputs.softcap and (not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value))
+        """Return True without soft cap and sinks, and if no masked key or value is NaN or infinite."""
+        if inputs.softcap or inputs.sinks is not None:
+            return False
+        return not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value)
 
     def kernel(self, inputs: AttentionInputs) -> Tensor:
         """Run the fused kernel; query heads may share key/value heads (GQA)."""
@@ -112,7 +114,8 @@ class RowWiseBackend(FormulaBackend):
             row_bias = None if bias is None else bias[:, :, row : row + 1, first:last]
             key, value = inputs.key[:, :, first:last], inputs.value[:, :, first:last]
             mask = AttentionMask(bias=row_bias)
-            row_inputs = AttentionInputs(query[:, :, row : row + 1], key, value, mask, inputs.scale, inputs.softcap)
+            row_query = query[:, :, row : row + 1]
+            row_inputs = AttentionInputs(row_query, key, value, mask, inputs.scale, inputs.softcap, inputs.sinks)
             contexts.append(FUSED.run(row_inputs))
         return contexts[0] if time == 1 else torch.cat(contexts, dim=2)
 

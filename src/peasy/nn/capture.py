@@ -31,13 +31,15 @@ class AttentionInputs:
     attention_mask: AttentionMask
     scale: float
     softcap: float | None = None
+    sinks: Tensor | None = None
+    """Sink score of each head, `[head]`."""
 
     def compute_steps(self) -> AttentionSteps:
         """Compute all steps by the formula."""
         return attend(
             self.query, self.key, self.value,
             mask=self.attention_mask.mask, bias=self.attention_mask.bias, causal=self.attention_mask.causal,
-            scale=self.scale, softcap=self.softcap,
+            scale=self.scale, softcap=self.softcap, sinks=self.sinks,
         )  # fmt: skip
 
     def context_of(self, weights: Tensor) -> Tensor:
@@ -70,13 +72,14 @@ class AttentionInputs:
             self.attention_mask.select(heads, rows, self.query),
             self.scale,
             self.softcap,
+            None if self.sinks is None else self.sinks[list(heads)],
         )
 
     def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
         """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
         return AttentionInputs(
             self.query[:, :, rows], self.key[:, :, :n_key], self.value[:, :, :n_key, :1],
-            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap,
+            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap, self.sinks,
         )  # fmt: skip
 
 

@@ -6,12 +6,12 @@ No tensors: reading a config does not import torch.
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt
+from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
 from peasy.parameters import BoundedSettings
 
-ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
+ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu", "tanh"]
 
 
 Size = Annotated[int, Ge(1)]
@@ -23,21 +23,46 @@ SoftCap = Annotated[float, Gt(0)]
 
 
 @dataclass(frozen=True)
+class RelativeBiasConfig(BoundedSettings):
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
+
+    kind: ClassVar[str] = "relative"
+    num_buckets: Annotated[int, Ge(4)] = 32
+    """Number of distance buckets; a multiple of 4."""
+    max_distance: int = 128
+    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_buckets % 4:
+            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
+        if self.max_distance <= self.num_buckets // 2:
+            hint = f"max_distance must be above half of num_buckets, {self.num_buckets // 2}."
+            raise InvalidInput(f"max_distance is {self.max_distance}.", hint=hint)
+
+
+@dataclass(frozen=True)
 class LearnedPositionConfig(BoundedSettings):
     """Learned absolute position embeddings; the first `offset` rows are unused."""
 
     kind: ClassVar[str] = "learned"
     offset: Annotated[int, Ge(0)] = 0
     """Unused rows at the start of the position table."""
+    relative: RelativeBiasConfig | None = None
+    """Relative position bias, in addition; null: none."""
 
 
 @dataclass(frozen=True)
-class SinusoidalPositionConfig:
+class SinusoidalPositionConfig(BoundedSettings):
     """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
 
     kind: ClassVar[str] = "sinusoidal"
     layout: Literal["pairs", "halves"] = "pairs"
     """Order of the components: sine and cosine in pairs, or all sines first (halves)."""
+    offset: Annotated[int, Ge(0)] = 0
+    """Position of the first token."""
+    reaches_base: bool = False
+    """Whether the lowest frequency is exactly 1/10000; in the paper it is one step above."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +98,61 @@ class Llama3RopeScaling(BoundedSettings):
 
 
 @dataclass(frozen=True)
+class YarnRopeScaling(BoundedSettings):
+    """YaRN RoPE scaling: frequencies between `beta_fast` and `beta_slow` periods are interpolated, queries scaled."""
+
+    kind: ClassVar[str] = "yarn"
+    factor: Annotated[float, Ge(1)]
+    """Divisor of the low frequencies."""
+    original_max_seq_len: Size
+    """Maximum sequence length of the original training, in tokens."""
+    beta_fast: Annotated[float, Gt(0)] = 32.0
+    """Frequencies with more periods than this in the original length are kept."""
+    beta_slow: Annotated[float, Gt(0)] = 1.0
+    """Frequencies with fewer periods than this in the original length are divided by factor."""
+    attention_factor: Annotated[float, Gt(0)] | None = None
+    """Factor of cosine and sine; null: 0.1 ln(factor) + 1."""
+    truncate: bool = True
+    """Whether the interpolated range is extended to whole pairs of dimensions."""
+
+
+@dataclass(frozen=True)
+class LongRopeScaling(BoundedSettings):
+    """LongRoPE scaling: each frequency is divided by its own factor, up to the original length by `short_factors`."""
+
+    kind: ClassVar[str] = "longrope"
+    short_factors: tuple[float, ...]
+    """Divisor of each frequency, for sequences up to the original length."""
+    long_factors: tuple[float, ...]
+    """Divisor of each frequency for longer sequences; kept for export, as peasy computes only the shorter ones."""
+    original_max_seq_len: Size
+    """Maximum sequence length of the original training, in tokens."""
+    attention_factor: Annotated[float, Gt(0)] = 1.0
+    """Factor of cosine and sine."""
+
+
+RopeScaling = LinearRopeScaling | Llama3RopeScaling | YarnRopeScaling | LongRopeScaling
+
+
+@dataclass(frozen=True)
 class RotaryConfig(BoundedSettings):
     """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
     kind: ClassVar[str] = "rotary"
     base: Annotated[float, Ge(1)] = 10_000.0
     """Base of the geometric series of wavelengths (theta)."""
-    scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+    scaling: RopeScaling | None = None
     """RoPE scaling to longer sequences; null: none."""
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Share of each head that is rotated: its first dimensions (partial rotary embedding)."""
+    local_base: Annotated[float, Ge(1)] | None = None
+    """Base in the layers with sliding-window attention, which are not scaled; null: like the other layers."""
+    skipped_layers: tuple[int, ...] = ()
+    """Layers without rotation (NoPE), from 0 on."""
+
+    def rotated_width(self, d_head: int) -> int:
+        """Return how many dimensions of a head are rotated."""
+        return int(d_head * self.share)
 
 
 @dataclass(frozen=True)
@@ -90,38 +162,21 @@ class AlibiConfig:
     kind: ClassVar[str] = "alibi"
 
 
-@dataclass(frozen=True)
-class RelativeBiasConfig(BoundedSettings):
-    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
-
-    kind: ClassVar[str] = "relative"
-    num_buckets: Annotated[int, Ge(4)] = 32
-    """Number of distance buckets; a multiple of 4."""
-    max_distance: int = 128
-    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.num_buckets % 4:
-            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
-        if self.max_distance <= self.num_buckets // 2:
-            hint = f"max_distance must be above half of num_buckets, {self.num_buckets // 2}."
-            raise InvalidInput(f"max_distance is {self.max_distance}.", hint=hint)
-
-
 PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig | AlibiConfig | RelativeBiasConfig
 
 
 # Normalisation layers.
 
+NormPlacement = Literal["pre", "post", "output", "around"]
+
 
 @dataclass(frozen=True)
 class LayerNormConfig(BoundedSettings):
-    """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
+    """LayerNorm before each sublayer (pre-norm), after it (post-norm, as in the paper), on its output, or around it."""
 
     kind: ClassVar[str] = "layer"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: Annotated[float, Ge(0)] = 1e-5
     """Added to the variance."""
     bias: bool = True
@@ -130,13 +185,15 @@ class LayerNormConfig(BoundedSettings):
 
 @dataclass(frozen=True)
 class RMSNormConfig(BoundedSettings):
-    """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
+    """RMSNorm before each sublayer (pre-norm), after it (post-norm), on its output, or around it."""
 
     kind: ClassVar[str] = "rms"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: Annotated[float, Ge(0)] = 1e-6
     """Added to the mean square."""
+    unit_offset: bool = False
+    """Whether 1 is added to the weight, which then starts at 0."""
 
 
 NormConfig = LayerNormConfig | RMSNormConfig
@@ -169,6 +226,10 @@ class AttentionConfig(BoundedSettings):
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
     softcap: SoftCap | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
+    qk_norm_over: Literal["head", "projection"] = "head"
+    """Whether each head is normalised by itself, or all heads together."""
+    sinks: bool = False
+    """Whether each head has a learned sink: a score without a key, to which a query can give its weight."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -226,6 +287,17 @@ class StackConfig(BoundedSettings):
     """Normalisation of each sublayer."""
     token_shift: bool = False
     """Whether half of each input vector of attention and MLP comes from the previous token."""
+    parallel: bool = False
+    """Whether attention and MLP of a block both read its input (parallel residual), not one after the other."""
+    residual_scale: Annotated[float, Ge(0)] = 1.0
+    """Factor of each sublayer's output before it is added to the residual stream."""
+    first_norm: bool = True
+    """Whether the first block has a norm before its attention; without it, the embedding is normalised instead."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parallel and self.norm.placement == "post":
+            raise InvalidInput("A parallel residual cannot be post-norm.", hint='Set norm.placement to "pre".')
 
 
 # Embedding and LM head.
@@ -245,6 +317,8 @@ class EmbeddingConfig(BoundedSettings):
     """Length of the longest hashed n-gram embedding; 1: none."""
     ngram_buckets: Size = 16_384
     """Vectors per table of n-gram embeddings."""
+    multiplier: float = 1.0
+    """Factor of the token embeddings."""
 
 
 @dataclass(frozen=True)
@@ -261,3 +335,27 @@ class LMHeadConfig(BoundedSettings):
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
     softcap: SoftCap | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
+    divisor: Annotated[float, Gt(0)] = 1.0
+    """Divisor of the logits."""
+    transform_bias: bool = True
+    """Whether the layer before the head has a bias."""
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """Classification head: a label for each text, or one for each token."""
+
+    labels: tuple[str, ...]
+    """Names of the labels."""
+    level: Literal["text", "token"] = "text"
+    """Whether texts or tokens are classified."""
+    pooling: Literal["first", "mean", "pooler"] = "first"
+    """How the hidden states become one vector of the text: of its first token, their mean, or by the pooler."""
+    transform: ActivationName | None = None
+    """Activation of a linear layer before the head; null: no such layer."""
+    transform_bias: bool = True
+    """Whether that layer has a bias."""
+    transform_norm: bool = False
+    """Whether a norm follows that layer."""
+    multi_label: bool = False
+    """Whether a text can have several labels: each has a probability of its own."""

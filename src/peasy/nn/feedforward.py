@@ -25,6 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
     "silu": functional.silu,
+    "tanh": torch.tanh,
 }
 
 

@@ -1,5 +1,6 @@
 """Forward context shared by all layers: mask, KV cache, tap, intervention."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +16,7 @@ from peasy.nn.tap import Tap, record_step
 
 @dataclass(eq=False)
 class ForwardContext:
-    """Context of one forward pass of one stack. `encoder_output` is for cross-attention.
+    """Context of one forward pass of one stack. `encoder_output` is for cross-attention; `rope` is by layer.
 
     With `sequences`, a packed batch without padding, `[1, all new tokens, width]`: attention, KV cache, tap and
     intervention use the context of each sequence.
@@ -27,7 +28,7 @@ class ForwardContext:
     intervention: InterventionLike | None = None
     encoder_output: Tensor | None = None
     cross_mask_spec: MaskSpec | None = None
-    cos_sin: CosSin | None = None
+    rope: Sequence[CosSin | None] = ()
     sequences: tuple["ForwardContext", ...] = ()
 
     def __post_init__(self) -> None:

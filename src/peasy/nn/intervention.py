@@ -141,6 +141,8 @@ def _make_uniform(inputs: AttentionInputs, heads: tuple[int, ...]) -> AttentionI
     if bias is not None:
         bias = bias.clone()
         bias[:, list(heads)] = 0
-    return replace(
-        inputs, query=query, attention_mask=replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
-    )
+    sinks = None if inputs.sinks is None else inputs.sinks.clone()
+    if sinks is not None:
+        sinks[list(heads)] = -torch.inf
+    mask = replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
+    return replace(inputs, query=query, attention_mask=mask, sinks=sinks)

@@ -14,6 +14,7 @@ from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import widget_parts
 from peasy.render.json import to_plain
+from peasy.server.worker_pool import WorkerPool
 
 _SCHEMA_VERSION = 1
 
@@ -30,8 +31,9 @@ MEDIA_TYPES = {
 }  # fmt: skip
 
 _STATUS_BY_CODE = {
-    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "overloaded": 429,
-    "missing-extra": 501, "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "busy": 409,
+    "overloaded": 429, "lost": 503, "diverged": 422, "missing-extra": 501,
+    "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
 }  # fmt: skip
 
 
@@ -71,7 +73,8 @@ _NON_ARGUMENTS = ("html", "format", "model")
 
 async def respond(request: Request, command: str, body: CommandBody, work: Callable[[], Result]) -> Response:
     """Run a command in the worker pool and return its result as a response."""
-    return await request.app.state.worker_pool.run(lambda: make_response(command, body, work()))
+    pool: WorkerPool = request.app.state.worker_pool
+    return await pool.run(lambda: make_response(command, body, work()))
 
 
 def make_response(command: str, body: CommandBody, result: Result) -> Response:

@@ -295,4 +295,5 @@ def _probabilities(
     intervention = _intervention(loaded, inputs, edit)
     logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=not last_only)
     assert logits is not None
-    return torch.atleast_2d(logits.float().softmax(dim=-1))
+    probabilities = logits.float().softmax(dim=-1)
+    return probabilities[None] if last_only else probabilities

@@ -220,3 +220,15 @@ def test_beam_search_refuses_sampling_parameters(client):
     assert client.post("/api/trace", json=given | {"num_beams": 2}).status_code == 200
     seed = client.get("/openapi.json").json()["components"]["schemas"]["TraceBody"]["properties"]["seed"]
     assert seed["exclusiveMaximum"] == 2**53, "a number that every client can write"
+
+
+def test_tokenize_and_detokenize(client, folders):
+    import peasy
+
+    tokenizer = peasy.load(folders[0]).require_tokenizer()
+    answer = client.post("/tokenize", json={"model": folders[0].name, "prompt": "the pizza"}).json()
+    assert answer["tokens"] == tokenizer.encode_ids("the pizza")
+    assert answer["count"] == len(answer["tokens"])
+    back = client.post("/detokenize", json={"model": folders[0].name, "tokens": answer["tokens"]}).json()
+    assert back["prompt"] == tokenizer.decode(answer["tokens"])
+    assert client.post("/detokenize", json={"model": folders[0].name, "tokens": [-1]}).status_code == 400

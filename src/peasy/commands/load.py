@@ -200,12 +200,12 @@ def load(
     return loaded
 
 
-def open_resolved(resolved: ResolvedModel) -> LoadedModel:
-    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
+def open_resolved(resolved: ResolvedModel, *, family: str | None = None, ignore_extra: bool = False) -> LoadedModel:
+    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`."""
     if resolved.folder.is_file():
         raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
     if not is_checkpoint(resolved.folder):
-        return _open_hugging_face(resolved.name, resolved.folder)
+        return _open_hugging_face(resolved.name, resolved.folder, family=family, ignore_extra=ignore_extra)
     from peasy.checkpoint.model import load_model
 
     checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
@@ -214,7 +214,14 @@ def open_resolved(resolved: ResolvedModel) -> LoadedModel:
     return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
 
 
-def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None) -> LoadedModel:
+def _open_hugging_face(
+    name: str,
+    path: Path,
+    tensors: TensorStore | None = None,
+    *,
+    family: str | None = None,
+    ignore_extra: bool = False,
+) -> LoadedModel:
     """Load a Hugging Face folder; `tensors` are its weights if it has only config.json."""
     from peasy.checkpoint import huggingface
 
@@ -222,10 +229,11 @@ def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None
     if not folder.has(CONFIG_FILE):
         raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.")
     if tensors is None:  # before any weight is read: read_folder compares tied copies
-        huggingface.detect_family(folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE))
+        data, where = folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE)
+        huggingface.detect_family(data, where, name=family, any_head=ignore_extra)
         tensors = open_tensors(folder)
         ram.require_ram(tensors.nbytes, name)
-    checkpoint = huggingface.read_folder(path, tensors=tensors)
+    checkpoint = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
     model = huggingface.load_model(checkpoint)
     return _with_tokenizers(name, model, folder, checkpoint.family, checkpoint.unused)
 

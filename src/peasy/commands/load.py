@@ -26,8 +26,10 @@ from peasy.views.document import Document
 from peasy.views.model import model_document
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+    from torch import Tensor, nn
 
+    from peasy.commands.classify import ClassifyResult
     from peasy.commands.heads import rank_heads
     from peasy.commands.look import look as look_command
     from peasy.commands.semantic_map import similarity_by_words
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     class TranslateOptions(TypedDict, total=False):
         """Keyword arguments of `LoadedModel.translate`."""
 
+        source_language: str | None
+        target_language: str | None
         num_beams: int
         n: int
         align: bool
@@ -140,6 +144,34 @@ class LoadedModel(ModelBundle, DisplayMixin):
         if translation.error is not None:
             raise translation.error
         return translation
+
+    def classify(self, texts: str | Sequence[str]) -> "ClassifyResult":
+        """Classify texts or their tokens, if the model has a classification head."""
+        from peasy.commands.classify import classify
+
+        return classify(self, texts)
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the model and its tokenizers as a peasy checkpoint, in a new folder that `peasy.load` reads."""
+        from peasy.checkpoint.model import save_model
+
+        notes = {"family": self.family} if self.family else {}
+        return save_model(folder, self.model, self.tokenizer, target_tokenizer=self.target_tokenizer, notes=notes)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Save a Hugging Face folder, which transformers reads, with the name that transformers has for it."""
+        from peasy.commands.exporting import export_model
+
+        return export_model(self, folder).folder
+
+    def to(self, device: "str | torch.device | None" = None, dtype: "torch.dtype | None" = None) -> "LoadedModel":
+        """Move the model to a device, or convert its weights, in place; return it."""
+        self.model.to(device=device, dtype=dtype)
+        return self
+
+    def parameters(self) -> "Iterator[nn.Parameter]":
+        """Iterate over the weights, as of a torch module."""
+        return self.model.parameters()
 
     def document(self) -> Document:
         """The architecture diagram."""

@@ -142,6 +142,10 @@ class Tokenizer:
         ids, offsets = self._map_ids(ids, spans, text), tuple(spans)
         return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, token_word_ids(text, offsets))
 
+    def __call__(self, text: str) -> Encoding:
+        """Encode a text: the same as `encode`, as in transformers."""
+        return self.encode(text)
+
     def encode_ids(self, text: str) -> list[int]:
         """Return only the ids of a text, with special tokens."""
         self._check_text(text)

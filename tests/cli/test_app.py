@@ -191,7 +191,7 @@ def test_closed_pipe_is_no_error():
         (["version", "--seed", "five"], "--seed"),
         (["version", "--seed"], "needs a value for --seed"),
         (["version", "--threads", "0"], "1 or more"),
-        (["version", "--out", "x.pdf"], ".html"),
+        (["version", "--out", "x.doc"], ".html"),
         (["I love AI"], 'peasy explain "I love AI"'),
         (["zzzzzz"], "peasy --help"),
         (["--nonsense"], "no flag --nonsense"),

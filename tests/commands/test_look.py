@@ -348,3 +348,72 @@ def test_a_map_has_queries_and_keys_if_they_were_captured(decoder):
     plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
     assert plain.vectors is None
     assert plain.command.endswith("'The pizza'")
+
+
+def test_lists_ids_tensors_and_padded_batches_give_the_result_of_each_text(model):
+    texts = [TEXT, "The oven"]
+    ids = [list(model.look(text).tokens.ids) for text in texts]
+    longest = max(map(len, ids))
+    padded = torch.tensor([[0] * (longest - len(row)) + row for row in ids])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
+    batches = [model.look(texts), model.look(ids), model.look(padded, padding_mask=mask)]
+    for batch in batches:
+        assert len(batch) == 2
+        for one, text in zip(batch, texts, strict=True):
+            np.testing.assert_allclose(np.asarray(one.weights), np.asarray(model.look(text).weights), atol=1e-6)
+    np.testing.assert_array_equal(model.look(torch.tensor(ids[0])).logits, model.look(TEXT).logits)
+    np.testing.assert_array_equal(model.look(np.array([ids[0]]))[0].logits, model.look(TEXT).logits)
+    assert "2 texts" in repr(batches[0])
+    assert "strongest links" in str(batches[0])
+    assert len(batches[0].data()["results"]) == 2
+    for wrong, message in (([], "no text"), ([TEXT, 3], "no text")):
+        with pytest.raises(InvalidInput, match=message):
+            model.look(wrong)
+    with pytest.raises(InvalidInput, match="padding_mask has the shape"):
+        model.look(padded, padding_mask=mask[:, 1:])
+
+
+def test_matrices_are_indexed_by_word_token_and_from_the_end(model):
+    x = model.look(TEXT)
+    grid, tokens = x.weights[-1, -1], x.tokens
+    np.testing.assert_array_equal(grid.values, x.weights[1, 1].values)
+    rows, columns = (list(tokens.find(word)) for word in ("it", "pizza"))
+    assert len(columns) > 1, "a word of several tokens"
+    assert grid["it", "pizza"] == pytest.approx(grid.values[np.ix_(rows, columns)].sum(1).mean())
+    assert x.weights.by_words[-1, -1]["it", "pizza"] == pytest.approx(grid["it", "pizza"], abs=1e-6)
+    np.testing.assert_allclose(grid["it"], grid.values[rows].mean(0), atol=1e-7)
+    assert grid[2, 1] == grid.values[2, 1]
+    assert torch.equal(torch.from_dlpack(grid), torch.from_numpy(np.asarray(grid)))
+    assert x.weights.torch().shape == x.weights.numpy().shape
+    assert "<table" in grid._repr_html_() or "<svg" in grid._repr_html_()
+    with pytest.raises(InvalidInput, match="not in the text"):
+        grid["them", "pizza"]
+    only = model.look(TEXT, queries=["it"]).weights[0, 0]
+    assert only["it", "pizza"] == pytest.approx(x.weights[0, 0]["it", "pizza"], abs=1e-6)
+    with pytest.raises(NotFound, match="not among the captured rows"):
+        only["good"]
+
+
+def test_attribution_adds_up_on_the_terminal_in_the_table_and_on_the_page(model):
+    x = model.look(TEXT)
+    result = x.attribution()
+    assert result.token == x.next_tokens[0].piece
+    assert result.logit == pytest.approx(float(x.logits.max()), abs=1e-5)
+    assert abs(result.rounding) < 1e-4
+    assert sum(result.by_layer().values()) + result.rounding == pytest.approx(result.logit)
+    difference = x.attribution("good", against="it", position="oven")
+    assert abs(difference.rounding) < 1e-4
+    np.testing.assert_allclose(difference.sources().values.sum(1), difference.heads().values.ravel(), atol=1e-9)
+    for page in (str(difference), difference.html()):
+        assert "Addends by layer" in page
+    assert max(map(len, str(difference).splitlines())) <= 80
+    assert json.dumps(difference.data())
+    edited = model.look(TEXT, edit=peasy.edit.zero(1, 0)).attribution()
+    assert "set to zero" in str(edited)
+    assert abs(edited.rounding) < 1e-4
+
+
+def test_a_panel_for_a_paper(model, tmp_path):
+    figure = model.look(TEXT).plot("pattern", layer=1, head=0, width_cm=5)
+    assert figure.save(tmp_path / "pattern.svg").read_text().startswith("<svg")
+    assert "5 cm" in repr(figure)

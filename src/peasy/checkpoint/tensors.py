@@ -227,24 +227,22 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
 
 
 def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
-    subject = f"{where}: tensor {short_repr(name)}"
+    def invalid(problem: str) -> InvalidInput:
+        return InvalidInput(f"{where}: tensor {short_repr(name)} {problem}")
+
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise InvalidInput(f"{subject} should have exactly dtype, shape and data_offsets.")
+        raise invalid("should have exactly dtype, shape and data_offsets.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InvalidInput(f"{subject} has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
+        raise invalid(f"has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
     if not _are_sizes(shape) or len(shape) > _MAX_DIMS:
-        raise InvalidInput(f"{subject} has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
+        raise invalid(f"has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise InvalidInput(
-            f"{subject} has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end."
-        )
+        raise invalid(f"has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end.")
     torch_name, width = DTYPES[dtype]
     needed, actual = math.prod(shape) * width, offsets[1] - offsets[0]
     if needed != actual:
-        raise InvalidInput(
-            f"{subject} of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}."
-        )
+        raise invalid(f"of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}.")
     return TensorInfo(name, torch_name, tuple(shape), data_start + offsets[0], actual)
 
 

@@ -5,8 +5,9 @@ import inspect
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
-from importlib import import_module
+from importlib import import_module, resources
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from cyclopts import App, CycloptsError, Group
@@ -25,36 +26,13 @@ if TYPE_CHECKING:
 
 _FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
 _RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
-_HELP = """Transformers you can follow: attention by hand, training, inference, inspection.
-
-For example:
-
-    peasy demo
-    peasy explain i-love-ai
-    peasy generate stories "The pizza came out of the oven and it"
-    peasy look stories "The pizza came out of the oven" --query oven
-    peasy train gpt --data stories --minutes 2
-    peasy help COMMAND
-"""
-
-_SUGGESTIONS = (
-    ("peasy demo", "a worked example of attention"),
-    ("peasy explain i-love-ai", "attention of three words in six steps, with every number"),
-    ('peasy explain "any sentence"', "the same for your own sentence"),
-    ("peasy check my-notes.md", "find mistakes in tables calculated by hand"),
-    ("peasy exercise --seed 5", "a worksheet and its answer key"),
-    ('peasy generate stories "The pizza"', "generate text with a small built-in model"),
-    ('peasy look stories "The pizza ..."', "inspect its attention heads"),
-    ("peasy studio", "web interface with all of this"),
-    ("peasy doctor", "check the installation"),
-    ("peasy --help", "list all commands"),
-)
+_START = tomllib.loads((resources.files("peasy.cli") / "start.toml").read_text(encoding="utf-8"))
 
 
 def build_cli(*path: str) -> App:
     """Build the cyclopts app with all commands; only the module of the command at `path` is imported."""
     app = App(
-        "peasy", help=_HELP, version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
+        "peasy", help=_START["help"], version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
         group_commands=Group("Help and completion", sort_key=90), config=settings.config_sources(),
         console=_styled_console() if sys.stdout.isatty() else None,
     )  # fmt: skip
@@ -92,8 +70,9 @@ def _styled_console() -> "Console":
 def _start(*, flags: Flags = Flags()) -> CommandOutput:
     """Return the list of commands to try first."""
     note = Paragraph("No data leaves this machine unless you ask for it.", "note")
-    parts = (Table(("command", "result"), _SUGGESTIONS), note)
-    data = {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
+    suggestions = _START["suggestions"].items()
+    parts = (Table(("command", "result"), tuple(suggestions)), note)
+    data = {"try": [{"command": line, "description": result} for line, result in suggestions]}
     return CommandOutput(DocumentResult(Document("peasy: attention you can follow, number by number", parts), data))
 
 

@@ -170,7 +170,7 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
 
 def _build_without_weights(folder: Path) -> "Model":
     from peasy.checkpoint.huggingface import read_folder
-    from peasy.checkpoint.model import build_on_meta
+    from peasy.models.build import build_on_meta
 
     path = str(folder / CONFIG_FILE)
     is_ours = is_checkpoint(folder)

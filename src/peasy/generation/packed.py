@@ -185,14 +185,15 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
     if isinstance(packed, NGramModel):
         packed.allocate({name: tuple(array.shape) for name, array in model.state_dict().items()})
     packed.load_state_dict(model.state_dict(keep_vars=True), assign=True)
+    embedding = getattr(packed, "decoder_embedding", None) or getattr(packed, "embedding", None)
     for module in list(packed.modules()):
         if isinstance(module, Stack) and module.causal:  # an encoder keeps the fused kernel
             _choose_backends(module, plan)
         if isinstance(module, Attention | FeedForward):
             module.fuse_projections(plan.linear)
         elif isinstance(module, LMHead):
-            embedding = getattr(packed, "decoder_embedding", None) or packed.embedding
-            weight: torch.Tensor = getattr(embedding, "token", embedding).weight  # type: ignore[union-attr, assignment]
+            assert embedding is not None, "a model with an LM head has an embedding"
+            weight: torch.Tensor = getattr(embedding, "token", embedding).weight
             module.pack(plan.linear, weight)
     _replace_layers(packed, plan)
     return packed.eval()

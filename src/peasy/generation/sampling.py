@@ -72,7 +72,7 @@ class Sampler:
         With temperature 0, the best token has probability 1.
         """
         params, processed = self.params, self._process_logits(logits.detach().cpu()).double()
-        if not params.is_random:
+        if not params.temperature:
             return torch.zeros_like(processed).index_fill_(0, torch.tensor([_argmax_finite(processed)]), 1.0)
         top = processed[_argmax_finite(processed)]
         processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow

@@ -61,11 +61,6 @@ class SamplingParams(BoundedSettings):
             )
 
     @property
-    def is_random(self) -> bool:
-        """True if tokens are sampled at random, not greedily."""
-        return self.temperature > 0
-
-    @property
     def changes_logits(self) -> bool:
         """True if penalties or a bias change the logits."""
         penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from peasy.errors import InvalidInput
 from peasy.models import config as kinds
 from peasy.models.baselines import ConvolutionModel, NGramModel, RecurrentModel, Word2VecModel
 from peasy.models.encoder import Encoder
@@ -43,6 +44,15 @@ def build(config: kinds.ModelConfig, *, seed: int | None = 0) -> Model:
         model.to_empty(device="cpu")
         init_weights(model, seed)
     return model.eval()
+
+
+def build_on_meta(config: kinds.ModelConfig, where: str) -> Model:
+    """Build the model on the meta device; impossible sizes raise an error that names `where`."""
+    try:
+        return build(config, seed=None)
+    except (RuntimeError, OverflowError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidInput(f"{where}: no model can be built with these sizes: {reason}") from None
 
 
 class _SkipInit(TorchFunctionMode):

@@ -26,6 +26,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.name, self.settings, self.position, self.causal = name, settings, position, causal
+        self.windows = [settings.attention.window_for_layer(layer) for layer in range(settings.num_layers)]
         self.blocks = nn.ModuleList(
             Block(d_model, settings, ModulePath(name, layer, "block"), cross, dropout)
             for layer in range(settings.num_layers)
@@ -38,11 +39,6 @@ class Stack(nn.Module):
             RelativeBias(heads, relative, causal) if isinstance(relative, nn_config.RelativeBiasConfig) else None
         )
         self.alibi = AlibiBias(heads) if isinstance(position, nn_config.AlibiConfig) else None
-
-    @property
-    def windows(self) -> list[int | None]:
-        """Attention window of each layer, for the KV cache."""
-        return [self.settings.attention.window_for_layer(layer) for layer in range(self.settings.num_layers)]
 
     def summary(self) -> str:
         """Return a one-line summary."""

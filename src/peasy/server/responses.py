@@ -14,6 +14,7 @@ from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import widget_parts
 from peasy.render.json import to_plain
+from peasy.server.worker_pool import WorkerPool
 
 _SCHEMA_VERSION = 1
 
@@ -72,7 +73,8 @@ _NON_ARGUMENTS = ("html", "format", "model")
 
 async def respond(request: Request, command: str, body: CommandBody, work: Callable[[], Result]) -> Response:
     """Run a command in the worker pool and return its result as a response."""
-    return await request.app.state.worker_pool.run(lambda: make_response(command, body, work()))
+    pool: WorkerPool = request.app.state.worker_pool
+    return await pool.run(lambda: make_response(command, body, work()))
 
 
 def make_response(command: str, body: CommandBody, result: Result) -> Response:

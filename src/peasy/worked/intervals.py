@@ -71,7 +71,7 @@ class Interval:
     @property
     def is_known(self) -> np.ndarray:
         """True where both bounds are finite, or both are -∞ (masked)."""
-        return (np.isfinite(self.low) & np.isfinite(self.high)) | (self.low == self.high)
+        return np.asarray((np.isfinite(self.low) & np.isfinite(self.high)) | (self.low == self.high))
 
     def hull(self, other: "Interval") -> "Interval":
         """Return the smallest intervals that contain both."""
@@ -117,7 +117,7 @@ class Interval:
 
     def __eq__(self, other: object) -> np.ndarray:  # type: ignore[override]
         other = Interval.exact(other)
-        return (self.low == self.high) & (other.low == other.high) & (self.low == other.low)
+        return np.asarray((self.low == self.high) & (other.low == other.high) & (self.low == other.low))
 
     def __ne__(self, other: object) -> np.ndarray:  # type: ignore[override]
         return ~(self == other)
@@ -226,4 +226,4 @@ def concat(arrays: list[_Numbers], *, axis: int = 0) -> Interval:
 def isfinite(x: _Numbers) -> np.ndarray:
     """Return where both bounds are finite."""
     x = Interval.exact(x)
-    return np.isfinite(x.low) & np.isfinite(x.high)
+    return np.asarray(np.isfinite(x.low) & np.isfinite(x.high))

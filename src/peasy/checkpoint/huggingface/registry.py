@@ -21,9 +21,9 @@ from peasy.checkpoint.huggingface import (
 from peasy.checkpoint.huggingface import family as hf
 from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
-from peasy.checkpoint.model import build_on_meta
 from peasy.config import to_plain
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.models.build import build_on_meta
 from peasy.models.config import ModelConfig
 from peasy.nn.config import LearnedPositionConfig
 

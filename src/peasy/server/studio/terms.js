@@ -306,6 +306,14 @@ export const GROUPS = [
     "Replacing an activation by that of another text, to see what it causes."
    ],
    [
+    "steering",
+    "Adding a vector to the residual stream, to push the output in one direction."
+   ],
+   [
+    "logit attribution",
+    "A logit as a sum of what each head, MLP and the embedding add to it directly."
+   ],
+   [
     "logit lens",
     "What the model would predict if it stopped after each layer."
    ],

@@ -17,6 +17,8 @@ def greedy(file: str, prompt: list[int], max_tokens: int) -> str:
     params.model.path = file
     params.n_ctx, params.warmup, params.n_parallel = 64, False, 1
     params.cpuparams.n_threads = 1
+    params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32  # default: f16
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     request = {"prompt": prompt, "n_predict": max_tokens, "temperature": 0.0, "ignore_eos": True}
     answer = xllamacpp.Server(params).handle_completions(request)
     if "choices" not in answer:

@@ -24,7 +24,8 @@ class GGUFArchitecture:
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
     matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
     base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
-    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed.
+    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_all`: a tied
+    head is stored once more, and attention must have biases.
     """
 
     name: str
@@ -37,6 +38,7 @@ class GGUFArchitecture:
     rope_except_every: int = 0
     has_scales: bool = False
     has_softcaps: bool = False
+    needs_all: bool = False
 
 
 ARCHITECTURES = {
@@ -50,7 +52,7 @@ ARCHITECTURES = {
     "olmo2": GGUFArchitecture("olmo2", "silu", has_biases=False),
     "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
     "granite": GGUFArchitecture("granite", "silu", interleaved_rope=True, has_biases=False, has_scales=True),
-    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv"),
+    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv", needs_all=True),
     "gemma": GGUFArchitecture("gemma", "gelu-tanh", has_biases=False),
     "gemma2": GGUFArchitecture("gemma2", "gelu-tanh", has_biases=False, full_every=2, has_softcaps=True),
     "gemma3_text": GGUFArchitecture("gemma3", "gelu-tanh", has_biases=False, full_every=6, local_base=10_000.0),
@@ -123,6 +125,7 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     checks = {
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
+        "attention without biases": architecture.needs_all and not attention.bias,
         "a custom attention scale": not usual_scale and not architecture.has_scales,
         "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
         "these settings of yarn": not usual_yarn,

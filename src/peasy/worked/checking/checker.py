@@ -155,10 +155,10 @@ def check(example: Example) -> CheckedExample:
 
 
 class TableChecker:
-    """Checks the tables of one example in order of dependence; numbers of up to `exact_decimals` are exact."""
+    """Checks the tables of one example in order of dependence; numbers of up to `exact_decimals` decimals are exact."""
 
-    def __init__(self, example: Example, exact_decimals: int = 0) -> None:
-        self.example, self.exact_decimals = example, exact_decimals
+    def __init__(self, example: Example, exact_decimals: int = 0, names_slips: bool = True) -> None:
+        self.example, self.exact_decimals, self.names_slips = example, exact_decimals, names_slips
         self.settings = FormulaSettings.from_example(example)
         self.unread: list[UnreadTable] = []
         self.written = list(self._named_tables())
@@ -172,18 +172,22 @@ class TableChecker:
         self.row_findings: list[RowFinding] = []
         self.remarks: list[str] = []
         self.given_decimals: set[int] = set()
+        self.slips: dict[str, Slip] = {}
         self.likelihood = 0.0
 
     @classmethod
-    def best(cls, example: Example) -> "TableChecker":
-        """Check under every reading of the inputs, and return the check that explains the written tables best."""
+    def best(cls, example: Example, names_slips: bool = True) -> "TableChecker":
+        """Check under every reading of the inputs, and return the check that explains the written tables best.
+
+        Without `names_slips`, mistakes are only counted, which is faster.
+        """
         check_size(example)
         if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
             raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
         with np.errstate(all="ignore"):
-            best = cls(example).run()
+            best = cls(example, names_slips=names_slips).run()
             for decimals in sorted(best.given_decimals)[:3]:
-                stricter = cls(example, decimals).run()
+                stricter = cls(example, decimals, names_slips).run()
                 if stricter.likelihood >= best.likelihood + _EVIDENCE:
                     best = stricter
         return best
@@ -212,6 +216,8 @@ class TableChecker:
             self.readings[name] = known
             for _, written in filter(lambda pair: pair[0] == name, self.written):
                 self.check_written(written, name, known)
+            if name not in self.right and (given := clean_reading(self.readings[name])):
+                self.right[name] = given
         return self
 
     def check_written(self, written: WrittenTable, name: str, known: list[TableReading]) -> None:
@@ -264,6 +270,7 @@ class TableChecker:
         judged = {cell: verdict for cell, verdict in judgements if verdict}
         slip = self.find_slip(table, judged, known)
         if slip:
+            self.slips[table.node] = slip
             judged = {cell: _with_slip(verdict, slip, cell) for cell, verdict in judged.items()}
         verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
         self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
@@ -309,7 +316,7 @@ class TableChecker:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
         clean = clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-        if clean is None or not wrong:
+        if clean is None or not wrong or not self.names_slips:
             return None
         prefix = table.node.removesuffix(table.step)
         tables = {name: reading.point for name, reading in self.right.items()}
@@ -334,7 +341,8 @@ class TableChecker:
             masked = by_key and mask is not None and not mask[row, column]
             return judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, WrittenNumber):
-            return judge_number(content, table.texts[row, column].strip(), known, row, column)
+            text = table.texts[row, column].strip()
+            return judge_number(content, text, known, row, column, with_reason=self.names_slips)
         assert isinstance(content, tuple)
         if table.step == "context":
             judged = judge_weighted_sum(table, row, column, content, self.symbols, self.earlier(table, "weights"))

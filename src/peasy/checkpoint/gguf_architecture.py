@@ -1,13 +1,20 @@
 """Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
 
 from peasy.checkpoint.huggingface.registry import family_for
-from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, WeightTransform, module_rules
+from peasy.checkpoint.huggingface.weight_map import (
+    AddOne,
+    InterleaveRope,
+    SplitFused,
+    WeightMap,
+    WeightRule,
+    WeightTransform,
+    module_rules,
+)
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
 from peasy.nn import config as nn_config
@@ -68,34 +75,6 @@ _NORM_NAMES = {
         "post_ffw_norm": "feedforward_output_norm",
     },
 }
-
-
-@dataclass(frozen=True)
-class InterleaveRope(WeightTransform):
-    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
-
-    num_heads: int
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Interleaved to half-split order."""
-        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Half-split to interleaved order."""
-        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
-
-
-@dataclass(frozen=True)
-class AddOne(WeightTransform):
-    """Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Subtract 1."""
-        return [tensor - 1 for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Add 1, in float32."""
-        return [tensor.float() + 1 for tensor in internal]
 
 
 def find_architecture(config: ModelConfig, preferred: str | None = None) -> tuple[GGUFArchitecture, DecoderConfig]:

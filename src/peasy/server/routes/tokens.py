@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from peasy.server.openai_schema import Name, Strict, Text
+from peasy.server.responses import Name, Strict, Text
 
 router = APIRouter()
 

@@ -313,3 +313,11 @@ def test_a_wrong_cell_is_found_although_inputs_have_decimals():
     cells[2][1] = f"{float(cells[2][1]) + 0.09:.2f}"
     result = check({"tokens": list("abcd"), "x": x, "w_q": w_q, "written": [{"table": "Q", "cells": cells}]})
     assert [cell.written for part in result.parts for cell in part.cells if cell.verdict == "wrong"] == [cells[2][1]]
+
+
+def test_a_document_may_calculate_twice_without_and_with_a_scale():
+    weights = "**weights**\n\n| | I | love | AI |\n|-|-|-|-|\n| I | {} |\n\n"
+    plain, scaled = weights.format("0.1554 | 0.4223 | 0.4223"), weights.format("0.1978 | 0.4011 | 0.4011")
+    result = marked(X + W + plain + "Now divided by √2:\n\n" + scaled)
+    assert len(result.parts) == 2
+    assert result.passed, result.text()

@@ -42,8 +42,8 @@ docs: $(VENV)/.dev ## Regenerate the generated pages and build the site in site/
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m mkdocs build --strict
 
-faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations
-	$(BIN)/python -m pytest -m faults
+faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations and schedules; docs/reliability.md
+	$(BIN)/python -m pytest -m faults -n $(JOBS) --dist worksteal --durations 20
 
 bench: $(VENV)/.dev ## Benchmarks against other libraries
 	@for name in $(filter-out __init__ llama measure,$(basename $(notdir $(wildcard bench/*.py)))); do \

@@ -177,3 +177,21 @@ def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenize
         object.__setattr__(loaded, "tokenizer", larger)
         with pytest.raises(InvalidInput, match="There is no token 280: the vocabulary has ids 0 to 279"):
             getattr(loaded, method)("The <new> pizza")
+
+
+def test_usual_methods_of_a_model(decoder, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = peasy.load(decoder)
+    ids = model.tokenizer("I love").ids
+    assert ids == model.tokenizer.encode("I love").ids
+    again = peasy.load(model.save(tmp_path / "saved"))
+    for ours, theirs in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    theirs = AutoModelForCausalLM.from_pretrained(model.save_pretrained(tmp_path / "hf")).eval()
+    with torch.no_grad():
+        expected = model.model(torch.tensor([list(ids)]))
+        torch.testing.assert_close(theirs(torch.tensor([list(ids)])).logits, expected, atol=1e-4, rtol=0)
+    assert next(again.to(dtype=torch.float64).parameters()).dtype == torch.float64
+    assert next(again.to("cpu", torch.float32).parameters()).dtype == torch.float32

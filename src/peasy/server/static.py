@@ -54,6 +54,10 @@ def static_router() -> APIRouter:
         if path in _STYLE_SHEETS:
             return Response(_cached_style_sheet(), media_type="text/css")
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
+        if source is None and "text/html" in request.headers.get("accept", "") and "." not in path:
+            page = index(request)  # a person mistyped an address: the page says so and lists the others
+            page.status_code = 404
+            return page
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
         content = source.read_bytes()

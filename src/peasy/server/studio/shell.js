@@ -6,7 +6,7 @@
 // model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
 
 import { ApiError, request, stream, whileWaiting } from "./api.js";
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
@@ -73,9 +73,12 @@ export class Shell {
 		return stream(path, body, onEvent, { signal: this.signal, ...options });
 	}
 
-	/** Name of the model in the URL, or the first that fits the page; throws if there is none. */
+	/** Name of the model in the URL if it fits the page, or the first that does; throws if there is none. */
 	async modelName(filter = true) {
-		const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
+		const fitting = (await this.bar.listModels(filter)).map(({ name }) => name);
+		const known = (await this.bar.listModels(true)).map(({ name }) => name);
+		const { m } = this.state;
+		const name = m && (fitting.includes(m) || !known.includes(m)) ? m : fitting[0];
 		if (!name)
 			throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
 		return name;
@@ -93,13 +96,14 @@ export class Shell {
 			{ class: "refusal", role: "alert" },
 			element("strong", {}, "✗ ", error.message),
 			error.hint && element("p", {}, error.hint),
+			error.needsReload && button("Reload", () => location.reload()),
 		);
 		if (container) container.replaceChildren(box);
 		else {
 			this.clearError();
 			this.place.prepend(box);
 		}
-		if (!error.hint && !error.status) console.error(error);
+		if (!(error instanceof ApiError)) console.error(error);
 	}
 
 	/** Run something and show its error in `container`, or on top of the page. */
@@ -128,7 +132,12 @@ export class Shell {
 
 	async copyText(text, label = "") {
 		try {
-			await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+			const content = typeof text === "function" ? await text() : text;
+			if (!content) {
+				this.bar.showNote("There is nothing to copy yet.");
+				return;
+			}
+			await navigator.clipboard.writeText(content);
 			this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
 		} catch (error) {
 			this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
@@ -179,14 +188,20 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
+		if (known) this.place.replaceChildren(skeleton(known.title));
+		if (!known) {
+			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
+			return whileWaiting(async () => this.showError(missing));
+		}
 		try {
 			const module = await import(`./page/${known.name}.js`);
 			if (turn !== this.#openCount) return undefined;
+			this.place.replaceChildren();
 			this.bar.configure(module.page, this.state);
 			const opened = new module.Page(this.place, this);
 			this.#closePage = () => opened.close?.();
 			await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
+			if (turn === this.#openCount) this.keys.enablePageKeys();
 		} catch (error) {
 			if (turn === this.#openCount) this.showError(error);
 		}
@@ -209,6 +224,7 @@ export class Shell {
 		this.openPage = known?.name;
 		for (const link of /** @type {NodeListOf<HTMLElement>} */ (this.rail.querySelectorAll("a[data-page]")))
 			link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
+		this.rail.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 		this.announce(known?.title ?? "");
 	}
 
@@ -249,9 +265,10 @@ export class Shell {
 		);
 	}
 
-	/** State shared between pages: the text. A model may not fit the next page. */
+	/** State shared between pages: the text and the model; a page that cannot use the model takes its own first one. */
 	sharedState() {
-		return this.state.t ? { t: this.state.t } : {};
+		const { t, m } = this.state;
+		return { ...(t ? { t } : {}), ...(m ? { m } : {}) };
 	}
 
 	#onLinkClick(event) {
@@ -288,6 +305,12 @@ export class Shell {
 			{ key: "?", label: "Show this list", run: () => this.keys.show() },
 		];
 	}
+}
+
+/** What is seen of a page until its module is there. */
+function skeleton(title) {
+	const bars = ["", "", ""].map(() => element("div", { class: "skeleton-bar", "aria-hidden": true }));
+	return element("div", { class: "skeleton" }, element("h1", {}, title), bars);
 }
 
 new Shell().start();

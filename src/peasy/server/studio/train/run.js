@@ -32,7 +32,7 @@ export class RunView {
 				"div",
 				{ class: "sides" },
 				element("div", { class: "card" }, this.lossChart.element, this.comparison),
-				element("div", { class: "card" }, element("h3", {}, "Samples"), this.samples),
+				element("div", { class: "card" }, element("h2", {}, "Samples"), this.samples),
 			),
 			this.history.element,
 		);

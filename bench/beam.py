@@ -57,7 +57,8 @@ def packed_model() -> Any:
 
 
 def peasy() -> list[list[int]]:
-    from peasy.generation.beam_search import BeamSearchParams, beam_search
+    from peasy.generation.decode import beam_search
+    from peasy.generation.sampling_params import BeamSearchParams
 
     params = BeamSearchParams(NUM_BEAMS, NEW_TOKENS, length_penalty=1.0)
     return [list(result.hypotheses[0].ids) for result in beam_search(packed_model(), params=params, source=sources())]

@@ -64,7 +64,7 @@ def peasy_model(kind: str) -> Any:
     if kind == "unpacked":
         return model
     kind, _, option = kind.partition(" ")
-    model = pack(model, kind, kernel=False if option == "no_kernel" else None)  # type: ignore[arg-type]
+    model = pack(model, kind, kernel=False if option == "no_kernel" else None)
     print(packing_of(model).summary(), file=sys.stderr)
     return model
 
@@ -105,7 +105,8 @@ def int8_tensor() -> Any:
 
 def generation_loop() -> Any:
     """Run the whole generation loop, with sampling and events."""
-    from peasy.generation import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     return generate(peasy_model("float32"), prompts(), SamplingParams(max_tokens=NEW_TOKENS))
 
@@ -316,7 +317,7 @@ def _installed() -> list[str]:
     builds = {"transformers": _package("transformers"), "ctranslate2": _package("ctranslate2")}
     builds["llama.cpp"] = llama.build_name() if llama.is_installed() else None
     for name, build in builds.items():
-        print(build or f"not measured: {name} is not installed (pip install 'peasy[bench]')")
+        print(build or f"not measured: {name} is not installed (pip install 'peasy-attention[bench]')")
     names = ["ctranslate2_float32", "ctranslate2_int8"] if builds["ctranslate2"] else []
     return names + (["llama_f32", "llama_q8"] if builds["llama.cpp"] else [])
 

@@ -51,7 +51,7 @@ def _tokenizer_and_model() -> Any:
     from peasy.checkpoint.huggingface import load_model, read_folder
 
     folder = read_folder(model_folder())
-    tokenizer = Tokenizer.from_file(str(folder.folder.resolve_file("tokenizer.json")))
+    tokenizer = Tokenizer.from_str(folder.folder.read("tokenizer.json").decode())
     tokenizer.enable_truncation(MAX_LENGTH)
     tokenizer.no_padding()
     return tokenizer, load_model(folder)

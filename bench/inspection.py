@@ -53,7 +53,7 @@ def _capture(storage: str = "float32", **spec: Any) -> Any:
 
     recorder = Recorder(CaptureSpec(**spec), {"decoder": ids().shape[1]}, storage)
     peasy_model()(ids(), tap=recorder.tap())
-    return recorder.captures()
+    return tuple(recorder.captured.values())
 
 
 @cache
@@ -98,7 +98,7 @@ def overview() -> Any:
     rows = tuple(range(0, length, length // ROWS))[:ROWS]
     recorder, tiler = Recorder(CaptureSpec(rows=rows), {"decoder": length}), Tiler(64)
     _forward(recorder.tap(tiler.on_attention))
-    return recorder.captures(), tiler.overviews
+    return tuple(recorder.captured.values()), tiler.overviews
 
 
 def check_equal() -> None:

@@ -60,7 +60,7 @@ class Peer:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the peer ended with {self.process.wait()}: {self.process.args}")
+            raise RuntimeError(f"the peer ended with {self.process.wait()}: {self.process.args!r}")
         return float(line)
 
     def __enter__(self) -> Self:

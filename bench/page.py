@@ -19,7 +19,7 @@ from playwright.sync_api import sync_playwright
 from bench.measure import machine
 from peasy import render
 from peasy.cli.doctor import find_chromium
-from peasy.views import Document, Maps, Rows
+from peasy.views.document import Document, Maps, Rows
 
 ROUNDS = 5
 BOUNDS = {"short": 500.0, "long": 2000.0, "memory": 500.0, "hover": 50.0}

@@ -67,9 +67,9 @@ def main() -> int:
     ]
     for kind, kernel in packings:
         if kernel and not has_numba():
-            print(f"{kind:<12} with the kernel: not measured, numba is not installed (pip install 'peasy[kernel]')")
+            print(f"{kind:<12} with the kernel: not measured without numba (pip install 'peasy-attention[kernel]')")
             continue
-        packed = pack(model, kind, kernel=kernel)  # type: ignore[arg-type]
+        packed = pack(model, kind, kernel=kernel)
         scores = compare(model, packed, rows)
         print(
             f"{kind:<12} KL {scores['kl']:.2e}, same top-1 {scores['same']:.2%} (without near ties "

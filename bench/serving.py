@@ -175,7 +175,8 @@ def measure(kind: str, folder: Path, rounds: int) -> bool:
 
 @torch.inference_mode()
 def offline(model: Any, tokenizer: Any, prompt: list[int]) -> str:
-    from peasy.generation import SamplingParams, generate
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
 
     return tokenizer.decode(generate(model, [prompt], SamplingParams(max_tokens=NEW_TOKENS))[0])
 

@@ -19,7 +19,8 @@ import torch
 import peasy
 from bench.measure import alternate, machine
 from peasy.datasets import open_corpus
-from peasy.generation.decode import Token, decode
+from peasy.generation.decode import decode
+from peasy.generation.request import Token
 from peasy.generation.sampling_params import SamplingParams
 from peasy.generation.speculative_decoding import SpeculationStats
 

@@ -90,11 +90,11 @@ def our_step(precision: str, same: bool = False) -> Callable[[], float]:
     recipe: Any = make_recipe("gpt", "base")
     changes = SAME_BLOCK if same else {}
     config = preset("gpt-base", vocab_size=SHAPE.vocab_size, max_seq_len=SHAPE.seq_len, **changes)
-    stack: Any = config.stack  # type: ignore[union-attr]
-    sizes = (stack.num_layers, stack.attention.num_heads, config.d_model)  # type: ignore[union-attr]
+    stack: Any = config.stack
+    sizes = (stack.num_layers, stack.attention.num_heads, config.d_model)
     assert sizes == (SHAPE.num_layers, SHAPE.num_heads, SHAPE.d_model)
     model = build(config, seed=0).train()
-    dtype = choose_precision(precision, "cpu")  # type: ignore[arg-type]
+    dtype = choose_precision(precision, "cpu")
     optimizer_config = AdamWConfig(lr=1e-3, weight_decay=0.1, beta2=0.99) if same else recipe.optimizer
     optimizer = Optimizer(model, optimizer_config, bfloat16=dtype == "bfloat16")
     learner = GradientLearner(model, NextToken(), optimizer, seed=0, grad_clip=1.0, precision=dtype)

@@ -377,14 +377,14 @@ def _inner_settings(hint: Any) -> list[type]:
 
 
 def _setting_rows(kind: type, paths: list[str]) -> list[Setting]:
-    meanings, minimums = attribute_docstrings(kind), _minimums(kind)
+    meanings, bounded = attribute_docstrings(kind), typing.get_type_hints(kind, include_extras=True)
     rows = []
     for field in dataclasses.fields(kind):
         hint = _field_types(kind)[field.name]
         tags = [inner.kind for inner in _inner_settings(hint) if hasattr(inner, "kind")]
         keys = [f"{path}.{field.name}".lstrip(".") + (".kind" if tags else "") for path in paths]
         optional = " or null" if type(None) in typing.get_args(hint) else ""
-        values = ", ".join(tags) if tags else _setting_values(hint) + minimums.get(field.name, "")
+        values = ", ".join(tags) if tags else _setting_values(hint) + _annotated_bounds(bounded[field.name])
         default = _setting_default(kind, field, paths)
         rows.append(Setting(keys, meanings.get(field.name, ""), default, values + optional))
     return rows
@@ -465,19 +465,6 @@ def _class_definition(kind: type) -> ast.ClassDef:
     return definition
 
 
-def _minimums(kind: type) -> dict[str, str]:
-    """Return the bounds of each field: in its annotation, its class's table, or the checks of `__post_init__`."""
-    limits = {name: _annotated_bounds(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
-    limits |= {name: f" \u2265 {limit}" for name, limit in getattr(kind, "minimums", {}).items()}
-    module = ast.parse(inspect.getsource(sys.modules[kind.__module__]))
-    functions = {node.name: node for node in module.body if isinstance(node, ast.FunctionDef)}
-    methods = [node for node in _class_definition(kind).body if isinstance(node, ast.FunctionDef)]
-    for method in methods:
-        if method.name == "__post_init__":
-            limits |= _called_minimums(method, "self", functions)
-    return limits
-
-
 def _annotated_bounds(hint: Any) -> str:
     """Describe the bounds in an annotation: " \u2265 1", ", 0 to 1"."""
     inner = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
@@ -487,26 +474,6 @@ def _annotated_bounds(hint: Any) -> str:
         return f", {found['Ge']} to {found['Le']}"
     signs = {"Ge": "\u2265", "Gt": ">", "Le": "\u2264", "Lt": "<"}
     return " and".join(f" {signs[name]} {limit}" for name, limit in found.items())
-
-
-def _called_minimums(caller: ast.FunctionDef, subject: str, functions: dict[str, ast.FunctionDef]) -> dict[str, str]:
-    """Collect the minimums that `caller` checks of its argument `subject`, directly or by functions it calls."""
-    limits: dict[str, str] = {}
-    for node in ast.walk(caller):
-        match node:
-            case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=checked), *args], keywords=keywords):
-                if checked != subject:
-                    continue
-            case _:
-                continue
-        called = functions.get(name) if name != "check_minimums" else None
-        if name == "check_minimums" or (called and called.args.kwarg):
-            limits |= {k.arg: f" \u2265 {ast.unparse(k.value).replace('self.', '')}" for k in keywords if k.arg}
-        if name == "_check_fractions":
-            limits |= {str(arg.value): ", 0 to 1" for arg in args if isinstance(arg, ast.Constant)}
-        if called:
-            limits |= _called_minimums(called, called.args.args[0].arg, functions)
-    return limits
 
 
 PAGES: dict[str, Callable[[], str]] = {

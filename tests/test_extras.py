@@ -25,7 +25,7 @@ def test_missing_module_has_an_install_hint(monkeypatch, name):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtra) as caught:
         require_extra(name)
-    assert caught.value.hint == 'pip install "peasy[models]"'
+    assert caught.value.hint == 'pip install "peasy-attention[models]"'
     assert caught.value.exit_code == 5
 
 

@@ -45,7 +45,7 @@ def test_missing_extra_is_an_error_with_install_hint(monkeypatch):
     notebook._widget_class.cache_clear()
     with pytest.raises(MissingExtra, match="extra notebook") as caught:
         notebook.widget(EVERYTHING)
-    assert "peasy[notebook]" in caught.value.hint
+    assert "peasy-attention[notebook]" in caught.value.hint
 
 
 def test_every_result_has_a_widget(made):

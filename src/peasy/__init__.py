@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.commands.bench import bench as bench
     from peasy.commands.chat import chat as chat
     from peasy.commands.check import check as check
+    from peasy.commands.classify import classify as classify
     from peasy.commands.compare import compare as compare
     from peasy.commands.data import data as data
     from peasy.commands.embed import embed as embed
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.commands.look import look as look
     from peasy.commands.plan import plan as plan
     from peasy.commands.prove import prove as prove
+    from peasy.commands.sweep import logit_difference as logit_difference
+    from peasy.commands.sweep import sweep as sweep
     from peasy.commands.tokenize import tokenize as tokenize
     from peasy.commands.train import train as train
     from peasy.commands.translate import translate as translate
@@ -33,10 +36,8 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.formula import AttentionSteps as AttentionSteps
     from peasy.formula import attend as attend
     from peasy.formula import attend_with_weights as attend_with_weights
-    from peasy.inspection.interventions import cut as cut
-    from peasy.inspection.interventions import even as even
-    from peasy.inspection.interventions import off as off
-    from peasy.inspection.interventions import patch as patch
+    from peasy.inspection import edit as edit
+    from peasy.render.figure import Figure as Figure
 
 __version__ = "0.1.0"
 
@@ -59,9 +60,10 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
             return [*(name for name, module in _public_names().items() if module != "peasy"), "__version__"]
         if (module := _public_names().get(name)) is None:
             raise AttributeError(f"module 'peasy' has no attribute {name!r}")
-        if module == "peasy":
-            return import_module(f"peasy.{name}")  # a package with public names of its own
-        public = getattr(import_module(module), name)
+        with import_module("peasy.extras").naming_missing_extras():
+            if module == "peasy":
+                return import_module(f"peasy.{name}")  # a package with public names of its own
+            public = getattr(import_module(module), name, None) or import_module(f"{module}.{name}")
         return _with_checked_keywords(public) if module.startswith("peasy.commands.") else public
 
     @cache

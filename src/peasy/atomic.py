@@ -11,6 +11,9 @@ from pathlib import Path
 
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 
+_CANNOT_FLUSH_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+"""Errors of file systems (network, FUSE) that cannot flush a folder; a rename there is as durable as it can be."""
+
 
 @contextlib.contextmanager
 def atomic_dir(target: str | Path) -> Iterator[Path]:
@@ -95,11 +98,17 @@ def _as_user_error(error: OSError, target: Path) -> PeasyError:
 
 
 def _fsync(path: Path) -> None:
-    if path.is_dir() and os.name == "nt":
-        return  # Windows has no handle on a folder to flush.
-    descriptor = os.open(path, os.O_RDONLY)
+    """Flush a file or folder to the disk; folders only where the system can."""
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":
+        return  # Windows has no handle on a folder to flush
+    # Windows flushes only what is open for writing; elsewhere a file may be read-only
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if not (is_folder and error.errno in _CANNOT_FLUSH_FOLDERS):
+            raise
     finally:
         os.close(descriptor)
 

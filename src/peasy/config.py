@@ -7,6 +7,7 @@ import reprlib
 import tomllib
 import types
 import typing
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -80,13 +81,28 @@ def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
     return _set_path(data, keys, value)
 
 
+def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return nested settings as text by dotted path, as `apply_setting` reads them; None is empty.
+
+    >>> flatten({"model": {"layers": 4, "bias": True}, "data": "stories"})
+    {'model.layers': '4', 'model.bias': 'true', 'data': 'stories'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = "" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return flat
+
+
 def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
     first, *rest = path
     inner = data.get(first)
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
-def parse_json(text: str) -> JsonValue:
+def parse_json(text: str | bytes) -> JsonValue:
     """Parse JSON strictly: duplicate keys, NaN, infinity and too deep nesting are a ValueError."""
 
     def reject_constant(name: str) -> None:
@@ -95,8 +111,7 @@ def parse_json(text: str) -> JsonValue:
     def reject_duplicate_keys(pairs: list[tuple[str, JsonValue]]) -> JsonValue:
         table = dict(pairs)
         if len(table) < len(pairs):
-            names = [name for name, _ in pairs]
-            repeated = next(name for name in names if names.count(name) > 1)
+            ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)
             raise ValueError(f"it has the key {reprlib.repr(repeated)} twice")
         return table
 

@@ -2,8 +2,10 @@
 
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from importlib import resources
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -74,86 +76,15 @@ class NeedsNetwork(PeasyError):
     code, exit_code = "needs-network", 7
 
 
-SYNONYMS = {
-    theirs: ours
-    for ours, names in {
-        "ablate": "ablation knockout off zero",
-        "align": "alignment",
-        "answer_key": "answers solution solutions",
-        "api_key": "token",
-        "batch_size": "batch per_device_train_batch_size",
-        "bench": "benchmark",
-        "cut": "mask",
-        "data": "dataset datasets train_data",
-        "device": "cpu cuda gpu",
-        "diff": "compare",
-        "dtype": "torch_dtype",
-        "dtype or weights": "precision quantization quantize",
-        "evaluate": "eval",
-        "exercise": "worksheet",
-        "export": "convert",
-        "format": "to",
-        "generate": "complete infer predict",
-        "gold": "reference",
-        "heads": "num_heads",
-        "host": "address bind",
-        "import": "download",
-        "init_from": "from from_pretrained pretrained",
-        "init_from or train": "finetune",
-        "lens": "logit_lens",
-        "list": "ls",
-        "look": "inspect",
-        "lr": "learning_rate",
-        "max_memory": "budget gpu_memory memory",
-        "max_num_seqs": "max_batch_size",
-        "max_samples": "limit max_examples",
-        "max_tokens": "max_length max_new_tokens n_predict tokens",
-        "max_tokens or seq_len": "length",
-        "mfu": "utilization",
-        "minutes": "duration",
-        "minutes or timeout": "max_time",
-        "n": "num_return_sequences num_sequences",
-        "n or max_samples": "num_samples",
-        "no_cache": "use_cache",
-        "no_color": "colour no_colour",
-        "num_beams": "beam beam_size beam_width beams",
-        "num_processes": "nproc_per_node processes workers world_size",
-        "num_processes or accelerators": "gpus num_gpus",
-        "out": "export_to file output output_dir save",
-        "preset": "model_size",
-        "prove": "test verify",
-        "quiet": "silent",
-        "repeats": "num_runs rounds",
-        "resume": "resume_from resume_from_checkpoint",
-        "rm": "del delete remove",
-        "rollout": "attention_rollout",
-        "seed": "random_seed random_state",
-        "seq_len": "block_size context context_length max_seq_len seq_length",
-        "serve": "server",
-        "show": "describe",
-        "show or version": "info",
-        "speculative": "lookup ngram_speculation prompt_lookup_num_tokens",
-        "steps": "iterations max_iters max_steps",
-        "steps or minutes": "epochs num_epochs num_train_epochs",
-        "stop": "stop_sequences stop_strings",
-        "studio": "app gui ui web",
-        "system": "system_prompt",
-        "temperature": "do_sample temp",
-        "tile_size": "tile",
-        "tokenize or embed": "encode",
-        "track": "word",
-        "train": "fine_tune fit",
-        "truncate": "truncation",
-        "verbose": "verbosity",
-        "yes": "assume_yes force",
-    }.items()
-    for theirs in names.split()
-}
-"""Names that other tools give to the parameters of peasy, as flags or as keywords: name -> ours ("a or b" = either)."""
+@functools.cache
+def synonyms() -> dict[str, str]:
+    """Return the names that other tools give to the parameters of peasy: name -> ours ("a or b" = either)."""
+    table = tomllib.loads((resources.files("peasy") / "synonyms.toml").read_text(encoding="utf-8"))
+    return {theirs: ours for ours, names in table.items() for theirs in names.split()}
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """Return a "Did you mean" sentence with the known word of the same meaning (`SYNONYMS`) or spelling, or None.
+    """Return a "Did you mean" sentence with the known word of the same meaning (`synonyms`) or spelling, or None.
 
     >>> did_you_mean("jurney", ["journey", "pizza"])
     'Did you mean journey?'
@@ -161,8 +92,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     'Did you mean --max-tokens?'
     """
     known = list(known)
-    synonyms = SYNONYMS.get(_as_keyword(word), "").split(" or ")
-    if meant := [name for synonym in synonyms for name in known if _as_keyword(name) == synonym]:
+    same_meaning = synonyms().get(_as_keyword(word), "").split(" or ")
+    if meant := [name for synonym in same_meaning for name in known if _as_keyword(name) == synonym]:
         return f"Did you mean {' or '.join(meant)}?"
     by_lower = {name.lower(): name for name in known}
     near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from peasy.errors import InvalidInput, MissingExtra
+from peasy.extras import install_line
 from peasy.render import document_of, mimebundle
 from peasy.render.html import FIGURE_MODULES, bundle, widget_parts
 from peasy.views.document import Document
@@ -39,7 +40,7 @@ def _widget_class() -> Any:
     except ImportError:
         raise MissingExtra(
             "Widgets need the extra notebook, which is not installed.",
-            hint='Install it with: pip install "peasy[notebook]" (display without widgets needs nothing).',
+            hint=f"Install it with: {install_line('notebook')} (display without widgets needs nothing).",
         ) from None
 
     class PeasyWidget(anywidget.AnyWidget):

@@ -131,7 +131,7 @@ def test_unsupported_architecture_error_lists_the_supported_ones(tmp_path):
         (GPT2, {"layer_norm_epsilon": -1}, "layer_norm_epsilon should be a number from 0"),
         (GPT2, {"tie_word_embeddings": "yes"}, "tie_word_embeddings should be true or false"),
         (GPT2, {"eos_token_id": [1, -3]}, "eos_token_id should be a token id"),
-        (LLAMA, {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "rope_type 'yarn' is not supported"),
+        (LLAMA, {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "rope_type 'dynamic' is not supported"),
         (LLAMA, {"rope_parameters": {"rope_type": "linear"}}, "factor is missing"),
         (LLAMA, {"rope_parameters": {"rope_type": "default", "twist": 1}}, "has unknown fields: twist"),
         (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),

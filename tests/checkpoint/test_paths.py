@@ -64,7 +64,7 @@ def test_all_checkpoints_damaged_or_none(run, tmp_path):
     for folder in (run / "checkpoints").iterdir():
         (folder / "config.json").unlink()
     with pytest.raises(InvalidInput, match=r"All checkpoints of .* are damaged"):
-        paths.latest_checkpoint(run)
-    (tmp_path / "new").mkdir()
+        paths.resolve_model(run)
+    (tmp_path / "new" / "checkpoints").mkdir(parents=True)
     with pytest.raises(InvalidInput, match="no checkpoint yet"):
-        paths.latest_checkpoint(tmp_path / "new")
+        paths.resolve_model(tmp_path / "new")

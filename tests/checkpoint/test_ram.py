@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from peasy.checkpoint import ram
-from peasy.errors import ResourceUnavailable
+from peasy.errors import InvalidInput, ResourceUnavailable
 
 
 def test_available_memory_is_positive():
@@ -71,3 +71,9 @@ def test_peak_memory_of_loading_gpt2_is_close_to_its_size(tmp_path, saved):
     folder = save_model(tmp_path / "gpt2", build(preset("gpt2")))
     result = subprocess.run([sys.executable, "-c", PEAK, folder, saved], check=True, capture_output=True, text=True)
     assert float(result.stdout) <= 1.3
+
+
+@pytest.mark.parametrize("text", ["much", "80 pigs", "", "-5GB"])
+def test_invalid_amount_is_rejected(text):
+    with pytest.raises(InvalidInput, match="amount"):
+        ram.parse_amount(text)

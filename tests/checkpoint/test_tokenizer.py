@@ -35,7 +35,7 @@ def test_errors_name_the_file(tmp_path):
 
 
 def test_source_and_target_sentencepiece(tmp_path):
-    sentencepiece = pytest.importorskip("sentencepiece", reason="needs the extra hf")
+    sentencepiece = pytest.importorskip("sentencepiece", reason="the package sentencepiece is not installed")
     texts = ["the pizza came out of the oven", "la pizza sort du four", "three days ago", "il y a trois jours"] * 30
     for name, sentences in (("source", texts[0::2]), ("target", texts[1::2])):
         out = io.BytesIO()

@@ -7,7 +7,7 @@ import pytest
 
 from peasy.cli import app, settings, usage
 from peasy.cli.command import CommandOutput, DocumentResult, Flags
-from peasy.cli.command_table import COMMANDS, GETTING_STARTED, Command
+from peasy.cli.command_table import COMMANDS, Command
 from peasy.views.document import Document, Paragraph
 
 
@@ -25,9 +25,8 @@ def register(monkeypatch):
         module.greet = function
         monkeypatch.setitem(sys.modules, "peasy.cli.greet", module)
         for module_ in (app, settings, usage):
-            monkeypatch.setattr(
-                module_, "COMMANDS", (*COMMANDS, Command("greet", "Print a greeting.", GETTING_STARTED))
-            )
+            command = Command("greet", "Print a greeting.", "Getting started")
+            monkeypatch.setattr(module_, "COMMANDS", (*COMMANDS, command))
 
     return put
 

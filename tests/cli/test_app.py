@@ -132,7 +132,7 @@ def test_bug_asks_for_a_report_and_debug_prints_the_traceback(peasy, raising):
 
 def test_missing_extra_shows_the_install_command(peasy, raising):
     raising(ModuleNotFoundError("No module named 'torch'", name="torch"))
-    assert '  pip install "peasy[models]"\n' in peasy("greet").err
+    assert '  pip install "peasy-attention[models]"\n' in peasy("greet").err
 
 
 def test_interrupt_exits_with_130(peasy, raising):
@@ -191,7 +191,7 @@ def test_closed_pipe_is_no_error():
         (["version", "--seed", "five"], "--seed"),
         (["version", "--seed"], "needs a value for --seed"),
         (["version", "--threads", "0"], "1 or more"),
-        (["version", "--out", "x.pdf"], ".html"),
+        (["version", "--out", "x.doc"], ".html"),
         (["I love AI"], 'peasy explain "I love AI"'),
         (["zzzzzz"], "peasy --help"),
         (["--nonsense"], "no flag --nonsense"),
@@ -243,12 +243,12 @@ def test_unknown_command_is_understood_by_meaning(peasy, typed, command):
 
 
 def test_synonyms_lead_to_flags_that_exist():
-    from peasy.errors import SYNONYMS
+    from peasy.errors import synonyms
 
     names = {name.lstrip("-").replace("-", "_") for name, *_ in _all_flags()}
     names |= {command.name for command in _all_commands()}
-    assert not [word for word, ours in SYNONYMS.items() if not set(ours.split(" or ")) & names]
-    ambiguous = [word for word, ours in SYNONYMS.items() if word in ours.split(" or ")]
+    assert not [word for word, ours in synonyms().items() if not set(ours.split(" or ")) & names]
+    ambiguous = [word for word, ours in synonyms().items() if word in ours.split(" or ")]
     assert not ambiguous
 
 

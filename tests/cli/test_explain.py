@@ -60,7 +60,7 @@ def test_symbolic(peasy):
     assert "0.4*v_0 + 0.6*v_1" in peasy("explain", "easy-peasy", "--symbolic").out
 
 
-@pytest.mark.parametrize("suffix", ["html", "svg", "tex", "md", "csv", "json", "png"])
+@pytest.mark.parametrize("suffix", ["html", "svg", "tex", "md", "csv", "json", "png", "pdf"])
 def test_every_output_format(peasy, suffix):
     ran = peasy("explain", "i-love-ai", "--out", f"love.{suffix}")
     assert ran.code == 0

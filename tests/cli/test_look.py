@@ -12,6 +12,7 @@ VIEWS = {
     "lens": ("--lens",),
     "rollout": ("--rollout",),
     "rank": ("--rank", "entropy"),
+    "attribution": ("--attribution",),
     "align": ("--align",),
     "step_by_step": ("--step-by-step", "--layer", 1, "--head", 0),
     "generate": ("--generate", 2),
@@ -27,11 +28,14 @@ OPTIONS = {
     "top": ("--top", 2),
     "subwords": ("--subwords",),
     "value_weighted": ("--value-weighted",),
+    "token": ("--token", "AI"),
+    "against": ("--against", "love"),
     "gold": ("--gold", "0-0"),
     "num_beams": ("--num-beams", 2),
     "tile_size": ("--tile-size", 2),
     "max_memory": ("--max-memory", "1MB"),
     "ablate": ("--ablate", "1.0"),
+    "mean": ("--ablate", "1.0", "--mean", "stories"),
     "uniform": ("--uniform", "1.0"),
     "cut": ("--cut", "pizza:love"),
     "patch": ("--patch", "I love AI", "--layer", 1),
@@ -146,7 +150,7 @@ def test_head_lens_steps_ranking_and_tiles(peasy, model_folder):
 def test_ablation(peasy, model_folder):
     ran = peasy("look", model_folder, TEXT, "--ablate", "1.0", "--ablate", "0")
     assert ran.code == 0
-    assert "layer 1, head 0 ablated" in ran.out
+    assert "layer 1, head 0 set to zero" in ran.out
     assert "before" in ran.out
 
 
@@ -159,7 +163,7 @@ def test_every_intervention(peasy, model_folder):
     out = " ".join(ran.out.split())
     assert "layer 1, head 0 attends uniformly" in out
     assert '"pizza" cannot attend to "love" in layer 0' in out
-    assert 'context of layer 0 at all positions from "I love AI"' in out
+    assert 'layer 0 from "I love AI"' in out
 
 
 def test_rollout_and_generation_trace(peasy, model_folder):
@@ -198,6 +202,7 @@ def test_json_and_files(peasy, model_folder, tmp_path):
         (("--cut", "pizza"), 4, "is not a pair query:key"),
         (("--patch", "I love AI"), 2, "needs one --layer"),
         (("--track", "AI"), 2, "--track needs an intervention"),
+        (("--mean", "stories"), 2, "--mean needs --ablate"),
         (("--step-by-step",), 2, "needs one --layer"),
         (("--max-memory", 10), 6, "the budget is 10 bytes"),
         (("--align",), 4, "no cross-attention"),

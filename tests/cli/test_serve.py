@@ -66,23 +66,24 @@ def test_port_in_use(peasy, model_folder):
 def test_invalid_settings(peasy, model_folder):
     assert peasy("serve", model_folder, "--max-queue", 0).code == 4
     assert peasy("serve", model_folder, "--max-memory", "much").code == 4
-    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 4
+    assert peasy("serve", model_folder, "--kv-cache-bytes", 0).code == 2
     assert peasy("serve", model_folder, "--prefill-chunk", 17).code == 4
     assert peasy("serve", model_folder, "--api-key", "two words").code == 2
 
 
 def test_without_torch_it_shows_the_install_command(peasy, monkeypatch):
     def missing(module, **_):
-        raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy[models]"')
+        raise MissingExtra("This needs torch, which is not installed.", hint='pip install "peasy-attention[models]"')
 
     monkeypatch.setattr("peasy.cli.serve.require_extra", missing)
     done = peasy("serve")
     assert done.code == 5
-    assert 'pip install "peasy[models]"' in done.err
+    assert 'pip install "peasy-attention[models]"' in done.err
 
 
-def test_sigterm_lets_running_requests_finish(process, model_folder):
-    running, port = process("serve", str(model_folder), "--port", "0", "--api-key", "s3cret")
+def test_sigterm_lets_running_requests_finish(process, model_folder, monkeypatch):
+    monkeypatch.setenv("PEASY_API_KEY", "s3cret")
+    running, port = process("serve", str(model_folder), "--port", "0")
     with pytest.raises(urllib.error.HTTPError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models")
     responses, links = {}, [connect(port) for _ in range(4)]
@@ -102,3 +103,41 @@ def test_sigterm_lets_running_requests_finish(process, model_folder):
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert sum(line.get("completion_tokens", 0) for line in lines) == 4 * 8 * 14
     assert "I love" not in log
+
+
+def test_key_on_the_command_line_is_warned_about(process, model_folder):
+    started = subprocess.Popen(
+        [sys.executable, "-m", "peasy", "serve", str(model_folder), "--port", "0", "--api-key", "s3cret"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert "shows in the process list" in started.stderr.readline()
+        assert "Serving" in started.stderr.readline()
+    finally:
+        started.kill()
+        started.communicate()
+
+
+@pytest.mark.parametrize("source", ["file", "environment"])
+def test_key_from_a_file_or_the_environment_is_required(process, model_folder, tmp_path, monkeypatch, source):
+    words = ["serve", str(model_folder), "--port", "0"]
+    if source == "file":
+        (tmp_path / "key").write_text("s3cret\nanother line\n")
+        words += ["--api-key-file", str(tmp_path / "key")]
+    else:
+        monkeypatch.setenv("PEASY_API_KEY", "s3cret")
+    _, port = process(*words)
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models")
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/models", headers={"authorization": "Bearer s3cret"})
+    assert urllib.request.urlopen(request).status == 200
+
+
+def test_key_file_must_have_a_key(peasy, model_folder, tmp_path, monkeypatch):
+    empty = tmp_path / "key"
+    assert peasy("serve", model_folder, "--api-key-file", empty).code == 3
+    empty.write_text("\n")
+    assert peasy("serve", model_folder, "--api-key-file", empty).code == 2
+    empty.write_text("s3cret")
+    monkeypatch.setenv("PEASY_API_KEY", "other")
+    assert "two API keys" in peasy("serve", model_folder, "--api-key-file", empty).err

@@ -155,5 +155,5 @@ def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenize
         beyond = {**data["added_tokens"][0], "id": 5000, "content": "<new>"}
         larger = type(tokenizer)(data | {"added_tokens": [*data["added_tokens"], beyond]})
         object.__setattr__(loaded, "tokenizer", larger)
-        with pytest.raises(InvalidInput, match="but the model's vocabulary size is"):
+        with pytest.raises(InvalidInput, match="There is no token 280: the vocabulary has ids 0 to 279"):
             getattr(loaded, method)("The <new> pizza")

@@ -124,9 +124,9 @@ def test_float16_storage_is_chosen_if_needed_and_shown(model):
 
 def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
     x = model.look(TEXT)
-    y = model.look(x.text, edit=peasy.off(layer=1, head=0))
+    y = model.look(x.text, edit=peasy.edit.zero(layer=1, head=0))
     for shown in (str(y), str(y.heads("it")), y.html(), str(y.summary())):
-        assert "layer 1, head 0 ablated" in " ".join(shown.split())
+        assert "layer 1, head 0 set to zero" in " ".join(shown.split())
     effect = x.compare(y, words=["good"])
     assert effect.kl_divergence > 0
     assert effect.max_logit_change == pytest.approx(np.abs(x.logits - y.logits).max())
@@ -141,16 +141,16 @@ def test_an_intervention_is_named_in_every_view_and_its_effect_measured(model):
 
 def test_cut_patch_and_uniform_attention(model):
     x = model.look(TEXT)
-    y = model.look(TEXT, edit=peasy.cut("it", "pizza", layer=0))
+    y = model.look(TEXT, edit=peasy.edit.cut("it", "pizza", layer=0))
     assert y.weights.by_words[0, 1].values[x.weights.by_words[0, 1].rows.index("it"), 2] == 0
-    z = model.look(TEXT, edit=[peasy.patch(TEXT, 1), peasy.even(0, 1)])
+    z = model.look(TEXT, edit=[peasy.edit.patch(TEXT, 1), peasy.edit.uniform(0, 1)])
     assert len(z.interventions) == 2
     assert "attends uniformly" in z.interventions[1]
 
 
 def test_loss_on_data_under_an_intervention(model, tmp_path):
     (tmp_path / "validation.txt").write_text((TEXT + "\n") * 30)
-    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.off(0))
+    x, y = model.look("The pizza"), model.look("The pizza", edit=peasy.edit.zero(0))
     effect = x.compare(y, data=str(tmp_path / "validation.txt"), split="all")
     loss = next(measure for measure in effect.metrics if measure[0] == "loss")
     assert loss[1] != loss[2]
@@ -206,7 +206,7 @@ def test_cross_attention_and_alignment_of_translators(translator):
     without_target = model.look("The pizza came out")
     assert without_target.target is not None
     assert model.trace("The pizza", max_tokens=3).source is not None
-    y = model.look("The pizza came out", "it tasted good", edit=peasy.off(0, 0, part="cross_attention"))
+    y = model.look("The pizza came out", "it tasted good", edit=peasy.edit.zero(0, 0, part="cross_attention"))
     assert x.compare(y).kl_divergence > 0
     assert str(x.summary())
 
@@ -225,7 +225,7 @@ def test_bleu_under_an_intervention(translator, tmp_path):
     model = peasy.load(translator)
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("The pizza\tit tasted\nThe oven\tcame out of it\n")
-    edit = peasy.off(0, 0, part="cross_attention")
+    edit = peasy.edit.zero(0, 0, part="cross_attention")
     x, y = model.look("The pizza", "it tasted"), model.look("The pizza", "it tasted", edit=edit)
     measures = {name: rest for name, *rest in x.compare(y, data=str(pairs), split="all").metrics}
     assert "BLEU" in measures
@@ -306,7 +306,7 @@ def test_files_and_data(model, tmp_path):
         (TEXT, {"target": "x"}, "has a target"),
         (TEXT, {"max_memory": "lots"}, "not a number of bytes"),
         (TEXT, {"overview": "median"}, "median"),
-        (TEXT, {"edit": peasy.off(9)}, "no layer 9"),
+        (TEXT, {"edit": peasy.edit.zero(9)}, "no layer 9"),
     ],
 )
 def test_invalid_arguments_are_refused(model, text, options, message):
@@ -348,3 +348,72 @@ def test_a_map_has_queries_and_keys_if_they_were_captured(decoder):
     plain = next(part for part in model.look("The pizza").document().parts if hasattr(part, "vectors"))
     assert plain.vectors is None
     assert plain.command.endswith("'The pizza'")
+
+
+def test_lists_ids_tensors_and_padded_batches_give_the_result_of_each_text(model):
+    texts = [TEXT, "The oven"]
+    ids = [list(model.look(text).tokens.ids) for text in texts]
+    longest = max(map(len, ids))
+    padded = torch.tensor([[0] * (longest - len(row)) + row for row in ids])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in ids])
+    batches = [model.look(texts), model.look(ids), model.look(padded, padding_mask=mask)]
+    for batch in batches:
+        assert len(batch) == 2
+        for one, text in zip(batch, texts, strict=True):
+            np.testing.assert_allclose(np.asarray(one.weights), np.asarray(model.look(text).weights), atol=1e-6)
+    np.testing.assert_array_equal(model.look(torch.tensor(ids[0])).logits, model.look(TEXT).logits)
+    np.testing.assert_array_equal(model.look(np.array([ids[0]]))[0].logits, model.look(TEXT).logits)
+    assert "2 texts" in repr(batches[0])
+    assert "strongest links" in str(batches[0])
+    assert len(batches[0].data()["results"]) == 2
+    for wrong, message in (([], "no text"), ([TEXT, 3], "no text")):
+        with pytest.raises(InvalidInput, match=message):
+            model.look(wrong)
+    with pytest.raises(InvalidInput, match="padding_mask has the shape"):
+        model.look(padded, padding_mask=mask[:, 1:])
+
+
+def test_matrices_are_indexed_by_word_token_and_from_the_end(model):
+    x = model.look(TEXT)
+    grid, tokens = x.weights[-1, -1], x.tokens
+    np.testing.assert_array_equal(grid.values, x.weights[1, 1].values)
+    rows, columns = (list(tokens.find(word)) for word in ("it", "pizza"))
+    assert len(columns) > 1, "a word of several tokens"
+    assert grid["it", "pizza"] == pytest.approx(grid.values[np.ix_(rows, columns)].sum(1).mean())
+    assert x.weights.by_words[-1, -1]["it", "pizza"] == pytest.approx(grid["it", "pizza"], abs=1e-6)
+    np.testing.assert_allclose(grid["it"], grid.values[rows].mean(0), atol=1e-7)
+    assert grid[2, 1] == grid.values[2, 1]
+    assert torch.equal(torch.from_dlpack(grid), torch.from_numpy(np.asarray(grid)))
+    assert x.weights.torch().shape == x.weights.numpy().shape
+    assert "<table" in grid._repr_html_() or "<svg" in grid._repr_html_()
+    with pytest.raises(InvalidInput, match="not in the text"):
+        grid["them", "pizza"]
+    only = model.look(TEXT, queries=["it"]).weights[0, 0]
+    assert only["it", "pizza"] == pytest.approx(x.weights[0, 0]["it", "pizza"], abs=1e-6)
+    with pytest.raises(NotFound, match="not among the captured rows"):
+        only["good"]
+
+
+def test_attribution_adds_up_on_the_terminal_in_the_table_and_on_the_page(model):
+    x = model.look(TEXT)
+    result = x.attribution()
+    assert result.token == x.next_tokens[0].piece
+    assert result.logit == pytest.approx(float(x.logits.max()), abs=1e-5)
+    assert abs(result.rounding) < 1e-4
+    assert sum(result.by_layer().values()) + result.rounding == pytest.approx(result.logit)
+    difference = x.attribution("good", against="it", position="oven")
+    assert abs(difference.rounding) < 1e-4
+    np.testing.assert_allclose(difference.sources().values.sum(1), difference.heads().values.ravel(), atol=1e-9)
+    for page in (str(difference), difference.html()):
+        assert "Addends by layer" in page
+    assert max(map(len, str(difference).splitlines())) <= 80
+    assert json.dumps(difference.data())
+    edited = model.look(TEXT, edit=peasy.edit.zero(1, 0)).attribution()
+    assert "set to zero" in str(edited)
+    assert abs(edited.rounding) < 1e-4
+
+
+def test_a_panel_for_a_paper(model, tmp_path):
+    figure = model.look(TEXT).plot("pattern", layer=1, head=0, width_cm=5)
+    assert figure.save(tmp_path / "pattern.svg").read_text().startswith("<svg")
+    assert "5 cm" in repr(figure)

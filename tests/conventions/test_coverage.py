@@ -10,7 +10,7 @@ from cyclopts import CycloptsError
 
 from peasy.cli.app import build_cli
 from peasy.cli.command_table import COMMANDS
-from peasy.experiments.experiment import EXPERIMENTS
+from peasy.experiments.result import EXPERIMENTS
 from peasy.worked.example import example_names
 
 TOPICS_PER_DOCUMENT = {"context-summary": 10, "self-attention": 8, "transformers": 9, "notes": 4, "simple-attention": 4}
@@ -43,7 +43,7 @@ def command_error(line: str) -> str | None:
     program, command, *arguments = shlex.split(line)
     if program != "peasy" or command not in {known.name for known in COMMANDS}:
         return f"{line}: no such command"
-    if command == "experiment" and arguments[0] not in {experiment.name for experiment in EXPERIMENTS}:
+    if command == "experiment" and arguments[0] not in EXPERIMENTS:
         return f"{line}: no such experiment"
     if command == "explain" and arguments[0] not in example_names():
         return f"{line}: no such example"
@@ -75,15 +75,13 @@ def test_every_page_exists(rows, root):
 
 def test_claims_of_experiments_are_rows_that_name_them(rows):
     """Checked in both places: the topics that an experiment claims are rows that name the experiment."""
-    for experiment in EXPERIMENTS:
+    for experiment in EXPERIMENTS.values():
         line = f"peasy experiment {experiment.name}"
         assert set(experiment.claims) <= {topic for topic, row in rows.items() if line in row["commands"]}, line
 
 
 def test_every_experiment_has_a_page(root):
-    assert {page.stem for page in (root / "docs/tour/experiments").glob("*.md")} == {
-        experiment.name for experiment in EXPERIMENTS
-    }
+    assert {page.stem for page in (root / "docs/tour/experiments").glob("*.md")} == set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,41 @@ def prints(tree: ast.AST) -> bool:
     return any(isinstance(called, ast.Name) and called.id in ("print", "input") for called in calls)
 
 
+DIRECT_CALLS = (
+    "os.write(1", "os.write(2", "os.writev(", "os.fdopen(1", "os.fdopen(2", "open('/dev/tty", "open(1", "open(2",
+    "faulthandler.",
+)  # fmt: skip
+WORKERS = ("tokenization/sandbox.py", "tokenization/encode_worker.py", "verification/implementation/worker.py")
+"""Programs of their own, whose output another process reads."""
+
+
+def ways_around_the_guard(tree: ast.AST) -> list[str]:
+    """Ways to a terminal that do not pass `cli/terminal_stream.py`: descriptors, the original or binary streams."""
+    found = []
+    for node in ast.walk(tree):
+        text = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Call)) else ""
+        if isinstance(node, ast.Attribute) and text.startswith("sys.__std"):
+            found.append(text)
+        elif isinstance(node, ast.Attribute) and node.attr in ("buffer", "raw", "detach"):
+            found += [text] if any(name in text for name in ("stdout", "stderr", "terminal")) else []
+        elif isinstance(node, ast.Call) and text.startswith(DIRECT_CALLS):
+            found.append(text)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Console"):
+            streams = [ast.unparse(keyword.value) for keyword in node.keywords if keyword.arg == "file"]
+            found += [text] if not streams or streams[0].startswith("sys.") else []
+    return found
+
+
+def test_all_output_passes_the_guard_of_the_terminal(sources):
+    """The two exceptions: the guard gets the original stream itself, and a drawing is captured as text."""
+    allowed = {"cli/app.py": ["sys.__stderr__"], "cli/output.py": ["Console("]}
+    found = {s.name: ways_around_the_guard(s.tree) for s in sources if s.name not in WORKERS}
+    for name, starts in allowed.items():
+        assert len(found[name]) == 1
+        found[name] = [way for way in found[name] if not way.startswith(tuple(starts))]
+    assert {name: ways for name, ways in found.items() if ways} == {}
+
+
 def test_functions_are_short(sources):
     assert not {s.name: names for s in sources if (names := long_functions(s.tree))}
 
@@ -46,6 +81,12 @@ def test_no_todo_is_left_in_the_source(sources):
     [
         (long_functions, "def f():\n" + "    x = 1\n" * (MAX_FUNCTION_LINES + 1)),
         (prints, "def f():\n    print(1)"),
+        (ways_around_the_guard, "sys.__stdout__.write('x')"),
+        (ways_around_the_guard, "sys.stdout.buffer.write(b'x')"),
+        (ways_around_the_guard, "os.write(2, b'x')"),
+        (ways_around_the_guard, "Console(file=sys.stderr).print('x')"),
+        (ways_around_the_guard, "rich.console.Console().print('x')"),
+        (ways_around_the_guard, "open('/dev/tty', 'w')"),
     ],
 )
 def test_the_rules_can_be_broken(rule, code):

@@ -35,6 +35,7 @@ def test_import_layers_hold(root):
         ("formula/axes.py", "import peasy.worked", "Layers"),
         ("tokenization/__init__.py", "import peasy.formula", "Layers"),
         ("formula/axes.py", "import torch", "no torch"),
+        ("worked/__init__.py", "import safetensors", "core install"),
         ("models/__init__.py", "import transformers", "reference of the tests"),
         ("views/__init__.py", "import rich", "Terminal libraries"),
         ("commands/__init__.py", "import fastapi", "Web libraries"),

@@ -25,7 +25,7 @@ def test_every_public_name_is_documented():
 @pytest.mark.slow
 def test_type_checkers_know_the_same_names(tmp_path):
     """A misspelt name is an error, and a public function has its own type; both come from one table."""
-    code = "import peasy\nfrom peasy import look\nreveal_type(peasy.cut)\nreveal_type(look)\npeasy.lok\n"
+    code = "import peasy\nfrom peasy import look\nreveal_type(peasy.edit.cut)\nreveal_type(look)\npeasy.lok\n"
     (tmp_path / "user.py").write_text(code, encoding="utf-8")
     command = [
         sys.executable,

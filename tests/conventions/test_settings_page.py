@@ -78,7 +78,7 @@ def test_every_field_of_the_settings_has_a_docstring(generate):
 def test_ranges_and_defaults_come_from_the_code(rows):
     assert rows["batch_size"][2] == "integer ≥ 1"
     assert rows["schedule.warmup"][2] == "number, 0 to 1"
-    assert rows["model.dropout"][2] == "number ≥ 0"
+    assert rows["model.dropout"][2] == "number ≥ 0 and < 1"
     assert rows["sample_unit"][2] == "windows, documents"
     assert rows["grad_clip"][1:] == ["`1.0`", "number ≥ 0 or null"]
     assert rows["optimizer.kind"][1].startswith("`muon`: gpt, encoder, translator")

@@ -12,7 +12,7 @@ DIALECT_MODULES = {
     "patient", "subject", "looked", "looks", "looking", "passage", "why", "watch", "finding", "feed", "journal",
     "chance", "finite", "sharded", "stop", "arrival", "departure", "rule", "home", "running", "phrase",
     "generated", "border", "visible", "inert", "sizes", "work", "mark", "route", "element", "glyph", "sketch",
-    "choosing", "consent", "screen", "verb", "commit", "parts", "part", "place", "even", "shift", "edit",
+    "choosing", "consent", "screen", "verb", "commit", "parts", "part", "place", "even", "shift",
     "backward", "scenes",
 }  # fmt: skip
 """File names of the first version; each was replaced by a name of the field (docs/decisions/0012)."""

@@ -12,6 +12,7 @@ from peasy.datasets import (
     num_windows,
     padded_batch,
     prepare_shards,
+    rank_slice,
     sequential_windows,
     window_batch,
 )
@@ -49,12 +50,6 @@ def test_window_starts_differ_between_epochs(numbers):
 def test_batch_may_cross_epochs(numbers):
     size = num_windows(numbers, 100)
     assert len(window_batch(numbers, 100, 2 * size, seed=0, position=size - 1).sample_indices) == 2 * size
-
-
-def test_ranks_split_the_global_batch(numbers):
-    whole = window_batch(numbers, 16, 12, seed=1, position=24)
-    parts = [window_batch(numbers, 16, 12, seed=1, position=24, world_size=3, rank=r) for r in range(3)]
-    assert (np.concatenate([part.inputs for part in parts]) == whole.inputs).all()
 
 
 def test_too_few_tokens_are_rejected(numbers):
@@ -98,7 +93,9 @@ def test_bucketing_gives_every_pair_equally_often(shards_of_pairs, batch, world,
     steps = 64
     seen = np.concatenate(
         [
-            bucketed_indices(shards_of_pairs, batch, seed=seed, position=step * batch, world_size=world, rank=rank)
+            bucketed_indices(shards_of_pairs, batch, seed=seed, position=step * batch)[
+                rank_slice(batch, world_size=world, rank=rank)
+            ]
             for step in range(steps)
             for rank in range(world)
         ]

@@ -14,6 +14,7 @@ SMALL = {
     "locales": {"num_pairs": 500},
     "copy": {"num_train": 50, "num_valid": 10},
     "recall": {"num_train": 50, "num_valid": 10},
+    "repeats": {"num_train": 50, "num_valid": 10},
     "opinions": {"num_train": 50, "num_valid": 10},
 }
 
@@ -34,7 +35,7 @@ def test_built_in_corpora_are_consistent(name):
     assert not set(corpus.documents("train")) & set(corpus.documents("valid"))
 
 
-@pytest.mark.parametrize("name", ["stories", "opinions", "locales", "copy", "recall"])
+@pytest.mark.parametrize("name", ["stories", "opinions", "locales", "copy", "recall", "repeats"])
 def test_seed_changes_documents(name):
     one, other = (open_corpus(name, seed=seed, **SMALL[name]) for seed in (1, 2))
     assert one.card.hash != other.card.hash
@@ -77,9 +78,10 @@ def test_unknown_data_suggests_the_nearest(data, options, message):
     ("data", "options", "message"),
     [
         ("copy", {"lenght": 3}, r"copy\.lenght"),
-        ("copy:1", {}, "between 2 and 10,000"),
+        ("copy:1", {}, "length is 1"),
         ("copy:many", {}, "whole number"),
         ("recall", {"distance": 3}, "between 9 and 100,000"),
+        ("repeats", {"max_length": 3}, "between 4 and 10,000"),
         ("stdlib:sauce", {}, "docstrings"),
         ("stories:animals", {}, "things"),
         ("locales:en", {}, "pair of languages"),

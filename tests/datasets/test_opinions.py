@@ -51,7 +51,7 @@ def test_text_depends_only_on_seed_and_number():
 
 
 def test_zero_sentences_is_rejected():
-    with pytest.raises(InvalidInput, match="at least 1"):
+    with pytest.raises(InvalidInput, match="max_sentences is 0"):
         open_corpus("opinions", max_sentences=0)
 
 

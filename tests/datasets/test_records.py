@@ -159,4 +159,4 @@ def test_missing_pyarrow_has_an_install_hint(tmp_path, monkeypatch):
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(MissingExtra) as error:
         open_corpus(tmp_path / "a.parquet")
-    assert "peasy[data]" in error.value.hint
+    assert "peasy-attention[data]" in error.value.hint

@@ -35,6 +35,32 @@ LLAMA3_SCALING = {
 }
 LLAMA3_SCALING |= {"original_max_position_embeddings": 16}
 LINEAR = {"rope_type": "linear", "rope_theta": 1000.0, "factor": 3.0}
+YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 16}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 500.0,
+    "short_factor": [1.0, 1.5],
+    "long_factor": [2.0, 3.0],
+    "original_max_position_embeddings": 32,
+    "partial_rotary_factor": 0.75,
+}
+BETAS = {"beta_fast": 4.0, "beta_slow": 0.5, "attention_factor": 1.3}
+TWO_BASES = {
+    "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+}
+GEMMA = {"num_key_value_heads": 2, "head_dim": 10, "pad_token_id": 0, "eos_token_id": 1}
+SMALL_NEOX = SMALL_LLAMA | {"hidden_size": 32, "bos_token_id": None, "eos_token_id": 2}
+SMALL_NEO = {"vocab_size": 61, "max_position_embeddings": 40, "hidden_size": 24, "num_layers": 3, "num_heads": 3}
+SMALL_NEO |= {"attention_types": [[["global", "local"], 1], [["local"], 1]], "window_size": 4}
+SMALL_NEO |= {"bos_token_id": None, "eos_token_id": None}
+SMALL_OPT = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 40, "num_attention_heads": 3}
+SMALL_OPT |= {"max_position_embeddings": 40, "bos_token_id": 2}
+SMALL_DISTILBERT = {"vocab_size": 61, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40}
+SMALL_DISTILBERT |= {"max_position_embeddings": 40}
+SMALL_MODERNBERT = SMALL_BERT | {"hidden_size": 24, "local_attention": 6, "pad_token_id": 0, "bos_token_id": 1}
+SMALL_MODERNBERT |= {"eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2, "num_attention_heads": 3}
+SMALL_BART = SMALL_MARIAN | {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
 WINDOWS = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "num_key_value_heads": 2}
 
 CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
@@ -87,6 +113,116 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "ArceeConfig",
             SMALL_LLAMA | {"num_key_value_heads": 2, "mlp_bias": True, "eos_token_id": 2},
         ),
+        "llama-yarn": ("LlamaForCausalLM", "LlamaConfig", SMALL_LLAMA | {"rope_parameters": YARN}),
+        "qwen2-yarn": (
+            "Qwen2ForCausalLM",
+            "Qwen2Config",
+            SMALL_LLAMA | {"num_key_value_heads": 2, "rope_parameters": YARN | BETAS},
+        ),
+        "smollm3": (
+            "SmolLM3ForCausalLM",
+            "SmolLM3Config",
+            SMALL_LLAMA | GEMMA | {"no_rope_layer_interval": 2, "bos_token_id": None},
+        ),
+        "smollm3-windows": (
+            "SmolLM3ForCausalLM",
+            "SmolLM3Config",
+            SMALL_LLAMA | GEMMA | {"no_rope_layers": [1, 0, 0], "use_sliding_window": True, "sliding_window": 4},
+        ),
+        "olmo2": ("Olmo2ForCausalLM", "Olmo2Config", SMALL_LLAMA | {"num_key_value_heads": 2, "eos_token_id": 2}),
+        "olmo2-biases": (
+            "Olmo2ForCausalLM",
+            "Olmo2Config",
+            SMALL_LLAMA
+            | {"attention_bias": True, "tie_word_embeddings": True, "eos_token_id": 2, "rms_norm_eps": 1e-3},
+        ),
+        "phi3": (
+            "Phi3ForCausalLM",
+            "Phi3Config",
+            SMALL_LLAMA | {"num_key_value_heads": 2, "sliding_window": 5, "eos_token_id": 2, "pad_token_id": 0},
+        ),
+        "phi3-long": (
+            "Phi3ForCausalLM",
+            "Phi3Config",
+            SMALL_LLAMA
+            | {"rope_parameters": LONG, "eos_token_id": 2, "pad_token_id": 0}
+            | {"original_max_position_embeddings": 32, "tie_word_embeddings": True},
+        ),
+        "granite": (
+            "GraniteForCausalLM",
+            "GraniteConfig",
+            SMALL_LLAMA
+            | {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.4}
+            | {"attention_multiplier": 0.3, "num_key_value_heads": 2},
+        ),
+        "gemma": ("GemmaForCausalLM", "GemmaConfig", SMALL_LLAMA | GEMMA),
+        "gemma2": (
+            "Gemma2ForCausalLM",
+            "Gemma2Config",
+            SMALL_LLAMA
+            | GEMMA
+            | {"query_pre_attn_scalar": 7, "sliding_window": 4}
+            | {"final_logit_softcapping": 3.0, "attn_logit_softcapping": 2.0},
+        ),
+        "gemma2-uncapped": (
+            "Gemma2ForCausalLM",
+            "Gemma2Config",
+            SMALL_LLAMA
+            | GEMMA
+            | {"final_logit_softcapping": None, "attn_logit_softcapping": None}
+            | {"sliding_window": 4, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+        ),
+        "gemma3": (
+            "Gemma3ForCausalLM",
+            "Gemma3TextConfig",
+            SMALL_LLAMA
+            | GEMMA
+            | {"sliding_window": 4, "rope_parameters": TWO_BASES}
+            | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+        ),
+        "gemma3-capped": (
+            "Gemma3ForCausalLM",
+            "Gemma3TextConfig",
+            SMALL_LLAMA | GEMMA | {"final_logit_softcapping": 5.0, "query_pre_attn_scalar": 24, "sliding_window": 4},
+        ),
+        "smollm3-every-fourth": (
+            "SmolLM3ForCausalLM",
+            "SmolLM3Config",
+            SMALL_LLAMA | GEMMA | {"num_hidden_layers": 4, "bos_token_id": None},
+        ),
+        "gemma2-exported": (
+            "Gemma2ForCausalLM",
+            "Gemma2Config",
+            SMALL_LLAMA
+            | GEMMA
+            | {"query_pre_attn_scalar": 10, "sliding_window": 4}
+            | {"final_logit_softcapping": 3.0, "attn_logit_softcapping": 2.0},
+        ),
+        "gemma3-exported": (
+            "Gemma3ForCausalLM",
+            "Gemma3TextConfig",
+            SMALL_LLAMA | GEMMA | {"query_pre_attn_scalar": 10, "sliding_window": 4, "num_hidden_layers": 7},
+        ),
+        "neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", SMALL_NEOX),
+        "neox-sequential": (
+            "GPTNeoXForCausalLM",
+            "GPTNeoXConfig",
+            SMALL_NEOX
+            | {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True}
+            | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}},
+        ),
+        "neo": ("GPTNeoForCausalLM", "GPTNeoConfig", SMALL_NEO),
+        "neo-global": (
+            "GPTNeoForCausalLM",
+            "GPTNeoConfig",
+            SMALL_NEO | {"attention_types": [[["global"], 3]], "intermediate_size": 30, "activation_function": "gelu"},
+        ),
+        "opt": ("OPTForCausalLM", "OPTConfig", SMALL_OPT),
+        "opt-biasless": (
+            "OPTForCausalLM",
+            "OPTConfig",
+            SMALL_OPT | {"enable_bias": False, "activation_function": "gelu", "tie_word_embeddings": False},
+        ),
     },
     "encoder": {
         "bert": ("BertModel", "BertConfig", SMALL_BERT),
@@ -103,6 +239,20 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             SMALL_BERT | {"layer_norm_eps": 1e-5, "type_vocab_size": 1},
         ),
         "roberta-masked": ("RobertaForMaskedLM", "RobertaConfig", SMALL_BERT | {"hidden_act": "relu"}),
+        "distilbert": ("DistilBertModel", "DistilBertConfig", SMALL_DISTILBERT),
+        "distilbert-masked": ("DistilBertForMaskedLM", "DistilBertConfig", SMALL_DISTILBERT | {"activation": "relu"}),
+        "mpnet": ("MPNetModel", "MPNetConfig", SMALL_BERT | {"hidden_act": "relu"}),
+        "mpnet-masked": ("MPNetForMaskedLM", "MPNetConfig", SMALL_BERT),
+        "electra": ("ElectraModel", "ElectraConfig", SMALL_BERT | {"embedding_size": 24}),
+        "electra-masked": ("ElectraForMaskedLM", "ElectraConfig", SMALL_BERT | {"embedding_size": 24}),
+        "modernbert": ("ModernBertModel", "ModernBertConfig", SMALL_MODERNBERT),
+        "modernbert-masked": (
+            "ModernBertForMaskedLM",
+            "ModernBertConfig",
+            SMALL_MODERNBERT
+            | {"norm_bias": True, "attention_bias": True, "mlp_bias": True, "classifier_bias": True}
+            | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+        ),
     },
     "translator": {
         "marian": ("MarianMTModel", "MarianConfig", SMALL_MARIAN | {"activation_function": "swish"}),
@@ -118,6 +268,15 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "PegasusConfig",
             SMALL_MARIAN | {"scale_embedding": True, "activation_function": "relu"},
         ),
+        "bart": ("BartForConditionalGeneration", "BartConfig", SMALL_BART),
+        "bart-scaled": (
+            "BartForConditionalGeneration",
+            "BartConfig",
+            SMALL_BART | {"scale_embedding": True, "activation_function": "relu"},
+        ),
+        "mbart": ("MBartForConditionalGeneration", "MBartConfig", SMALL_BART),
+        "m2m100": ("M2M100ForConditionalGeneration", "M2M100Config", SMALL_BART),
+        "mt5": ("MT5ForConditionalGeneration", "MT5Config", SMALL_T5 | {"feed_forward_proj": "gated-gelu"}),
         "t5": ("T5ForConditionalGeneration", "T5Config", SMALL_T5),
         "t5-gated": (
             "T5ForConditionalGeneration",
@@ -158,6 +317,11 @@ class Case:
         """Folder written by save_pretrained."""
         self.theirs.save_pretrained(self.home)
         return self.home
+
+    @property
+    def family(self) -> str:
+        """Family of the checkpoint."""
+        return str(self.theirs.config.model_type)
 
     @cached_property
     def ours(self) -> Any:

@@ -118,7 +118,7 @@ def test_missing_extra_names_the_install_command(case_of, tmp_path, monkeypatch)
     monkeypatch.setattr("peasy.checkpoint.onnx.find_spec", lambda name: None)
     with pytest.raises(MissingExtra) as caught:
         write_onnx(tmp_path / "out", case_of("llama").ours)
-    assert "peasy[export]" in caught.value.hint
+    assert "peasy-attention[export]" in caught.value.hint
 
 
 def test_token_shift_and_ngram_embeddings(tmp_path):

@@ -32,11 +32,11 @@ def test_encoders(encoder):
 
 def test_translators(translator):
     """All three kinds of attention; the target is given as ids, so that nothing is generated first."""
-    from peasy.commands.look import _load_any
+    from peasy.commands.load import load
     from peasy.inspection.capture import CaptureSpec, Recorder
     from peasy.inspection.forward import ModelInput, forward_logits
 
-    loaded = _load_any(translator.theirs, None)
+    loaded = load(translator.theirs)
     inputs = ModelInput(tuple(IDS), tuple(TARGET))
     recorder = Recorder(CaptureSpec(), inputs.lengths(loaded.model))
     forward_logits(loaded.model, inputs, recorder.tap())

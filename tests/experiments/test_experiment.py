@@ -3,18 +3,21 @@
 import pytest
 
 from peasy.errors import NotFound
-from peasy.experiments.experiment import EXPERIMENTS, experiment
+from peasy.experiments.experiment import experiment
+from peasy.experiments.result import EXPERIMENTS
 
 
-def test_every_experiment_has_a_module_with_a_question():
+def test_every_experiment_has_a_module_a_question_and_a_caveat():
     from importlib import import_module
 
-    for entry in EXPERIMENTS:
-        assert import_module(f"peasy.experiments.{entry.name.replace('-', '_')}").QUESTION
+    for name, entry in EXPERIMENTS.items():
+        assert callable(import_module(f"peasy.experiments.{name.replace('-', '_')}").run)
+        assert entry.full_question
+        assert entry.caveat.endswith(".")
 
 
 def test_the_list_has_all_experiments():
-    assert [row["name"] for row in experiment().data()["experiments"]] == [entry.name for entry in EXPERIMENTS]
+    assert [row["name"] for row in experiment().data()["experiments"]] == list(EXPERIMENTS)
 
 
 def test_a_typo_gets_a_suggestion():

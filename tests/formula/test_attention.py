@@ -429,3 +429,37 @@ def test_narrow_mask_applies_to_the_last_keys(library):
     powers, total = unnormalised_weights(query, key, mask=library.array(np.tri(2), "bool"), softcap=2.0)
     expected = attend(query, key, key, causal=True, softcap=2.0).weights
     np.testing.assert_allclose(library.numpy(powers / total), library.numpy(expected), atol=1e-12)
+
+
+# Sinks.
+
+
+def test_sink_is_one_more_key_without_a_value(library):
+    """Two ways: sinks, and a key of its own whose score is the sink and whose value is zero."""
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.normal(size=(2, 3, 4, 5)) for _ in range(3))
+    sinks = rng.normal(size=3)
+    steps = attend(*(library.array(x) for x in (query, key, value)), sinks=library.array(sinks), causal=True)
+    scores = query @ key.swapaxes(-1, -2) / np.sqrt(5)
+    scores = np.where(np.tril(np.ones((4, 4), bool)), scores, -np.inf)
+    powers = np.exp(np.concatenate([scores, np.broadcast_to(sinks[:, None, None], (2, 3, 4, 1))], axis=-1))
+    weights = powers / powers.sum(-1, keepdims=True)
+    np.testing.assert_allclose(library.numpy(steps.weights), weights[..., :-1], atol=1e-12)
+    np.testing.assert_allclose(library.numpy(steps.context), weights[..., :-1] @ value, atol=1e-12)
+    powers, total = unnormalised_weights(library.array(query), library.array(key), sinks=library.array(sinks))
+    unmasked = attend(*(library.array(x) for x in (query, key, value)), sinks=library.array(sinks))
+    np.testing.assert_allclose(library.numpy(powers / total), library.numpy(unmasked.weights), atol=1e-12)
+    assert "s" in steps.step("weights").tex
+    assert "sink" in steps.step("weights").description
+
+
+def test_sink_of_a_fully_masked_row_gets_everything():
+    steps = attend([[1.0]], [[1.0]], [[7.0]], mask=[[False]], sinks=0.5)
+    assert np.asarray(steps.weights).tolist() == [[0.0]]
+    assert np.asarray(steps.context).tolist() == [[0.0]]
+
+
+def test_sinks_must_be_one_number_per_head():
+    query = np.ones((1, 2, 3, 4))
+    with pytest.raises(InvalidInput, match="sinks"):
+        attend(query, query, query, sinks=np.zeros(3))

@@ -1,4 +1,4 @@
-"""Engine thread: concurrent clients, close, drain, heartbeat."""
+"""Engine thread: concurrent clients, close, heartbeat."""
 
 import threading
 import time
@@ -49,22 +49,6 @@ def test_closing_a_response_cancels_the_request(engine_thread):
     assert [event.reason for event in response if isinstance(event, Ended)] == ["cancelled"]
 
 
-def test_drain_finishes_present_requests(engine_thread):
-    responses = [engine_thread.submit(Request((1,), SamplingParams(max_tokens=30))) for _ in range(40)]
-    assert engine_thread.drain(timeout=30)
-    assert [final_events(response)[0].reason for response in responses] == ["length"] * 40
-    with pytest.raises(Overloaded, match="takes no more requests"):
-        engine_thread.submit(Request((1,)))
-
-
-def test_drain_times_out(engine_thread):
-    response = engine_thread.submit(Request((1,), SamplingParams(max_tokens=200)))
-    response.max_pending_events = 1  # unread: the request pauses and does not end
-    began = time.monotonic()
-    assert not engine_thread.drain(timeout=0.1)
-    assert time.monotonic() - began < 5
-
-
 def test_close_cancels_all_requests():
     engine_thread = EngineThread(Engine(model_of("decoder"), limits=EngineLimits(max_num_seqs=1)))
     responses = [engine_thread.submit(Request((1,), SamplingParams(max_tokens=10_000))) for _ in range(3)]
@@ -73,12 +57,11 @@ def test_close_cancels_all_requests():
     assert engine_thread.engine.idle
     with pytest.raises(Overloaded):
         engine_thread.submit(Request((1,)))
-    assert not engine_thread.is_healthy()
+    assert engine_thread.native_thread_id is None
 
 
 def test_heartbeat_stops_when_a_pass_hangs(engine_thread, monkeypatch):
-    time.sleep(0.3)
-    assert engine_thread.is_healthy(max_age=5.0)
+    assert engine_thread.native_thread_id is not None
     before = engine_thread.engine.heartbeat
     wait_until(lambda: engine_thread.engine.heartbeat > before)
     hanging, original = threading.Event(), engine_thread.engine.model.forward_varlen
@@ -89,15 +72,15 @@ def test_heartbeat_stops_when_a_pass_hangs(engine_thread, monkeypatch):
 
     monkeypatch.setattr(engine_thread.engine.model, "forward_varlen", hang)
     response = engine_thread.submit(Request((1,), SamplingParams(max_tokens=3)))
-    wait_until(lambda: not engine_thread.is_healthy(max_age=0.2))
-    assert engine_thread.engine.snapshot()["heartbeat_age"] > 0.2
+    wait_until(lambda: engine_thread.engine.snapshot()["heartbeat_age"] > 0.2)
+    last = engine_thread.engine.heartbeat
     for _ in range(engine_thread.engine.limits.max_queued_requests):  # submission still works at once
         engine_thread.submit(Request((1,), timeout=1e-6))
     with pytest.raises(Overloaded):
         engine_thread.submit(Request((1,)))
     hanging.set()
     assert len(token_ids(response)) == 3
-    wait_until(lambda: engine_thread.is_healthy(max_age=5.0))
+    wait_until(lambda: engine_thread.engine.heartbeat > last)
 
 
 def test_the_engine_survives_an_internal_error(engine_thread, monkeypatch):

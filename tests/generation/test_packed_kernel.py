@@ -296,7 +296,7 @@ def test_the_kernel_is_reported_and_optional(monkeypatch: pytest.MonkeyPatch) ->
     assert not packing_of(pack(model, "int8")).compiled
     with pytest.raises(MissingExtra, match="needs numba") as caught:
         pack(model, "int8", kernel=True)
-    assert "peasy[kernel]" in caught.value.hint
+    assert "peasy-attention[kernel]" in caught.value.hint
 
 
 def test_an_incorrect_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:

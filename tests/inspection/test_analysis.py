@@ -12,7 +12,7 @@ from peasy.inspection.analysis import attention_rollout, explain_similarity, log
 from peasy.inspection.forward import ModelInput, attentions_of, forward_hidden, forward_logits
 from peasy.inspection.head_scores import _add_sequence, _HeadSums, score_heads
 from peasy.inspection.results import AttentionRecord, Capture, Tokens
-from peasy.inspection.words import find_word, label_ids, label_tokens, merge_words, words_in_rows
+from peasy.inspection.words import label_ids, label_tokens, merge_words, words_in_rows
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Tap
 from peasy.tokenization import train_tokenizer
@@ -173,8 +173,8 @@ def test_merging_sums_keys_and_averages_queries():
     some = merge_words(array[:, rows], tokens, tokens, rows)
     np.testing.assert_allclose(some[:, 0], merged[:, pizza], atol=1e-6)
     assert words_in_rows(tokens, rows) == ("pizza",)
-    assert find_word(tokens, "PIZZA") == tokens.word_positions[pizza]
-    assert find_word(tokens, -1) == (len(tokens) - 1,)
+    assert tokens.find("PIZZA") == tokens.word_positions[pizza]
+    assert tokens.find(-1) == (len(tokens) - 1,)
     with pytest.raises(InvalidInput, match="not in the text") as error:
-        find_word(tokens, "piza")
+        tokens.find("piza")
     assert "Did you mean pizza?" in str(error.value.hint)

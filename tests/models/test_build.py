@@ -66,7 +66,7 @@ def test_every_weight_matters(name):
     ids = some_ids()
     model(ids, **source_of(model)).square().mean().backward()
     unused = {key for key, weight in model.named_parameters() if weight.grad is None}
-    assert unused <= {"pooler.weight", "pooler.bias"}
+    assert {name for name in unused if not name.startswith("classifier.")} <= {"pooler.weight", "pooler.bias"}
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)
@@ -101,7 +101,7 @@ def test_last_position_only(name):
 @pytest.mark.parametrize("wrong", [-1, 1000])
 def test_ids_outside_the_vocabulary_are_refused(name, wrong):
     model = make(ALL_MODELS[name])
-    with pytest.raises(InvalidInput, match=f"Token id {wrong} is outside the vocabulary of this model"):
+    with pytest.raises(InvalidInput, match=f"There is no token {wrong}: the vocabulary has ids"):
         run(model, torch.tensor([[1, wrong], [3, 4]]))
 
 

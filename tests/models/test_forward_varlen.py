@@ -144,10 +144,12 @@ def test_one_tap_per_sequence(name: str) -> None:
 def test_intervention_changes_only_its_sequence(name: str) -> None:
     model = make(TRANSFORMER_GENERATORS[name], double=True)
     plain = model.forward_varlen(TEXTS, new_states(model))
-    intervened = model.forward_varlen(
-        TEXTS, new_states(model), intervention=[None, lambda _, context: context * 0, None, None]
-    )
-    both = model.forward_varlen(TEXTS, new_states(model), intervention=lambda _, context: context * 0)
+
+    def change(address, array):
+        return array * 0.5 if address.step in ("query", "value", "context", "activation") else None
+
+    intervened = model.forward_varlen(TEXTS, new_states(model), intervention=[None, change, None, None])
+    both = model.forward_varlen(TEXTS, new_states(model), intervention=change)
     torch.testing.assert_close([intervened[n] for n in (0, 2, 3)], [plain[n] for n in (0, 2, 3)], **CLOSE)
     torch.testing.assert_close(intervened[1], both[1], **CLOSE)
     assert not torch.allclose(intervened[1], plain[1])

@@ -14,11 +14,10 @@ NO_BIAS = {"bias": False, "output_bias": False}
 
 
 def stack(
-    attention: nn_config.AttentionConfig | None = None, feedforward=MLP, norm=None, layers: int = 3
+    attention: nn_config.AttentionConfig | None = None, feedforward=MLP, norm=None, layers: int = 3, **options
 ) -> nn_config.StackConfig:
-    return nn_config.StackConfig(
-        layers, attention or nn_config.AttentionConfig(4), feedforward, norm or nn_config.LayerNormConfig()
-    )
+    attention, norm = attention or nn_config.AttentionConfig(4), norm or nn_config.LayerNormConfig()
+    return nn_config.StackConfig(layers, attention, feedforward, norm, **options)
 
 
 def decoder(position, *stack_args, **options) -> model_config.DecoderConfig:
@@ -53,7 +52,30 @@ def with_token_shift(config):
 LLAMA3_SCALING = nn_config.Llama3RopeScaling(
     factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_seq_len=16
 )
+YARN = nn_config.YarnRopeScaling(4.0, 16)
 DECODERS: dict[str, model_config.ModelConfig] = {
+    "norms-around": decoder(
+        nn_config.RotaryConfig(500.0, nn_config.LinearRopeScaling(2.0), local_base=50.0),
+        nn_config.AttentionConfig(4, 2, 16, softcap=2.0, qk_norm=True, window=4, windowed_layers=(0, 2), **NO_BIAS),
+        nn_config.GatedMLPConfig(40, "gelu-tanh"),
+        nn_config.RMSNormConfig("around", unit_offset=True),
+        embedding=nn_config.EmbeddingConfig(scaled=True),
+    ),
+    "norms-on-outputs": decoder(
+        nn_config.RotaryConfig(500.0, YARN, skipped_layers=(1,)),
+        nn_config.AttentionConfig(4, 2, qk_norm=True, qk_norm_over="projection"),
+        nn_config.GatedMLPConfig(40),
+        nn_config.RMSNormConfig("output"),
+    ),
+    "parallel": model_config.DecoderConfig(
+        VOCAB_SIZE, 32, stack(parallel=True, residual_scale=0.7), MAX_SEQ_LEN, nn_config.RotaryConfig(share=0.5)
+    ),
+    "sinks": decoder(
+        nn_config.RotaryConfig(),
+        nn_config.AttentionConfig(4, 2, window=5, windowed_layers=(1,), sinks=True),
+        embedding=nn_config.EmbeddingConfig(multiplier=2.0),
+        lm_head=nn_config.LMHeadConfig(divisor=3.0),
+    ),
     "learned": decoder(nn_config.LearnedPositionConfig()),
     "learned-offset": decoder(
         nn_config.LearnedPositionConfig(offset=2), lm_head=nn_config.LMHeadConfig(tied=False, bias=True)
@@ -122,6 +144,17 @@ ENCODERS: dict[str, model_config.ModelConfig] = {
         stack(nn_config.AttentionConfig(4, window=4)), max_seq_len=None, position=nn_config.AlibiConfig()
     ),
     "encoder-shift": with_token_shift(encoder(stack())),
+    "encoder-local": encoder(
+        stack(nn_config.AttentionConfig(4, window=4, windowed_layers=(1, 2)), first_norm=False),
+        position=nn_config.RotaryConfig(1000.0, local_base=50.0),
+        embedding=nn_config.EmbeddingConfig(norm=True),
+        lm_head=nn_config.LMHeadConfig(bias=True, transform="gelu", transform_bias=False),
+    ),
+    "encoder-two-positions": encoder(
+        stack(norm=nn_config.LayerNormConfig("post")),
+        position=nn_config.LearnedPositionConfig(2, nn_config.RelativeBiasConfig(8, 12)),
+        classifier=nn_config.ClassifierConfig(("no", "yes"), transform="tanh"),
+    ),
 }
 TRANSLATORS: dict[str, model_config.ModelConfig] = {
     "seq2seq": encoder_decoder(
@@ -135,6 +168,16 @@ TRANSLATORS: dict[str, model_config.ModelConfig] = {
     ),
     "seq2seq-two-vocabularies": replace(
         encoder_decoder(nn_config.SinusoidalPositionConfig("halves")), target_vocab_size=67
+    ),
+    "seq2seq-own-positions": replace(
+        encoder_decoder(
+            nn_config.LearnedPositionConfig(2),
+            None,
+            MLP,
+            nn_config.LayerNormConfig("post"),
+            embedding=nn_config.EmbeddingConfig(norm=True),
+        ),
+        target_positions=True,
     ),
     "seq2seq-shift": with_token_shift(
         encoder_decoder(nn_config.SinusoidalPositionConfig(), None, nn_config.MLPConfig(48, "relu"))

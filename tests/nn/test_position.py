@@ -20,7 +20,7 @@ from peasy.nn.position import (
 @pytest.mark.parametrize("layout", ["pairs", "halves"])
 @pytest.mark.parametrize("width", [6, 7])
 def test_sinusoidal_encoding_matches_definition(layout, width):
-    actual = sinusoidal_encoding(torch.arange(5), width, layout)
+    actual = sinusoidal_encoding(torch.arange(5), width, nn_config.SinusoidalPositionConfig(layout))
     for position in range(5):
         for i in range((width + 1) // 2):
             angle = position / 10_000 ** (2 * i / width)
@@ -55,7 +55,9 @@ def test_llama3_scaling_against_transformers():
     config = LlamaConfig(hidden_size=2048, num_attention_heads=32, rope_parameters=rope, max_position_embeddings=131072)
     expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     plain = 1 / 500000.0 ** (torch.arange(0, 64, 2).float() / 64)
-    actual = scale_rope_frequency(plain, nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
+    actual = scale_rope_frequency(
+        plain, nn_config.RotaryConfig(scaling=nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
+    )
     torch.testing.assert_close(actual, expected)
     assert (actual != plain).any()
 

@@ -92,7 +92,7 @@ def test_inference_commands_match_python(client, folders):
     [
         {}, {"layers": [1], "heads": [0]}, {"view": "summary"}, {"view": "heads", "query": "pizza"}, {"view": "lens"},
         {"view": "steps", "layers": [0], "heads": [1]}, {"view": "rank"}, {"overview": "mean", "tile_size": 2},
-        {"view": "effect", "edit": [{"kind": "off", "layer": 0, "head": 1}]},
+        {"view": "effect", "edit": [{"kind": "zero", "layer": 0, "head": 1}]},
         {"edit": [{"kind": "cut", "query": "pizza", "key": "the"}]},
     ],
 )  # fmt: skip
@@ -106,9 +106,9 @@ def test_look_matches_python(client, folders):
         result(client, "look", model="writer", text="the pizza", layers=[0]),
         loaded.look("the pizza", layers=[0]).data() | {"model": "writer"},
     )
-    edit = [{"kind": "off", "layer": 0, "head": 1}]
+    edit = [{"kind": "zero", "layer": 0, "head": 1}]
     found = result(client, "look", model="writer", text="the pizza", view="effect", edit=edit)
-    before, after = loaded.look("the pizza"), loaded.look("the pizza", edit=peasy.off(0, 1))
+    before, after = loaded.look("the pizza"), loaded.look("the pizza", edit=peasy.edit.zero(0, 1))
     same(found, before.compare(after).data() | {"model": "writer"})
 
 

@@ -173,3 +173,60 @@ def test_real_timeouts_are_below_ten_seconds(open_port):
     for connection in (idle, trickler, answered):
         read_all(connection)
     assert 5 < time.monotonic() - began < 10
+
+
+POST, GET = (line + b" HTTP/1.1\r\nhost: localhost\r\n" for line in (b"POST /", b"GET /health"))
+NOTHING = b"0\r\n\r\n"
+"""Chunked body without contents."""
+
+AMBIGUOUS = {
+    "both lengths": POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n" + NOTHING,
+    "both, other order": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + NOTHING,
+    "two lengths": POST + b"content-length: 1\r\ncontent-length: 1\r\n\r\nx",
+    "two codings": POST + b"transfer-encoding: chunked\r\ntransfer-encoding: x\r\n\r\n" + NOTHING,
+    "coding before 1.1": b"POST / HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + NOTHING,
+    "bare line feeds": b"GET /health HTTP/1.1\nhost: localhost\n\n",
+    "one bare line feed": b"GET /health HTTP/1.1\r\nhost: localhost\nx: y\r\n\r\n",
+    "bare line feed at the end": GET + b"x: y\n\r\n",
+    "bare carriage return": GET + b"x: a\rcontent-length: 5\r\n\r\n",
+    "folded header": GET + b"x: a\r\n b\r\n\r\n",
+    "header folded by a tab": GET + b"x: a\r\n\tb\r\n\r\n",
+    "folded first header": b"GET /health HTTP/1.1\r\n host: localhost\r\n\r\n",
+    "space before the colon": b"GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n",
+    "trailer with a bare line feed": POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_ambiguous_requests_get_400_and_the_connection_is_closed(open_port, name):
+    """Whatever follows on the connection is not read as a request."""
+    connection = connect(open_port)
+    connection.sendall(AMBIGUOUS[name] + b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    received, _ = read_all(connection)
+    assert received.count(b"HTTP/1.1 ") <= 1
+    assert received.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 501 ")) or (not received and "trailer" in name)
+    assert b"200 OK" not in received
+
+
+def test_ambiguous_requests_split_into_bytes_are_refused_too(open_port):
+    connection = connect(open_port)
+    for letter in AMBIGUOUS["one bare line feed"]:
+        connection.sendall(bytes([letter]))
+    assert read_all(connection)[0].startswith(b"HTTP/1.1 400 ")
+
+
+def test_without_the_strict_buffer_they_would_be_read(open_port, monkeypatch):
+    monkeypatch.setattr(http_timeouts, "_check_head", lambda head: None)
+    connection = connect(open_port)
+    connection.sendall(AMBIGUOUS["one bare line feed"])
+    assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+def test_plain_and_chunked_requests_are_read(open_port):
+    body = json.dumps(REQUEST).encode()
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    chunked = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    for request in (chunked, head + b"content-length: %d\r\n\r\n%s" % (len(body), body)):
+        connection = connect(open_port)
+        connection.sendall(request)
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")

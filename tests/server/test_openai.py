@@ -154,7 +154,7 @@ def test_completion_with_an_encoder_decoder(ask, folders):
         ({"model": "unknown"}, openai.NotFoundError, 'No model "unknown"'),
         ({"model": "encoder"}, openai.BadRequestError, "/v1/embeddings"),
         ({"temperature": 3}, openai.BadRequestError, "temperature"),
-        ({"max_tokens": 0}, openai.BadRequestError, "max_tokens"),
+        ({"max_tokens": -1}, openai.BadRequestError, "max_tokens"),
         ({"n": 17}, openai.BadRequestError, "n: "),
         ({"logprobs": 21}, openai.BadRequestError, "logprobs"),
         ({"stop": ["a"] * 17}, openai.BadRequestError, "stop"),

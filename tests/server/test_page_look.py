@@ -94,7 +94,7 @@ def test_ablated_head_changes_the_next_token(open_window):
     page.get_by_role("button", name="Ablate layer 1, head 1").click()
     window.wait_until_idle()
     assert window.state["off"] == "1.1"
-    edit = [{"kind": "off", "layer": 1, "head": 1}]
+    edit = [{"kind": "zero", "layer": 1, "head": 1}]
     expected = window.request("look", model="writer", text=TEXT, view="effect", edit=edit)
     page.locator("ol.effect li").first.wait_for()
     first = page.locator("ol.effect li").first.inner_text()

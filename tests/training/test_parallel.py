@@ -220,7 +220,7 @@ def test_processes_started_by_peasy(folder, one):
     """One command starts, connects and ends the other ranks; they listen on loopback only."""
     settings = {
         "tokenizer.algorithm": "characters", "batch_size": 4, "seq_len": 16, "seq_len_warmup": "null",
-        "num_validations": 0, "num_samplings": 0, "num_saves": 1,
+        "num_validations": 0, "num_samplings": 0, "num_saves": 1, "precision": "float32",
     }  # fmt: skip
     flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     words = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt"), "--json", *flags]

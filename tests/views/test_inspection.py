@@ -22,7 +22,11 @@ def first(document, kind):
 def test_heads_are_ranked_by_the_given_score(report):
     table = first(ranking_document(report, "previous"), Table)
     assert [row[0] for row in table.rows] == ["1.0", "0.0"]
-    assert table.rows[0][1] == "attends to the previous token"
+    assert table.columns[:2] == ("head", "previous")
+    patterns = next(
+        part for part in ranking_document(report, "previous").parts if "pattern" in getattr(part, "columns", ())
+    )
+    assert patterns.rows[0][1] == "previous token"
     assert [row[0] for row in first(ranking_document(report, "induction"), Table).rows] == ["0.0"]
     lines = first(ranking_document(report), Curves).lines
     assert lines[0][1] == ((0.0, 0.2), (1.0, 0.5), (2.0, 0.3))

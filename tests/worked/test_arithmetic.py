@@ -8,7 +8,8 @@ import pytest
 
 from peasy.errors import NotFound
 from peasy.worked import example_names, load_example, read_example, solve
-from peasy.worked.arithmetic import MAX_TERMS, arithmetic
+from peasy.worked.arithmetic import arithmetic
+from peasy.worked.graph import MAX_TERMS
 
 
 def evaluate(expression: str) -> float:

@@ -53,8 +53,10 @@ def test_a_slip_is_named_and_counted_once(slip):
     assert wrong_tables(checked) == {"weights"}
 
 
-def test_without_slips_the_context_is_wrong_too(monkeypatch):
-    monkeypatch.setattr(checker, "find_slip", lambda *given: None)
+def test_what_follows_an_unnamed_mistake_is_not_counted_again(monkeypatch):
+    monkeypatch.setattr(checker.TableChecker, "find_slip", lambda *given: None)
+    assert wrong_tables(check(handed_in("not scaled"))) == {"weights"}
+    monkeypatch.setattr(checker, "add_written", lambda readings, *given: readings)
     assert wrong_tables(check(handed_in("not scaled"))) == {"weights", "context"}
 
 

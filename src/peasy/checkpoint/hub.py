@@ -6,6 +6,7 @@ Only JSON, safetensors and tokenizer files are downloaded: nothing that could ru
 import os
 import re
 from collections.abc import Callable
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,8 +82,6 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
 
 
 def _download_size(model_id: str) -> int:
-    from fnmatch import fnmatch
-
     from huggingface_hub import HfApi
 
     files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []

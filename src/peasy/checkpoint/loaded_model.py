@@ -62,7 +62,6 @@ class ModelBundle:
         """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
         tokenizer = self.require_tokenizer()
         ids, bos = tokenizer.encode_ids(text), tokenizer.special_tokens.bos
-        check_ids([ids], self.model.config.vocab_size)
         return ids if ids or bos is None else [bos]
 
     def embed(
@@ -83,7 +82,6 @@ class ModelBundle:
             raise InvalidInput(f'There is no pooling "{pooling}".', hint="Choose mean, cls or last.")
         many = [texts] if isinstance(texts, str) else list(texts)
         ids = [self.truncate_ids(sequence) for sequence in self.require_tokenizer().encode_batch_ids(many)]
-        check_ids(ids, self.model.config.vocab_size)
         vectors = _embed_with(self.model, ids, pooling, bfloat16)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -95,16 +93,6 @@ class ModelBundle:
         if longest is None or len(ids) <= longest:
             return ids
         return [*ids[: longest - 1], ids[-1]] if ids[-1] == eos else ids[:longest]
-
-
-def check_ids(sequences: Sequence[Sequence[int]], vocab_size: int) -> None:
-    """Raise if an id is not below the vocabulary size: a tokenizer may have more tokens than the embedding has rows."""
-    largest = max((max(row, default=0) for row in sequences), default=0)
-    if largest >= vocab_size:
-        raise InvalidInput(
-            f"The text has a token with id {largest:,}, but the model's vocabulary size is {vocab_size:,}.",
-            hint="The tokenizer and the weights do not match, or a token was added to one of them.",
-        )
 
 
 def _embed_with(

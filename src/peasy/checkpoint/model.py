@@ -12,8 +12,8 @@ from peasy.checkpoint.store import CONFIG_FILE, Checkpoint, write_checkpoint
 from peasy.checkpoint.tensors import TensorStore
 from peasy.errors import InvalidInput
 from peasy.models.baselines import NGramModel
-from peasy.models.build import build
-from peasy.models.config import ModelConfig, read_config
+from peasy.models.build import build_on_meta
+from peasy.models.config import read_config
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
 
@@ -48,15 +48,6 @@ def load_model(checkpoint: Checkpoint) -> Model:
     ram.require_ram(tensors.nbytes, str(folder))
     model.load_state_dict(dict(tensors), strict=True, assign=True)
     return model.eval()
-
-
-def build_on_meta(config: ModelConfig, where: str) -> Model:
-    """Build the model on the meta device; impossible sizes raise an error that names `where`."""
-    try:
-        return build(config, seed=None)
-    except (RuntimeError, OverflowError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InvalidInput(f"{where}: no model can be built with these sizes: {reason}") from None
 
 
 def check_weights(model: Model, tensors: TensorStore, folder: SafeFolder) -> None:

@@ -16,6 +16,7 @@ from torch.export import Dim
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.store import TOKENIZER_FILE, TokenizerSource, write_tokenizer
 from peasy.errors import InvalidInput, MissingExtra
+from peasy.extras import install_line
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
 from peasy.models.transformer import Decoder, EncoderDecoder
@@ -78,7 +79,7 @@ def write_onnx(folder: str | Path, model: Model, tokenizer: TokenizerSource = No
     peasy.errors.InvalidInput: ONNX export does not support models of kind ngram.
     """
     if find_spec("onnxscript") is None or find_spec("onnx") is None:
-        raise MissingExtra("ONNX export needs onnx and onnxscript.", hint="pip install 'peasy[export]'")
+        raise MissingExtra("ONNX export needs onnx and onnxscript.", hint=install_line("export"))
     graph = _wrap_model(model)
     with atomic_dir(folder) as temporary:
         with _silence_exporter():

@@ -78,16 +78,14 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(steps, key=lambda folder: int(folder.name.removeprefix("step-")), reverse=True)
 
 
-def latest_checkpoint(run: Path) -> tuple[Path, list[Path]]:
+def latest_checkpoint(run: Path) -> tuple[Path | None, list[Path]]:
     """Return the newest undamaged checkpoint of a run, and the newer damaged ones that were skipped."""
     damaged: list[Path] = []
     for folder in list_checkpoints(run):
         if is_intact(folder):
             return folder, damaged
         damaged.append(folder)
-    if damaged:
-        raise InvalidInput(f"All checkpoints of {run} are damaged.", hint=f"The newest one is {damaged[0]}.")
-    raise InvalidInput(f"{run} has no checkpoint yet.")
+    return None, damaged
 
 
 def resolve_model(model: str | Path, *, offline: bool = False, confirm: hub.Confirm | None = None) -> ResolvedModel:
@@ -127,6 +125,10 @@ def _select_checkpoint(path: Path) -> tuple[Path, bool]:
     if not (path / "checkpoints").is_dir() or ((path / "config.json").is_file() and not list_checkpoints(path)):
         return path, False
     folder, damaged = latest_checkpoint(path)
+    if folder is None and damaged:
+        raise InvalidInput(f"All checkpoints of {path} are damaged.", hint=f"The newest one is {damaged[0]}.")
+    if folder is None:
+        raise InvalidInput(f"{path} has no checkpoint yet.")
     if damaged:
         names = ", ".join(skipped.name for skipped in damaged)
         warnings.warn(f"{path}: {names} is damaged; using {folder.name} instead.", stacklevel=3)

@@ -1,10 +1,11 @@
-"""Free RAM, and a check before loading that a model fits."""
+"""Free RAM, a check before loading that a model fits, and amounts of bytes as text."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from peasy.errors import ResourceUnavailable
+from peasy.errors import InvalidInput, ResourceUnavailable
 
 _ACTIVATION_OVERHEAD = 1.1
 """Factor on the weights' size, for activations."""
@@ -38,6 +39,20 @@ def format_bytes(num_bytes: float) -> str:
         if num_bytes < 1024:
             return f"{num_bytes:.1f} {unit}"
     return f"{num_bytes / 1024:,.1f} TiB"
+
+
+def parse_amount(text: str | float) -> float:
+    """Parse a number of bytes, FLOP/s or bytes/s with a unit prefix.
+
+    >>> parse_amount("80GB"), parse_amount("312T"), parse_amount("0.5 GiB"), parse_amount(1e9)
+    (80000000000.0, 312000000000000.0, 536870912.0, 1000000000.0)
+    """
+    pattern = r"(\d*\.?\d+(?:e[+-]?\d+)?)\s*([kmgtp]?)(i?)(?:B|FLOP)?(?:/s)?"
+    match = re.fullmatch(pattern, str(text).strip(), re.IGNORECASE)
+    if match is None:
+        raise InvalidInput(f'"{text}" is not a valid amount.', hint="For example 80GB, 64GiB, 312T or 1e12.")
+    number, prefix, binary = match.groups()
+    return float(number) * (1024.0 if binary else 1000.0) ** " kmgtp".index(prefix.lower() or " ")
 
 
 def _memory_limits() -> Iterator[int]:

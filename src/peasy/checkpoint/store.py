@@ -15,6 +15,7 @@ from peasy.atomic import atomic_dir
 from peasy.checkpoint.safe_folder import SafeFolder, short_repr, write_json
 from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
 from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.extras import DISTRIBUTION
 
 if TYPE_CHECKING:
     import torch
@@ -184,7 +185,7 @@ def package_versions() -> dict[str, str]:
     by_name = {"python": platform.python_version()}
     for name in ("peasy", "torch", "tokenizers", "safetensors", "numpy"):
         try:
-            by_name[name] = version(name)
+            by_name[name] = version(DISTRIBUTION if name == "peasy" else name)
         except PackageNotFoundError:
             continue
     return by_name

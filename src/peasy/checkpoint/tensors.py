@@ -75,7 +75,7 @@ class TensorFile:
             flat = _copy_unaligned(self._map[info.offset : info.offset + info.nbytes], dtype)
         else:
             flat = torch.frombuffer(self._map, dtype=dtype, count=info.nbytes // dtype.itemsize, offset=info.offset)
-        check_finite(flat, f"{self.path}: tensor {short_repr(name)}")
+        check_finite(flat, name, f"{self.path}: tensor ")
         return flat.view(info.shape)
 
 
@@ -91,7 +91,7 @@ class InMemoryTensors:
 
     def tensor(self, name: str) -> "torch.Tensor":
         """Return a tensor; NaN or infinity is an error."""
-        check_finite(self._tensors[name], f"tensor {short_repr(name)}")
+        check_finite(self._tensors[name], name)
         return self._tensors[name]
 
 
@@ -159,26 +159,23 @@ def write_tensors(
     folder: str | Path, tensors: Mapping[str, "torch.Tensor"], *, shard_bytes: int = SHARD_BYTES
 ) -> list[str]:
     """Write tensors into an existing folder, in shards with an index if they are large; return the file names."""
+    from huggingface_hub import split_torch_state_dict_into_shards
     from safetensors.torch import save_file
 
     for name, tensor in tensors.items():
-        check_finite(tensor, f"Tensor {short_repr(name)}")
-    shards = _split_into_shards(tensors, shard_bytes)
-    count = len(shards)
-    names = [WEIGHTS_FILE] if count == 1 else [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
-    for name, shard in zip(names, shards, strict=True):
+        check_finite(tensor, name)
+    split = split_torch_state_dict_into_shards(dict(tensors), max_shard_size=shard_bytes)
+    for name, shard in split.filename_to_tensors.items():
         contents = {key: tensors[key].detach().contiguous() for key in shard}
         save_file(contents, Path(folder) / name, metadata={"format": "pt"})
-    if count > 1:
-        total = sum(tensor.nbytes for tensor in tensors.values())
-        files = {key: name for name, shard in zip(names, shards, strict=True) for key in shard}
-        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(files.items()))}
-        write_json(Path(folder) / INDEX_FILE, index)
-        names.append(INDEX_FILE)
-    return names
+    if not split.is_sharded:
+        return [WEIGHTS_FILE]
+    index = {"metadata": split.metadata, "weight_map": dict(sorted(split.tensor_to_filename.items()))}
+    write_json(Path(folder) / INDEX_FILE, index)
+    return [*split.filename_to_tensors, INDEX_FILE]
 
 
-def check_finite(tensor: "torch.Tensor", name: str) -> None:
+def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") -> None:
     """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
 
     A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
@@ -190,7 +187,8 @@ def check_finite(tensor: "torch.Tensor", name: str) -> None:
     wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     for chunk in tensor.detach().reshape(-1).split(1 << 22):
         if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
-            raise InvalidInput(f"{name} contains NaN or infinity.", hint="The file is damaged, or training diverged.")
+            hint = "The file is damaged, or training diverged."
+            raise InvalidInput(f"{subject}{short_repr(name)} contains NaN or infinity.", hint=hint)
 
 
 def _copy_unaligned(data: bytes, dtype: "torch.dtype") -> "torch.Tensor":
@@ -221,24 +219,22 @@ def _read_header(file: BinaryIO, size: int, where: str) -> tuple[dict[str, Tenso
 
 
 def _read_info(name: str, entry: Any, data_start: int, where: str) -> TensorInfo:
-    subject = f"{where}: tensor {short_repr(name)}"
+    def invalid(problem: str) -> InvalidInput:
+        return InvalidInput(f"{where}: tensor {short_repr(name)} {problem}")
+
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise InvalidInput(f"{subject} should have exactly dtype, shape and data_offsets.")
+        raise invalid("should have exactly dtype, shape and data_offsets.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
-        raise InvalidInput(f"{subject} has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
+        raise invalid(f"has dtype {short_repr(dtype)}; supported are {', '.join(DTYPES)}.")
     if not _are_sizes(shape) or len(shape) > _MAX_DIMS:
-        raise InvalidInput(f"{subject} has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
+        raise invalid(f"has shape {short_repr(shape)}; expected a list of at most {_MAX_DIMS} sizes.")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise InvalidInput(
-            f"{subject} has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end."
-        )
+        raise invalid(f"has data_offsets {short_repr(offsets)}; expected [start, end] with start <= end.")
     torch_name, width = DTYPES[dtype]
     needed, actual = math.prod(shape) * width, offsets[1] - offsets[0]
     if needed != actual:
-        raise InvalidInput(
-            f"{subject} of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}."
-        )
+        raise invalid(f"of shape {short_repr(shape)} in {dtype} needs {short_repr(needed)} bytes, not {actual:,}.")
     return TensorInfo(name, torch_name, tuple(shape), data_start + offsets[0], actual)
 
 
@@ -278,15 +274,3 @@ def _open_shards(folder: SafeFolder) -> TensorStore:
         if extra is not None:
             raise InvalidInput(f"{file.path} contains {short_repr(extra)}, which {INDEX_FILE} does not list there.")
     return TensorStore({tensor: (files[name], tensor) for tensor, name in file_names.items()})
-
-
-def _split_into_shards(tensors: Mapping[str, "torch.Tensor"], max_bytes: int) -> list[list[str]]:
-    shards: list[list[str]] = [[]]
-    size = 0
-    for name, tensor in tensors.items():
-        size += tensor.nbytes
-        if size > max_bytes and shards[-1]:
-            shards.append([])
-            size = tensor.nbytes
-        shards[-1].append(name)
-    return shards

@@ -3,18 +3,13 @@
 May import: every package. Imported by: no other package.
 In: argv, settings, stdin. Out: stdout (the result), stderr (the rest), files, an exit code.
 
-To add a command, write one line in `command_table.py` and one function: in a file of its name, or in one of `_MODULES`:
+To add a command, write a table in `commands.toml` (group, summary, examples) and a function in a file of its name:
 
     # cli/greet.py
     from peasy.cli.command import CommandOutput, Flags, TextArg
 
     def greet(text: TextArg, *, loud: bool = False, flags: Flags = Flags()) -> CommandOutput:
         '''Print a greeting.
-
-        For example:
-
-            peasy greet "Ada Lovelace" --loud
-            echo Ada | peasy greet -
 
         Args:
             text: Name to greet; - reads stdin.
@@ -26,7 +21,7 @@ To add a command, write one line in `command_table.py` and one function: in a fi
 
 A result has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
 Raise a PeasyError for errors the user can fix. Call `peasy.extras.require_extra("torch")` for an optional dependency.
-A command needs a test in tests/cli and an example in its docstring (checked by tests).
+A command needs a test in tests/cli and an example in its help (checked by tests).
 """
 
 

@@ -5,9 +5,10 @@ import inspect
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
-from importlib import import_module
-from typing import Any
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from cyclopts import App, CycloptsError, Group
 
@@ -15,43 +16,25 @@ from peasy import __version__
 from peasy.cli import output, settings, usage
 from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
+from peasy.cli.terminal_stream import StyledStream, guard_streams, guarded
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
 from peasy.views.document import Document, Paragraph, Table
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
 _RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
-_HELP = """Transformers you can follow: attention by hand, training, inference, inspection.
-
-For example:
-
-    peasy demo
-    peasy explain i-love-ai
-    peasy generate stories "The pizza came out of the oven and it"
-    peasy look stories "The pizza came out of the oven" --query oven
-    peasy train gpt --data stories --minutes 2
-    peasy help COMMAND
-"""
-
-_SUGGESTIONS = (
-    ("peasy demo", "a worked example of attention"),
-    ("peasy explain i-love-ai", "attention of three words in six steps, with every number"),
-    ('peasy explain "any sentence"', "the same for your own sentence"),
-    ("peasy check my-notes.md", "find mistakes in tables calculated by hand"),
-    ("peasy exercise --seed 5", "a worksheet and its answer key"),
-    ('peasy generate stories "The pizza"', "generate text with a small built-in model"),
-    ('peasy look stories "The pizza ..."', "inspect its attention heads"),
-    ("peasy studio", "web interface with all of this"),
-    ("peasy doctor", "check the installation"),
-    ("peasy --help", "list all commands"),
-)
+_START = tomllib.loads((resources.files("peasy.cli") / "start.toml").read_text(encoding="utf-8"))
 
 
 def build_cli(*path: str) -> App:
     """Build the cyclopts app with all commands; only the module of the command at `path` is imported."""
     app = App(
-        "peasy", help=_HELP, version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
+        "peasy", help=_START["help"], version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
         group_commands=Group("Help and completion", sort_key=90), config=settings.config_sources(),
+        console=_styled_console() if sys.stdout.isatty() else None,
     )  # fmt: skip
     names = dict.fromkeys(command.group for command in COMMANDS)
     headings = {name: Group(name, sort_key=order) for order, name in enumerate(names)}
@@ -77,11 +60,19 @@ def build_cli(*path: str) -> App:
     return app
 
 
+def _styled_console() -> "Console":
+    """Return the console of the help pages."""
+    from rich.console import Console
+
+    return Console(file=cast(TextIO, StyledStream(sys.stdout)))
+
+
 def _start(*, flags: Flags = Flags()) -> CommandOutput:
     """Return the list of commands to try first."""
     note = Paragraph("No data leaves this machine unless you ask for it.", "note")
-    parts = (Table(("command", "result"), _SUGGESTIONS), note)
-    data = {"try": [{"command": line, "description": result} for line, result in _SUGGESTIONS]}
+    suggestions = _START["suggestions"].items()
+    parts = (Table(("command", "result"), tuple(suggestions)), note)
+    data = {"try": [{"command": line, "description": result} for line, result in suggestions]}
     return CommandOutput(DocumentResult(Document("peasy: attention you can follow, number by number", parts), data))
 
 
@@ -91,24 +82,29 @@ def _import(command: Command) -> Any:
 
 
 def _help_text(command: Command, requested: Command | None) -> str:
-    """Return the summary of a command; for the requested one its docstring up to `Args:`.
+    """Return the summary of a command; for the requested one its docstring up to `Args:`, and its help.
 
     Each paragraph becomes one line, examples stay unchanged.
     """
     if command != requested:
         return command.summary
     docstring = (inspect.getdoc(_import(command)) or command.summary).partition("\nArgs:")[0]
-    paragraphs = docstring.replace("Examples:\n", "For example:\n").strip().split("\n\n")  # cyclopts drops "Examples:"
+    paragraphs = f"{docstring.strip()}\n\n{command.help}".strip().split("\n\n")
     return "\n\n".join(text if text.startswith("    ") else text.replace("\n", " ") for text in paragraphs)
 
 
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code; never raises."""
-    started = time.perf_counter()
     given = sys.argv[1:] if argv is None else argv
     words = _command_first([STDIN if word == "-" else _as_utf8(word) for word in given])
     _prepare_streams()
-    flags, found = _error_flags(words), find_command(words, COMMANDS)
+    flags = _error_flags(words)
+    with guard_streams(flags.raw):
+        return _run(words, flags)
+
+
+def _run(words: list[str], flags: Flags) -> int:
+    started, found = time.perf_counter(), find_command(words, COMMANDS)
     try:
         command, bound, flags = _parse(words, flags)
         _prepare(flags, found)
@@ -131,7 +127,7 @@ def run(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         peasy_error = _as_peasy_error(error)
         if peasy_error.code == "lost":  # rank 0 may be the lost process, so every rank prints this
-            sys.stderr = sys.__stderr__
+            sys.stderr = guarded(sys.__stderr__ or sys.stderr)
         output.print_error(peasy_error, flags)
         return peasy_error.exit_code
 
@@ -174,7 +170,7 @@ def _error_flags(args: list[str]) -> Flags:
     def on(name: str) -> bool:
         return f"--{name}" in args or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
 
-    return Flags(json=on("json"), debug=on("debug"))
+    return Flags(json=on("json"), debug=on("debug"), raw=on("raw"))
 
 
 def _prepare(flags: Flags, command: Command | None) -> None:

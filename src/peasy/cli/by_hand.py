@@ -13,6 +13,9 @@ from peasy.commands import check as check_command
 from peasy.commands import examples as examples_command
 from peasy.commands import exercise as exercise_command
 from peasy.commands import explain as explain_command
+from peasy.errors import UsageError
+from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
+from peasy.views.worked import arithmetic_part, step_matrix
 from peasy.worked.example import NormalisationName
 
 _DEMO_SUGGESTIONS = (
@@ -26,17 +29,8 @@ _DEMO_SUGGESTIONS = (
 
 
 def demo(*, flags: Flags = Flags()) -> CommandOutput:
-    """Show a worked example of attention, in two seconds and offline.
-
-    For example:
-
-        peasy demo
-    """
-    from peasy.commands.explain import explain
-    from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
-    from peasy.views.worked import arithmetic_part, step_matrix
-
-    example = explain("i-love-ai")
+    """Show a worked example of attention, in two seconds and offline."""
+    example = explain_command.explain("i-love-ai")
     (story,) = example.story("I")
     tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
     parts: tuple[DocumentPart, ...] = (
@@ -53,12 +47,7 @@ def demo(*, flags: Flags = Flags()) -> CommandOutput:
 
 
 def examples(*, flags: Flags = Flags()) -> CommandOutput:
-    """List the worked examples that peasy explain knows by name.
-
-    For example:
-
-        peasy examples
-    """
+    """List the worked examples that peasy explain knows by name."""
     return CommandOutput(examples_command.examples(), suggestions=["peasy explain i-love-ai"])
 
 
@@ -73,22 +62,7 @@ def explain(
     normalise: Annotated[NormalisationName | None, Parameter(alias="--normalize")] = None,
     flags: Flags = Flags(),
 ) -> CommandOutput:
-    """Calculate every step of attention for an example, a file or a sentence.
-
-    For example:
-
-        peasy explain i-love-ai
-        peasy explain "The pizza came out of the oven" --causal --out pizza.html
-        peasy explain i-love-ai --query AI
-        peasy explain i-love-ai --cell weights,I,love
-
-    Args:
-        source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
-        query: Explain the attention of one word, by name or by position from 0.
-        cell: Show the full arithmetic of one number: step,row,column, by position from 0 or by name.
-        causal: Use a causal mask.
-        normalise: How scores become attention weights.
-    """
+    """Calculate every step of attention for an example, a file or a sentence."""
     result = call(source, query=query, cell=cell, causal=causal, normalise=normalise)
     narrowed = query or cell or call.keywords.get("symbolic")
     steps, token = result.worked.names, result.worked.tokens[0]
@@ -100,38 +74,35 @@ def explain(
     return CommandOutput(result, suggestions=suggestions)
 
 
-def check(file: Path, /, *, flags: Flags = Flags()) -> CommandOutput:
+def check(*files: Path, expected: Path | None = None, flags: Flags = Flags()) -> CommandOutput:
     """Find mistakes in attention tables calculated by hand.
 
-    Every table is calculated again as far as the given tables allow. A cell is right if it agrees at its own number
-    of decimals. Exit code 8 if something is wrong, 0 otherwise.
-
-    For example:
-
-        peasy check my-notes.md
-        peasy check worksheet.tex --json
-        peasy check notes-i-love-ai
-
     Args:
-        file: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
+        files: .toml .md .txt .tex .csv .ipynb .xlsx files or folders of them, or built-in lecture notes.
+        expected: Another solution: find what turns one into the other.
     """
-    result = check_command.check(file)
-    suggestions = [] if result.passed else [f"peasy check {file} --out checked.html"]
-    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)
+    if not files:
+        raise UsageError("check needs a file.", hint="For example: peasy check my-notes.md")
+    if expected is not None:
+        if len(files) > 1:
+            raise UsageError("--expected compares one file.", hint="Give one file and --expected.")
+        compared = check_command.compare(files[0], expected)
+        return CommandOutput(compared, exit_code=_EXIT_CODES[compared.passed], summary=compared.verdict)
+    if len(files) > 1 or files[0].is_dir():
+        summary = check_command.check_files(files)
+        return CommandOutput(summary, exit_code=_EXIT_CODES[summary.passed], summary=summary.verdict)
+    result = check_command.check(files[0])
+    suggestions = [] if result.passed else [f"peasy check {files[0]} --out checked.html"]
+    return CommandOutput(result, suggestions=suggestions, exit_code=_EXIT_CODES[result.passed], summary=result.verdict)
+
+
+_EXIT_CODES = {True: 0, False: 8, None: 9}
+"""Exit code of a check: passed, something is wrong, not everything was read."""
 
 
 @derive(exercise_command.exercise)
 def exercise(call: partial[exercise_command.Worksheet], *, flags: Flags = Flags()) -> CommandOutput:
-    """Make a worksheet with small numbers, and its answer key.
-
-    For example:
-
-        peasy exercise --size 3x2 --seed 5
-        peasy exercise --topic masked --out sheet.md
-        peasy check sheet.md
-
-    With --out sheet.md, the answer key is saved next to it as sheet-key.md.
-    """
+    """Make a worksheet with small numbers, and its answer key."""
     seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
     sheet = call(seed=seed)
     size, topic = (call.keywords.get(name, default) for name, default in (("size", "3x2"), ("topic", "plain")))

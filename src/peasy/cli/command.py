@@ -29,13 +29,15 @@ class Flags:
     json: Switch = False
     "Print the result as JSON."
     out: Annotated[Path | None, Parameter(alias="-o")] = None
-    "Save the result to a file; the suffix sets the format: .html .svg .png .tex .md .csv .json .npz"
+    "Save the result to a file; the suffix sets the format: .html .svg .png .pdf .tex .md .csv .json .npz"
     quiet: Annotated[Switch, Parameter(alias="-q")] = False
     "Print only the result: no notes, no suggestions."
     verbose: Annotated[Switch, Parameter(alias="-v")] = False
     "Also print timing and the config files used."
     no_color: Switch = False
     "No colours, even on a terminal."
+    raw: Switch = False
+    "Print control characters of tokens and files as they are, even on a terminal."
     offline: Switch = False
     "Never use the network."
     device: Annotated[Literal["auto", "cpu", "cuda", "mps"], Parameter(show_default=False)] = "auto"

@@ -4,7 +4,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
@@ -28,19 +28,19 @@ def derive(
 ) -> Callable[[Callable[Concatenate[partial[T], P], CommandOutput]], Callable[P, CommandOutput]]:
     """Decorate a CLI function: it also gets a flag for each parameter of `command` that it does not declare itself.
 
-    Its first argument is the command with the values of these flags, which are within their bounds. Parameters in
-    `hide` and those of the global flags get no flag; `options` is the dataclass whose fields are the `**keywords` of
-    the command.
+    Its first argument is the command with the values of these flags, which are within their bounds. A parameter that it
+    declares without explaining it is explained by the command. Parameters in `hide` and those of the global flags get
+    no flag; `options` is the dataclass whose fields are the `**keywords` of the command.
     """
 
     def decorate(function: Callable[Concatenate[partial[T], P], CommandOutput]) -> Callable[P, CommandOutput]:
-        _, *own = inspect.signature(function).parameters.values()
-        declared = {parameter.name for parameter in own}
-        known = command_parameters(command, options)
+        known, documented = command_parameters(command, options), command_parameters(function)
+        _, *declared = inspect.signature(function).parameters.values()
+        own = {parameter.name: _explained(parameter, known, documented) for parameter in declared}
         derived = {
             name: parameter
             for name, parameter in known.items()
-            if name not in declared and name not in hide and name not in FROM_FLAGS
+            if name not in own and name not in hide and name not in FROM_FLAGS
         }
         grouped = {} if options is None else field_parameters(options)
 
@@ -64,7 +64,7 @@ def derive(
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)
 
-        parameters = [*own, *(_flag(parameter, name in grouped) for name, parameter in derived.items())]
+        parameters = [*own.values(), *(_flag(parameter, name in grouped) for name, parameter in derived.items())]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             sorted(parameters, key=lambda p: p.kind), return_annotation=CommandOutput
         )
@@ -87,6 +87,16 @@ def _from_flags(flags: Flags) -> Iterator[tuple[str, object]]:
     yield from (("device", flags.device), ("offline", flags.offline), ("confirm", confirm_callback(flags)))
     if flags.seed is not None:
         yield "seed", flags.seed
+
+
+def _explained(
+    parameter: inspect.Parameter, known: Mapping[str, CommandParameter], documented: Mapping[str, CommandParameter]
+) -> inspect.Parameter:
+    """Return a parameter with its explanation from the command, unless the CLI function has one."""
+    name = parameter.name
+    if name not in known or documented[name].help:
+        return parameter
+    return parameter.replace(annotation=Annotated[parameter.annotation, Parameter(help=known[name].help)])
 
 
 def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:

@@ -11,13 +11,20 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from peasy import __version__
+from peasy.checkpoint.paths import data_dir
+from peasy.checkpoint.ram import available_ram, format_bytes
 from peasy.cli.command import CommandOutput, DocumentResult, Flags
 from peasy.cli.settings import config_dir
-from peasy.extras import EXTRAS
+from peasy.extras import CPU_TORCH, EXTRAS, install_line
 from peasy.views.document import Document, Paragraph, Table
 
 _REQUIRED_MODULES = (
-    "numpy", "array_api_compat", "tokenizers", "safetensors", "huggingface_hub", "sacrebleu", "babel", "rich",
+    "numpy", "array_api_compat", "annotated_types", "cyclopts", "filelock", "platformdirs", "rich",
+)  # fmt: skip
+_LOW_MEMORY = 1 << 30
+"""With fewer free bytes, `doctor` says what to do."""
+_CPU_FEATURES = (
+    "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "neon", "asimd", "bf16", "i8mm",
 )  # fmt: skip
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
@@ -39,13 +46,7 @@ class _InstallCheck:
 
 
 def doctor(*, flags: Flags = Flags()) -> CommandOutput:
-    """Check the installation, with a fix for each problem.
-
-    For example:
-
-        peasy doctor
-        peasy doctor --json
-    """
+    """Check the installation, with a fix for each problem."""
     checks = list(_run_checks())
     fixes = [check.fix for check in checks if check.required and not check.passed]
     data = {"passed": not fixes, "checks": [vars(check) for check in checks]}
@@ -62,15 +63,52 @@ def _run_checks() -> Iterator[_InstallCheck]:
     supported = sys.version_info >= (3, 11)
     fix = "" if supported else "install Python 3.11 or newer"
     yield _InstallCheck("python", supported, platform.python_version(), fix)
-    yield from (_module(name, fix="pip install peasy") for name in _REQUIRED_MODULES)
-    for name, extra in sorted(EXTRAS.items()):
-        yield _module(name, fix=f'pip install "peasy[{extra}]"', required=False)
+    yield from (_module(name, fix=install_line()) for name in _REQUIRED_MODULES)
+    yield from (_module(name, fix=_fix(name, extra), required=False) for name, extra in sorted(EXTRAS.items()))
+    yield _cpu()
+    yield _memory()
     yield _folder("settings folder", config_dir())
+    yield _folder("data folder", data_dir())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
     path = find_chromium()
     fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
     yield _InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
     yield _InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
+
+
+def _fix(module: str, extra: str) -> str:
+    """Return how to install an optional module; torch first from its CPU index, where pip would bring CUDA."""
+    if module != "torch" or sys.platform != "linux":
+        return install_line(extra)
+    return f"{install_line(extra)}, or without a GPU first: {CPU_TORCH}"
+
+
+def _cpu() -> _InstallCheck:
+    """Check that not more threads are asked for than this process has cores."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    too_many = threads.isdigit() and int(threads) > cores
+    fix = f"OMP_NUM_THREADS={cores}: more threads than cores make everything slower" if too_many else ""
+    features = " ".join(_cpu_features()) or platform.machine()
+    details = f"{cores} cores, OMP_NUM_THREADS={threads or 'not set'}, {features}"
+    return _InstallCheck("cpu", not too_many, details, fix, required=False)
+
+
+def _cpu_features() -> list[str]:
+    """Return the vector instructions that inference uses; empty where the system does not list them."""
+    try:
+        known = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+    except OSError:
+        return []
+    return [name for name in _CPU_FEATURES if name in known]
+
+
+def _memory() -> _InstallCheck:
+    free = available_ram()
+    if free is None:
+        return _InstallCheck("free memory", True, "not known on this system", required=False)
+    fix = "" if free >= _LOW_MEMORY else "close other programs, or use smaller models"
+    return _InstallCheck("free memory", not fix, format_bytes(free), fix, required=False)
 
 
 def find_chromium() -> str | None:
@@ -86,7 +124,7 @@ def _module(name: str, *, fix: str, required: bool = True) -> _InstallCheck:
     except Exception as error:  # a broken library may raise anything; the other checks must still run
         details = f"broken: {type(error).__name__}: {error}"
         return _InstallCheck(name, False, details, f"{fix} --force-reinstall", required)
-    details = str(getattr(module, "__version__", "") or "installed")
+    details = str(getattr(module, "__version__", "") or _version(name) or "installed")
     if name == "torch":
         details += f", {module.get_num_threads()} threads, {'cuda' if module.cuda.is_available() else 'cpu'}"
     return _InstallCheck(name, True, details, required=required)
@@ -99,19 +137,10 @@ def _folder(name: str, path: Path) -> _InstallCheck:
     return _InstallCheck(name, writable, str(path), fix, required=False)
 
 
-_DEPENDENCIES = ("numpy", "array-api-compat", "tokenizers", "safetensors", "rich", "cyclopts")
-
-
 def version(*, flags: Flags = Flags()) -> CommandOutput:
-    """Print the versions of peasy and its dependencies.
-
-    For example:
-
-        peasy version
-        peasy version --json
-    """
-    names = [*_DEPENDENCIES, *(module.replace("vl_convert", "vl-convert-python") for module in EXTRAS)]
-    versions = {"peasy": __version__, "python": platform.python_version()} | {name: _version(name) for name in names}
+    """Print the versions of peasy and its dependencies."""
+    versions: dict[str, str | None] = {"peasy": __version__, "python": platform.python_version()}
+    versions |= {name: _version(name) for name in (*_REQUIRED_MODULES, *EXTRAS)}
     rows = tuple((name, number or "not installed") for name, number in versions.items())
     document = Document(f"peasy {__version__}", (Table(("package", "version"), rows),))
     return CommandOutput(DocumentResult(document, versions))

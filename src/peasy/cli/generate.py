@@ -36,22 +36,9 @@ def generate(
 ) -> CommandOutput:
     """Generate text from a prompt, streamed as it is generated.
 
-    For example:
-
-        peasy generate stories "The pizza"
-        peasy generate stories "The pizza" --temperature 0.8 -n 3 --seed 1
-        peasy generate stories "Once" --show-probabilities --show-cache --max-tokens 12
-        peasy generate stories prompts.txt --json
-        cat prompt.txt | peasy generate stories -
-
-    Ctrl-C stops and keeps the text generated so far.
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
         prompt: Prompt; in a file, one per line; - reads stdin.
-        n: Number of texts per prompt, sampled with seed, seed + 1, ...
         no_cache: Decode without a KV cache, for comparison.
-        show_cache: Show cached and computed tokens of each step, with and without the KV cache.
         show_probabilities: Show the probability of each token and its alternatives.
         lines: Each line of stdin is a separate prompt.
     """
@@ -62,7 +49,7 @@ def generate(
     job = generate_command.GenerationJob(model, texts, **options)
     details = show_cache or show_probabilities
     printed, interrupted = _stream(job, flags, details)
-    if len(job.outputs) == 1:
+    if job.num_outputs == 1:
         job.raise_first_error()
     result = job.result(show_cache=show_cache and not interrupted)
     if printed and not flags.quiet:
@@ -84,7 +71,7 @@ def _stream(job: generate_command.GenerationJob, flags: Flags, details: bool) ->
     Several texts, or one with `details`, are printed when they are finished. On a terminal the prompt is printed first,
     on stderr, so that a pipe gets only the generated text.
     """
-    streams = len(job.outputs) == 1 and not (details or flags.json or flags.out is not None)
+    streams = job.num_outputs == 1 and not (details or flags.json or flags.out is not None)
     on_terminal = sys.stderr.isatty() and sys.stdout.isatty() and not flags.quiet
     printed = interrupted = False
     try:
@@ -134,18 +121,7 @@ def chat(
 ) -> CommandOutput:
     """Chat with a model whose checkpoint has a chat template.
 
-    For example:
-
-        peasy chat ./my-chat-model
-        peasy chat ./my-chat-model "What is attention?"
-        peasy chat ./my-chat-model --system "Answer in one sentence." --temperature 0
-        echo "What is attention?" | peasy chat ./my-chat-model
-
-    Each line is a message. Ctrl-C stops an answer, Ctrl-D ends the conversation. The chat template runs in a separate,
-    sandboxed process with limits on time and memory.
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
         message: A single message; without it, each line typed or piped is one.
         temperature: Sampling temperature; 0 is greedy decoding.
         top_p: Nucleus sampling: sample from the most likely tokens with this total probability.

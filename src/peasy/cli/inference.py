@@ -1,4 +1,4 @@
-"""Commands on one model: `peasy tokenize`, `embed`, `translate`, `prove`, `bench`, `import`, `export`."""
+"""Commands on one model: `peasy tokenize`, `embed`, `classify`, `translate`, `prove`, `bench`, `import`, `export`."""
 
 import shlex
 import sys
@@ -9,6 +9,7 @@ from peasy.cli.derive import derive
 from peasy.cli.look import read_alignments
 from peasy.cli.output import ProgressLine
 from peasy.commands import bench as bench_command
+from peasy.commands import classify as classify_command
 from peasy.commands import embed as embed_command
 from peasy.commands import prove as prove_command
 from peasy.commands import tokenize as tokenize_command
@@ -24,14 +25,7 @@ def tokenize(
 ) -> CommandOutput:
     """Show the tokens of a text: pieces, ids, character offsets, words.
 
-    For example:
-
-        peasy tokenize sentence-transformers/all-MiniLM-L6-v2 "The pizza came out of the oven"
-        peasy tokenize ./my-model "Easy peasy lemon squeezy"
-        peasy tokenize tokenizer.json - --json < poem.txt
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
         text: Text to tokenize; - reads stdin.
     """
     result = call(model, text)
@@ -44,22 +38,27 @@ def embed(
 ) -> CommandOutput:
     """Compute text embeddings and their cosine similarities.
 
-    For example:
-
-        peasy embed sentences "The pizza was good." "It tasted great." "It rains."
-        peasy embed sentences sentences.txt
-        peasy embed sentences sentences.txt --out vectors.npy
-        peasy embed sentences sentences.txt --out vectors.jsonl
-        peasy embed my-gpt "The pizza" "The oven" --pooling last
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
         texts: Texts; in a file or stdin (-), one per line.
     """
     result = call(model, [line for text in texts or (None,) for line in read_texts(text, "embed") if line.strip()])
     count, dims = result.vectors.shape
     summary = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
     return CommandOutput(result, suggestions=[f"peasy embed {model} FILE --out vectors.npy"], summary=summary)
+
+
+@derive(classify_command.classify)
+def classify(
+    call: partial[classify_command.ClassifyResult], model: str, *texts: TextSource, flags: Flags = Flags()
+) -> CommandOutput:
+    """Run `classify`.
+
+    Args:
+        texts: Texts; in a file or stdin (-), one per line.
+    """
+    lines = [line for text in texts or (None,) for line in read_texts(text, "classify") if line.strip()]
+    result = call(model, lines)
+    return CommandOutput(result, summary=f"{len(result.labels):,} text{'s' * (len(result.labels) != 1)}")
 
 
 @derive(translate_command.translate, hide=("on_progress",))
@@ -74,19 +73,7 @@ def translate(
 ) -> CommandOutput:
     """Translate a text, or each line of a file.
 
-    For example:
-
-        peasy translate locales-fr "3 days ago"
-        peasy translate locales-fr "3 days ago" --num-beams 4 -n 3
-        peasy translate locales-fr "3 days ago" --align --out alignment.html
-        peasy translate locales-fr "3 days ago" --gold "0-1 2-0"
-        peasy translate locales-fr sentences.txt > translations.txt
-        echo "3 days ago" | peasy translate locales-fr -
-
-    With several texts, only the translations are printed, one per line.
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
         text: Text to translate; in a file or stdin (-), one per line.
         n: Number of translations to show, with their scores.
         gold: Reference alignment as source-target pairs (0-0 1-2), or a file with one line per text; heads are ranked
@@ -121,21 +108,6 @@ def prove(
 ) -> CommandOutput:
     """Verify that all execution paths of a model agree, or check your own attention code.
 
-    For example:
-
-        peasy prove my-model
-        peasy prove my-model "The pizza came out of the oven" --prompt prompts.txt
-        peasy prove attention.py:attention
-        peasy prove attention.py:attend --call "attend(q, k, v, mask)"
-        peasy prove my_package.layers:Attention
-        peasy prove my-repository --out report.xml
-
-    A model is run with and without KV cache, alone and in a batch, padded, in chunks, with fused kernels and by the
-    formula, with packed weights, exported and loaded again; the logits are compared each time. A difference is located
-    by layer, head and position. A function or class in a Python file or notebook is compared with the formula: equal,
-    wrong (its mistake is named, with the line) or not compared. It runs with your rights. Exit code 8 if something is
-    wrong, 9 if it could not be compared.
-
     Args:
         model: Run name, folder, built-in model or hub id; or file.py:name, package.module:name, or a folder of code.
         texts: Texts to verify with; in a file or stdin (-), one per line.
@@ -153,16 +125,7 @@ def prove(
 
 @derive(bench_command.bench, hide=("on_status",))
 def bench(call: partial[bench_command.BenchResult], model: str, *, flags: Flags = Flags()) -> CommandOutput:
-    """Measure prefill and decode speed of a model on this machine, by weight format.
-
-    For example:
-
-        peasy bench stories
-        peasy bench openai-community/gpt2 --max-tokens 128 --repeats 5
-
-    Args:
-        model: Run name, folder, built-in model or Hugging Face hub id; must be a decoder.
-    """
+    """Measure prefill and decode speed of a model on this machine, by weight format."""
     line = ProgressLine("", flags)
     result = call(model, on_status=line.update)
     line.update("")
@@ -171,18 +134,7 @@ def bench(call: partial[bench_command.BenchResult], model: str, *, flags: Flags 
 
 @derive(import_model)
 def import_(call: partial[ImportResult], source: str, *, flags: Flags = Flags()) -> CommandOutput:
-    """Import a Hugging Face model as a peasy checkpoint with a name.
-
-    Reads only safetensors and JSON files; weights that do not match the config are rejected.
-
-    For example:
-
-        peasy import ./my-hugging-face-folder --name mine
-        peasy import sentence-transformers/all-MiniLM-L6-v2 --yes
-
-    Args:
-        source: Hugging Face folder, hub id, or peasy checkpoint.
-    """
+    """Import a Hugging Face model as a peasy checkpoint with a name."""
     result = call(source)
     name = shlex.quote(result.name)
     suggestions = [f"peasy models {name}", f'peasy tokenize {name} "Easy peasy"']
@@ -191,17 +143,6 @@ def import_(call: partial[ImportResult], source: str, *, flags: Flags = Flags())
 
 @derive(export_model)
 def export(call: partial[ExportResult], model: str, folder: str, *, flags: Flags = Flags()) -> CommandOutput:
-    """Export a model to a new folder in Hugging Face, GGUF or ONNX format.
-
-    For example:
-
-        peasy export my-model ./for-transformers
-        peasy export my-model ./for-llama-cpp --format gguf --dtype q8_0
-        peasy export my-model ./for-onnx --format onnx
-
-    Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
-        folder: Output folder; must not exist.
-    """
+    """Export a model to a new folder in Hugging Face, GGUF or ONNX format."""
     result = call(model, folder)
     return CommandOutput(result, files=[result.folder / name for name, _ in result.files])

@@ -13,8 +13,10 @@ from peasy.cli.derive import flag_name
 from peasy.errors import UsageError
 
 if TYPE_CHECKING:
+    from peasy.commands.load import LoadedModel
     from peasy.commands.look import LookView
-    from peasy.inspection.interventions import InterventionSpec
+    from peasy.commands.result import Result
+    from peasy.inspection.edit import EditLike
 
 
 @Parameter(name="*", group=Group("Views (choose one; default: attention)", sort_key=10))
@@ -28,6 +30,8 @@ class ViewFlags:
     "Attention rollout: the product of the attention matrices of all layers."
     rank: str | None = None
     "Rank all heads by a score: entropy, sharpness, previous, first, same, induction, ..."
+    attribution: Switch = False
+    "Logit attribution: the logit of the next token as a sum over heads, source tokens, MLPs and embedding."
     align: Switch = False
     "Word alignment of a translator, from its cross-attention."
     step_by_step: Switch = False
@@ -61,6 +65,10 @@ class ViewOptions:
     "Show the attention between tokens instead of words."
     value_weighted: Switch = False
     "Multiply each weight by the norm of its value vector."
+    token: str | None = None
+    "With --attribution: word whose logit is explained; default: the most likely one."
+    against: str | None = None
+    "With --attribution: word whose logit is subtracted."
     gold: str | None = None
     "With --align: reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
     num_beams: int | None = None
@@ -77,7 +85,9 @@ class InterventionFlags:
     """Interventions: ablation, masked attention, activation patching; the effect is shown."""
 
     ablate: StrList = None
-    "Ablate a head (2.3 is layer 2, head 3) or a layer (2)."
+    "Ablate a head (2.3 is layer 2, head 3) or a layer (2): its output is set to zero, or see --mean."
+    mean: str | None = None
+    "With --ablate: set the output to its mean over this dataset instead, which later layers are used to."
     uniform: StrList = None
     "Uniform attention for a head (2.3), or for all heads of a layer (2)."
     cut: StrList = None
@@ -91,16 +101,17 @@ class InterventionFlags:
 
 
 ATTENTION, EFFECT = "attention", "effect"
-_INTERVENTIONS = ("ablate", "uniform", "cut", "patch")
+_INTERVENTIONS = ("ablate", "mean", "uniform", "cut", "patch")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", "max_memory"),
     EFFECT: ("target", "max_memory", *_INTERVENTIONS, "track", "data"),
     "lens": ("target", "max_memory", *_INTERVENTIONS),
     "rollout": ("target", "max_memory", *_INTERVENTIONS),
     "rank": (),
+    "attribution": ("query", "target", "token", "against", "max_memory", *_INTERVENTIONS),
     "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
     "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
-    "generate": ("layer", "head", "num_beams", "ablate", "uniform"),  # a growing text has no fixed words to cut
+    "generate": ("layer", "head", "num_beams", "ablate", "mean", "uniform"),  # a growing text has no fixed words to cut
     "history": (),
     "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", "max_memory", *_INTERVENTIONS),
     "save_weights": ("layer", "head", "max_memory"),
@@ -108,7 +119,8 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
 _VIEWS: "dict[str, LookView]" = {
-    EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps"
+    EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps",
+    "attribution": "attribution",
 }  # fmt: skip
 """Name in `look_view` of each view that has one."""
 
@@ -124,39 +136,23 @@ def look(
 ) -> CommandOutput:
     """Inspect a model on a text: what each attention head attends to, and what depends on it.
 
-    For example:
-
-        peasy look stories "The pizza came out of the oven and it tasted good"
-        peasy look stories "The pizza came out of the oven and it" --query it
-        peasy look stories "The pizza came out" --layer 2 --head 3 -o pizza.html
-        peasy look stories "The pizza came out of the oven and it" --ablate 2.3
-        peasy look stories "The pizza came out of the oven" --lens
-        peasy look stories "The pizza came out of the oven and" --generate 5
-        peasy look locales-fr "3 days ago" --align
-        peasy look stories - --overview mean --layer 2 < long.txt
-
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Input text; - reads stdin. For a translator, the source.
     """
     name = _chosen_view(view, options, interventions)
     if name == "history":
-        from peasy.commands.attention_history import attention_history
-
-        if text is not None:
-            hint = f"The sentence is in the run: peasy look {model} --history"
-            raise UsageError("--history takes no TEXT.", hint=hint)
-        return CommandOutput(attention_history(model))
+        return _history(model, text)
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
-    layer, head, query = options.layer, options.head, options.query
+    layer, head = options.layer, options.head
     one_head = len(layer or ()) == len(head or ()) == 1
     if name == "step_by_step" and not one_head:
         hint = "For example: --layer 0 --head 1 --step-by-step"
         raise UsageError("--step-by-step needs one --layer and one --head.", hint=hint)
     from peasy.commands.load import load
-    from peasy.commands.look import look_view, save_activations
+    from peasy.commands.look import save_activations
     from peasy.inspection.capture import MAX_MEMORY
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
@@ -171,12 +167,35 @@ def look(
         return CommandOutput(
             save_activations(loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory)
         )
+    result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
+    if name in ("rank", "overview"):
+        return CommandOutput(result)
+    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    return CommandOutput(result, suggestions=[_next_command(model, text, options.query)], summary=summary)
+
+
+def _run_view(
+    loaded: "LoadedModel",
+    text: str,
+    name: str,
+    edits: "list[EditLike]",
+    view: ViewFlags,
+    options: ViewOptions,
+    interventions: InterventionFlags,
+    flags: Flags,
+) -> "Result":
+    """Run a view of the model with the options given."""
+    from peasy.commands.look import look_view
+    from peasy.inspection.capture import MAX_MEMORY
+
+    layer, head, query = options.layer, options.head, options.query
+    one_head = len(layer or ()) == len(head or ()) == 1
     chosen = _VIEWS.get(name, "look")
     if name == ATTENTION:
         detailed = bool(flags.out or flags.json or options.subwords or (layer and head)) and options.top is None
         chosen = "heads" if query is not None else "look" if detailed else "summary"
     selects = {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name])  # else they say where to intervene
-    result = look_view(
+    return look_view(
         loaded, text, options.target,
         view=chosen,
         layers=layer if selects else None,
@@ -194,18 +213,31 @@ def look(
         merge_words=not options.subwords,
         gold=() if options.gold is None else read_alignments(options.gold)[0],
         words=interventions.track or (),
+        token=options.token,
+        against=options.against,
         data=interventions.data,
-        max_memory=memory,
+        max_memory=options.max_memory or MAX_MEMORY,
         seed=flags.seed or 0,
     )  # fmt: skip
-    if name in ("rank", "overview"):
-        return CommandOutput(result)
+
+
+def _history(run: str, text: str | None) -> CommandOutput:
+    """Show how the attention of a run's probe sentence developed during training."""
+    from peasy.commands.attention_history import attention_history
+
+    if text is not None:
+        hint = f"The sentence is in the run: peasy look {run} --history"
+        raise UsageError("--history takes no TEXT.", hint=hint)
+    return CommandOutput(attention_history(run))
+
+
+def _next_command(model: str, text: str, query: str | None) -> str:
+    """Suggest another view: what the last word attends to, or one head as a page."""
     short = text if len(text) <= 40 and "\n" not in text else "..."
     last = "--layer 0 --head 0 --out look.html"
     if query is None and text.split():
         last = f"--query {text.split()[-1].strip('.,!?')}"
-    summary = f"{len(loaded.encode_prompt(text))} tokens"
-    return CommandOutput(result, suggestions=[f'peasy look {model} "{short}" {last}'], summary=summary)
+    return f'peasy look {model} "{short}" {last}'
 
 
 def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
@@ -257,14 +289,18 @@ def _unused_option(option: str, view: str) -> UsageError:
     return UsageError(f"{flag_name(option)} has no effect with {where}.", hint=hint)
 
 
-def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[InterventionSpec]":
+def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[EditLike]":
     """Return the interventions given by flags; cuts apply to every --layer and --head, patches to one layer."""
-    from peasy.inspection.interventions import cut, even, parse_ablations, parse_cut, patch
+    from peasy.inspection.edit import cut, mean, parse_cut, parse_heads, patch, uniform, zero
 
     layers: list[int | None] = [*options.layer] if options.layer else [None]
     heads: list[int | None] = [*options.head] if options.head else [None]
-    edits: list[InterventionSpec] = [*parse_ablations(flags.ablate or ())]
-    edits += [even(target.layer, target.head) for target in parse_ablations(flags.uniform or ())]
+    if flags.mean is not None and not flags.ablate:
+        raise UsageError("--mean needs --ablate.", hint="For example: --ablate 2.3 --mean stories")
+    edits: list[EditLike] = []
+    for at in parse_heads(flags.ablate or ()):
+        edits.append(zero(*at) if flags.mean is None else mean(flags.mean, *at))
+    edits += [uniform(*at) for at in parse_heads(flags.uniform or ())]
     for pair, layer, head in product(flags.cut or (), layers, heads):
         edits.append(cut(*parse_cut(pair), layer=layer, head=head))
     if flags.patch is not None:

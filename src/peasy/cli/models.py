@@ -8,14 +8,6 @@ from peasy.commands import runs as runs_command
 def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutput:
     """List the available models, or show one; subcommands delete or retrain one.
 
-    For example:
-
-        peasy models
-        peasy models stories
-        peasy models ./my-model
-        peasy models rm my-model
-        peasy models retrain words
-
     Args:
         name: Model to show: run name, folder, built-in model or Hugging Face hub id.
     """
@@ -23,13 +15,7 @@ def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutp
 
 
 def models_list(*, flags: Flags = Flags()) -> CommandOutput:
-    """List the available models: built-in, trained, imported, and in the Hugging Face cache.
-
-    For example:
-
-        peasy models list
-        peasy models list --json
-    """
+    """List the available models: built-in, trained, imported, and in the Hugging Face cache."""
     result = models_command.models()
     first = next((entry.name for entry in result.models if not entry.error), None)
     return CommandOutput(result, suggestions=[f"peasy models show {first}"] if first else ["peasy import FOLDER"])
@@ -37,11 +23,6 @@ def models_list(*, flags: Flags = Flags()) -> CommandOutput:
 
 def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Show the architecture of a model, and the card of a built-in one, without loading its weights.
-
-    For example:
-
-        peasy models show stories
-        peasy models show ./my-model --out model.html
 
     Args:
         name: Run name, folder, built-in model or Hugging Face hub id.
@@ -52,11 +33,6 @@ def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
 def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Delete a trained or imported model; asks first unless --yes is given. Built-in models cannot be deleted.
 
-    For example:
-
-        peasy models rm my-model
-        peasy models rm my-model --yes
-
     Args:
         name: Run name or folder.
     """
@@ -65,11 +41,6 @@ def models_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
 
 def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags()) -> CommandOutput:
     """Train a built-in model again from its recipe, and compare it with the one shipped; exit code 8 if it differs.
-
-    For example:
-
-        peasy models retrain words
-        peasy models retrain words --run my-words
 
     Args:
         name: Built-in model.
@@ -84,26 +55,12 @@ def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags
 
 
 def runs(*, flags: Flags = Flags()) -> CommandOutput:
-    """List the training runs; subcommands show one, compare two, or delete one.
-
-    For example:
-
-        peasy runs
-        peasy runs show quiet-fox
-        peasy runs diff quiet-fox brave-owl
-        peasy runs rm quiet-fox
-    """
+    """List the training runs; subcommands show one, compare two, or delete one."""
     return runs_list(flags=flags)
 
 
 def runs_list(*, flags: Flags = Flags()) -> CommandOutput:
-    """List the training runs.
-
-    For example:
-
-        peasy runs list
-        peasy runs list --json
-    """
+    """List the training runs."""
     listed = runs_command.runs()
     first = next((run.name for run in listed.runs), None)
     return CommandOutput(
@@ -113,11 +70,6 @@ def runs_list(*, flags: Flags = Flags()) -> CommandOutput:
 
 def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Show a training run: settings, state, losses and samples.
-
-    For example:
-
-        peasy runs show quiet-fox
-        peasy runs show ./my-run --out run.html
 
     Args:
         name: Run, by name or folder.
@@ -130,11 +82,6 @@ def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
 def runs_diff(left: str, right: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Compare two training runs: settings and losses that differ.
 
-    For example:
-
-        peasy runs diff quiet-fox brave-owl
-        peasy runs diff quiet-fox ./my-run --json
-
     Args:
         left: Run, by name or folder.
         right: Run to compare it with.
@@ -144,11 +91,6 @@ def runs_diff(left: str, right: str, /, *, flags: Flags = Flags()) -> CommandOut
 
 def runs_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     """Delete a training run with all its checkpoints; asks first unless --yes is given.
-
-    For example:
-
-        peasy runs rm quiet-fox
-        peasy runs rm quiet-fox --yes
 
     Args:
         name: Run, by name or folder.

@@ -3,18 +3,22 @@
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 import traceback
 from collections.abc import Iterator
+from typing import TextIO, cast
 
 from peasy import __version__
 from peasy.cli.command import CommandOutput, Flags
+from peasy.cli.terminal_stream import StyledStream, write_styled
 from peasy.errors import PeasyError
 from peasy.render.json import to_plain
 from peasy.views.document import Document
 
 _JSON_SCHEMA_VERSION = 1
+_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_output(output: CommandOutput, command: str, flags: Flags) -> None:
@@ -67,7 +71,7 @@ def _print(output: CommandOutput, files: list[str], flags: Flags) -> None:
     if output.already_printed:
         pass
     elif not flags.out:
-        print(_render(output.result.document(), flags), end="")
+        write_styled(_render(output.result.document(), flags))
     elif output.summary:
         print(output.summary)
     sys.stdout.flush()
@@ -97,8 +101,9 @@ def _render(document: Document, flags: Flags) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one line of JSON."""
-    print(json.dumps(to_plain(value), ensure_ascii=False, allow_nan=False), flush=True)
+    """Print one line of JSON; in it a control character is an escape, so that it has the same value on a terminal."""
+    text = json.dumps(to_plain(value), ensure_ascii=False, allow_nan=False)
+    print(_NOT_PRINTABLE.sub(lambda match: json.dumps(match.group())[1:-1], text), flush=True)
 
 
 class ProgressLine:
@@ -140,7 +145,8 @@ class ProgressLine:
         from rich.segment import ControlType
 
         self.last_update = time.monotonic()
-        console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False, soft_wrap=bool(end))
+        styled = cast(TextIO, StyledStream(sys.stderr))
+        console = Console(file=styled, highlight=False, markup=False, emoji=False, soft_wrap=bool(end))
         if self.visible:
             console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
         console.print(text, end=end, no_wrap=not end, overflow="ellipsis", crop=not end, soft_wrap=bool(end))

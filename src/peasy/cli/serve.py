@@ -3,17 +3,41 @@
 import socket
 import sys
 import webbrowser
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
+from peasy.checkpoint.ram import parse_amount
 from peasy.cli.command import CommandOutput, DocumentResult, Flags, StrList, Switch
 from peasy.cli.derive import derive
-from peasy.errors import UsageError
+from peasy.errors import NotFound, UsageError
 from peasy.extras import require_extra
 from peasy.generation.limits import EngineLimits
 from peasy.views.document import Document, Paragraph
+
+
+class _CommandLineKey(str):
+    """API key that was given on the command line."""
+
+
+def _convert_api_key(_: object, tokens: Sequence[Token]) -> str:
+    return _CommandLineKey(tokens[0].value) if tokens[0].source == "cli" else tokens[0].value
+
+
+def _read_api_key(path: Path, other: str | None) -> str:
+    """Return the first line of a file."""
+    if other is not None:
+        raise UsageError("There are two API keys.", hint="Give --api-key-file, or set PEASY_API_KEY.")
+    try:
+        key = path.read_text(encoding="utf-8").partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NotFound(f"The API key cannot be read from {path}: {getattr(error, 'strerror', error)}.") from None
+    if not key:
+        raise UsageError(f"The first line of {path} is empty.", hint="Write the API key there.")
+    return key
 
 
 @derive(EngineLimits, hide=("max_queued_requests",))
@@ -22,7 +46,8 @@ def serve(
     *models: str,
     host: str = "127.0.0.1",
     port: int = 8000,
-    api_key: Annotated[str | None, Parameter(show_default=False)] = None,
+    api_key: Annotated[str | None, Parameter(show_default=False, converter=_convert_api_key)] = None,
+    api_key_file: Path | None = None,
     allow_host: StrList = None,
     max_queue: int = 256,
     max_memory: str = "8GB",
@@ -33,27 +58,13 @@ def serve(
 ) -> CommandOutput:
     """Serve models over HTTP, with an OpenAI-compatible API and peasy's own API.
 
-    For example:
-
-        peasy serve stories
-        peasy serve stories ./my-model --port 8080 --api-key SECRET
-        peasy serve --host 0.0.0.0 --api-key SECRET --max-queue 64
-        PEASY_API_KEY=SECRET peasy serve stories
-
-    Then, in another terminal:
-
-        curl localhost:8000/v1/models
-        curl localhost:8000/v1/completions -H "content-type: application/json"
-            -d '{"model": "stories", "prompt": "The pizza", "max_tokens": 20}'
-
-    Without a model, all available models are served. Ctrl-C or SIGTERM shuts down after running requests have finished;
-    a second Ctrl-C shuts down at once. Each request is logged as a line of JSON on stderr, without its prompt.
-
     Args:
         models: Run names, folders, built-in models or cached hub ids; loaded before the first request.
         host: Address to listen on; any address other than localhost needs an API key.
         port: Port to listen on; 0 picks a free port.
-        api_key: API key that clients must send: Authorization: Bearer KEY. Better set as PEASY_API_KEY.
+        api_key: API key that clients must send: Authorization: Bearer KEY. Set it as PEASY_API_KEY: every user of this
+            machine can see a command line.
+        api_key_file: File with the API key on its first line.
         allow_host: Host name that requests may use besides localhost; can be repeated.
         max_queue: Maximum number of queued requests per model; more get HTTP 429 with Retry-After.
         max_memory: Memory limit for the weights of all loaded models; the least recently used one is unloaded.
@@ -61,19 +72,23 @@ def serve(
         shutdown_timeout: Seconds that running requests have to finish at shutdown.
         log_prompts: Include prompts in the log.
     """
-    require_extra("torch")
-    from peasy.inspection.capture import parse_bytes
+    _require_server()
     from peasy.server.app import build_app
     from peasy.server.guard import LOOPBACK, is_loopback
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
     from peasy.server.server import bind, limit_memory_growth, run_server, url_of
 
+    if isinstance(api_key, _CommandLineKey):
+        message = "Warning: --api-key shows in the process list. Use PEASY_API_KEY or --api-key-file instead."
+        print(message, file=sys.stderr)
+    if api_key_file is not None:
+        api_key = _read_api_key(api_key_file, api_key)
     public = not is_loopback(host)
     if public and not api_key:
-        hint = "Give --api-key, or leave out --host."
+        hint = "Set PEASY_API_KEY or give --api-key-file, or leave out --host."
         raise UsageError(f"Listening on {host} without an API key would let anyone use this server.", hint=hint)
-    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), parse_bytes(max_memory)
+    limits, memory_bytes = engine_limits(max_queued_requests=max_queue), int(parse_amount(max_memory))
     limit_memory_growth()
     registry = ModelRegistry(models, memory_bytes=memory_bytes, limits=limits, weights=weights, device=flags.device)
     listening = bind(host, port)
@@ -106,20 +121,12 @@ def studio(
 ) -> CommandOutput:
     """Open the studio: a web interface to all of peasy, on this machine only.
 
-    For example:
-
-        peasy studio
-        peasy studio ./my-model
-        peasy studio --port 8080 --no-browser
-
-    Press Ctrl-C to stop.
-
     Args:
         models: Folders of your own models, in addition to those available by name.
         port: Port to listen on; 0 picks a free port.
         no_browser: Only print the address, do not open a browser.
     """
-    require_extra("torch")
+    _require_server()
     from peasy.server.app import build_app
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
@@ -141,3 +148,8 @@ def studio(
     run_server(build_app(registry, pages=True), listening, 5.0, on_start)
     document = Document("Studio", (Paragraph("The studio was stopped."),))
     return CommandOutput(DocumentResult(document, {"address": address}), already_printed=not flags.json)
+
+
+def _require_server() -> None:
+    for module in ("uvicorn", "torch"):
+        require_extra(module, extra="serve")

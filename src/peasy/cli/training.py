@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from pathlib import Path
 from signal import SIGINT
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -27,11 +27,8 @@ from peasy.experiments import experiment as experiment_command
 from peasy.experiments.result import OnStatus, ignore_status
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
+from peasy.training.signals import StopRequest, stop_on_signal
 from peasy.views.training import format_duration
-
-if TYPE_CHECKING:
-    from peasy.training.signals import StopRequest
-
 
 _SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 """`--set key=value`, repeatable."""
@@ -50,26 +47,11 @@ def train(
 ) -> CommandOutput:
     """Train a model on built-in or your own data.
 
-    For example:
-
-        peasy train gpt --data stories --minutes 2
-        peasy train gpt --data my-texts/ --preset base --run my-model
-        peasy train encoder --data pairs.tsv --init-from my-encoder
-        peasy train gpt --data book.txt --steps 500 --lr 0.003 --batch-size 32
-        peasy train gpt --data book.txt --config settings.toml --set seq_len=64 --dry-run
-        peasy train gpt --data my-texts/ --num-processes 2
-        peasy train gpt --run my-model --resume
-
-    Ctrl-C saves a checkpoint and prints the command to resume; a second Ctrl-C exits at once.
-
     Args:
         kind: Model kind.
-        data: Built-in dataset (see peasy data), file, folder, or several files.
         set_: Override any setting: optimizer.lr=0.01, model.dropout=0.1, seq_len=128, compile=true, ... Can be
             repeated.
     """
-    from peasy.training.signals import stop_on_signal
-
     source, settings = _join_data(data), _recipe_settings(call.keywords, set_)
     if call.keywords.pop("dry_run", False):
         result = call(kind, source, settings=settings, dry_run=True)
@@ -145,7 +127,7 @@ def _export_warning(run: Path) -> str:
     )
 
 
-def _tokenizing_progress(stop: "StopRequest", flags: Flags) -> Callable[[int, int], None]:
+def _tokenizing_progress(stop: StopRequest, flags: Flags) -> Callable[[int, int], None]:
     """Return the progress of tokenizing the data; a signal ends it at once, since there is nothing to save."""
     line = ProgressLine("tokenizing", flags)
 
@@ -168,19 +150,7 @@ def plan(
 ) -> CommandOutput:
     """Estimate the time and memory of training.
 
-    For example:
-
-        peasy plan gpt --data stories --minutes 2
-        peasy plan translator --data locales --steps 1000 --preset tiny
-        peasy plan gpt --data my-texts/ --batch-size 64 --set model.d_model=256
-        peasy plan gpt2 --accelerators 8 --flops 312T --memory 80GB --bandwidth 300GB/s
-
-    With --data, speed is measured with a few training steps on this machine. For other hardware, give its
-    specifications: the plan is then calculated, with every formula shown.
-
     Args:
-        kind: Model kind: gpt, encoder, translator, ...; for other hardware also a known model such as gpt2.
-        data: Built-in dataset (see peasy data), file, folder, or several files.
         set_: Override any setting: optimizer.lr=0.01, model.dropout=0.1, seq_len=128, ... Can be repeated.
     """
     result = call(kind, _join_data(data), settings=_recipe_settings(call.keywords, set_))
@@ -198,17 +168,7 @@ def compare(
 ) -> CommandOutput:
     """Train several model kinds on the same data, with the same budget and seed, and compare them.
 
-    For example:
-
-        peasy compare gpt rnn cnn ngram --data stories --minutes 1
-        peasy compare translator rnn-translator --data locales --minutes 3 --out both.html
-        peasy compare gpt rnn --data recall:32 --steps 300 --preset tiny
-
-    Each model is a training run of its own, which can be loaded, inspected and resumed.
-
     Args:
-        kinds: Model kinds to train, two or more.
-        data: Built-in dataset (see peasy data), file, folder, or several files.
         run: Prefix of the run names; default: a random name.
         set_: Override a setting of all recipes: seq_len=128, ...
     """
@@ -229,20 +189,7 @@ def evaluate(
 ) -> CommandOutput:
     """Evaluate a model on a dataset, by default on the validation split.
 
-    For example:
-
-        peasy evaluate my-model stories
-        peasy evaluate my-translator locales:en-fr --max-samples 500
-        peasy evaluate my-model book.txt --split all
-        peasy evaluate sentences sts.tsv
-
-    Metrics: loss, perplexity, bits per byte and accuracy for language models; BLEU, chrF and exact match for
-    translators; correlation with human similarity scores (STS) for sentence encoders, from a .tsv file with two
-    sentences and a score in each row.
-
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id.
-        data: Built-in dataset (see peasy data), file, folder, or several files.
         set_: Option of the dataset: lines=true, source=english, num_pairs=5000, ...
     """
     if not data:
@@ -254,14 +201,6 @@ def evaluate(
 
 def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOutput:
     """Run an experiment that tests a claim of the lecture notes against a control.
-
-    For example:
-
-        peasy experiment
-        peasy experiment why-root-dk
-        peasy experiment matrix-form --out same.html
-
-    Each experiment ends with a verdict from its measurements, and a caveat.
 
     Args:
         name: Name of the experiment; without it, all are listed.
@@ -283,15 +222,6 @@ def data(
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
-
-    For example:
-
-        peasy data
-        peasy data stories
-        peasy data locales:en-de --json
-        peasy data my-texts/ --set valid=held-out.txt
-        peasy data train.en train.fr
-        peasy data pairs.tsv --strict
 
     Args:
         source: Built-in dataset, file, folder, or several files.

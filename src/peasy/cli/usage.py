@@ -8,6 +8,7 @@ from cyclopts import CycloptsError, MissingArgumentError, UnknownOptionError, Un
 from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.errors import UsageError, did_you_mean
+from peasy.views.document import Document, Paragraph
 
 
 def unknown_command(name: str) -> UsageError:
@@ -67,20 +68,12 @@ def _as_typed(word: str) -> str:
 def help(*command: str, flags: Flags = Flags()) -> CommandOutput:
     """Print the help of a command or a subcommand; without one, the list of all commands.
 
-    For example:
-
-        peasy help
-        peasy help generate
-        peasy help runs diff
-
     Args:
         command: Command, and its subcommand if it has one.
     """
     from rich.console import Console
 
-    from peasy.cli.app import build_cli
-    from peasy.cli.command_table import COMMANDS, find_command
-    from peasy.views.document import Document, Paragraph
+    from peasy.cli.app import build_cli  # which imports this module
 
     found = find_command(command, COMMANDS)
     if command and found is None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from peasy.commands.models import read_card
 from peasy.datasets import Corpus, TextPair
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ LayerHead = tuple[int, int]
 
 def read_alignment_head(loaded: "LoadedModel") -> LayerHead | None:
     """Return the (layer, head) named in the model card, or None."""
-    from peasy.commands.models import read_card
-
     head = (read_card(loaded.folder) or {}).get(CARD_KEY)
     return None if head is None else (int(head[0]), int(head[1]))
 

@@ -16,6 +16,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.views.document import Cell, Document, Paragraph, Table
 
 if TYPE_CHECKING:
@@ -134,7 +135,6 @@ def bench(
 def _measure_throughput(model: "Model", prompts: list[list[int]], max_tokens: int) -> tuple[float, float]:
     """Tokens per second of the first forward pass (prefill) and of all others (decode)."""
     from peasy.generation.decode import Pass, decode
-    from peasy.generation.sampling_params import SamplingParams
 
     no_eos = dict.fromkeys(model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=max_tokens + 1, logit_bias=no_eos)

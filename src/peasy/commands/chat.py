@@ -92,7 +92,7 @@ class ChatSession(Result):
 
     def document(self) -> Document:
         """The messages with their roles."""
-        seed = f"seed {self.sampling.seed}" if self.sampling.is_random else "greedy decoding"
+        seed = f"seed {self.sampling.seed}" if self.sampling.temperature else "greedy decoding"
         return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights_label}")
 
     def data(self) -> JsonDict:

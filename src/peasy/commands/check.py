@@ -1,46 +1,66 @@
-"""`check`: find the wrong cells in hand-worked tables."""
+"""`check`: find the wrong cells in hand-worked tables, of one file or of many."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from peasy.commands.result import JsonDict, Result
-from peasy.views.check import check_document, verdict_sentence
+from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.views.check import check_document, difference_document, files_document, verdict_sentence
 from peasy.views.document import Document
 from peasy.worked.checking import CheckedCell, CheckedExample, RowFinding
 from peasy.worked.checking import check as check_example
+from peasy.worked.checking.difference import TableDifference, compare_notes
 from peasy.worked.example import Example, read_example
-from peasy.worked.tables import Notes, read_notes
+from peasy.worked.tables import CHECKED_SUFFIXES, Notes, read_notes
+
+NotesSource = str | Path | Notes | Example | Mapping[str, object]
+
+_MAX_FILES = 2_000
+"""Maximum number of files of one check."""
 
 
 @dataclass(frozen=True, repr=False)
 class CheckResult(Result):
-    """Result of `check`: a verdict on every written cell; `passed` is true if there are no errors beyond rounding."""
+    """Result of `check`: a verdict on every written cell."""
 
     title: str
     parts: tuple[CheckedExample, ...]
-    ignored: tuple[str, ...] = ()
 
     @property
-    def passed(self) -> bool:
-        """True if nothing is wrong."""
-        return all(part.passed for part in self.parts)
+    def passed(self) -> bool | None:
+        """False if something is wrong; None if nothing is wrong but not everything was read; else True."""
+        outcomes = [part.passed for part in self.parts]
+        return False if False in outcomes else None if None in outcomes else True
 
     @property
     def verdict(self) -> str:
         """All findings in one sentence."""
         return verdict_sentence(self.parts)
 
+    @property
+    def points(self) -> tuple[int, int]:
+        """Points and maximum: a point for every cell that is right or follows from an earlier mistake."""
+        tables = [table.points for part in self.parts for table in part.tables]
+        return sum(got for got, _ in tables), sum(most for _, most in tables)
+
     def document(self) -> Document:
         """The verdict, the findings and the tables with their marks."""
-        return check_document(self.title, self.parts, self.ignored)
+        return check_document(self.title, self.parts)
 
     def data(self) -> JsonDict:
-        """`passed`, every checked cell, every inconsistent row, and what was not checked."""
+        """`passed`, every checked cell, every inconsistent row, points, and what was not checked or not read."""
         return {
             "title": self.title,
             "passed": self.passed,
             "verdict": self.verdict,
+            "points": dict(zip(("got", "of"), self.points, strict=True)),
+            "tables": [
+                {"table": table.name, "part": part.title, "got": table.points[0], "of": table.points[1]}
+                for part in self.parts
+                for table in part.tables
+            ],
             "cells": [_finding_data(part, cell) for part in self.parts for cell in part.cells],
             "rows": [_finding_data(part, row) for part in self.parts for row in part.rows],
             "blank": [
@@ -52,14 +72,97 @@ class CheckResult(Result):
                 if verdict == "blank"
             ],
             "unverified": [{"table": name, "part": part.title} for part in self.parts for name in part.unverified],
-            "ignored": list(self.ignored),
+            "unread": [asdict(unread) | {"part": part.title} for part in self.parts for unread in part.unread],
+            "remarks": [remark for part in self.parts for remark in part.remarks],
         }
 
     def __repr__(self) -> str:
         return f"CheckResult({self.title!r}: {self.verdict})"
 
 
-def check(notes: str | Path | Notes | Example | Mapping[str, object]) -> CheckResult:
+@dataclass(frozen=True, repr=False)
+class CheckFilesResult(Result):
+    """Result of `check_files`: one result per file, and the files that could not be read with the reason."""
+
+    results: tuple[tuple[str, CheckResult], ...]
+    failures: tuple[tuple[str, str], ...]
+
+    @property
+    def passed(self) -> bool | None:
+        """False if something is wrong in a file; None if nothing is wrong but not everything was read; else True."""
+        outcomes = [result.passed for _, result in self.results]
+        return False if False in outcomes else None if None in outcomes or self.failures else True
+
+    @property
+    def verdict(self) -> str:
+        """The files in one sentence."""
+        count = Counter({True: "right", False: "wrong", None: "open"}[result.passed] for _, result in self.results)
+        parts = [
+            f"{count['right']} without mistakes", f"{count['wrong']} with mistakes", f"{count['open']} not read in full"
+        ]  # fmt: skip
+        parts += [f"{len(self.failures)} not readable"] if self.failures else []
+        return f"{len(self.results) + len(self.failures)} files: {', '.join(parts)}."
+
+    def document(self) -> Document:
+        """A summary, then the findings of every file."""
+        return files_document(
+            self.verdict, self.passed, [(n, r.parts, r.points) for n, r in self.results], self.failures
+        )
+
+    def data(self) -> JsonDict:
+        """`passed`, and the data of every file."""
+        return {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "files": [{"file": name} | result.data() for name, result in self.results],
+            "failures": [{"file": name, "reason": reason} for name, reason in self.failures],
+        }
+
+    def __repr__(self) -> str:
+        return f"CheckFilesResult({self.verdict})"
+
+
+@dataclass(frozen=True, repr=False)
+class DifferenceResult(Result):
+    """Result of `check` with `expected`: what turns the tables of one file into those of the other."""
+
+    title: str
+    expected: str
+    differences: tuple[TableDifference, ...]
+
+    @property
+    def passed(self) -> bool | None:
+        """True if all shared tables agree; False if one differs; None if no table is in both."""
+        return all(difference.agrees for difference in self.differences) if self.differences else None
+
+    @property
+    def verdict(self) -> str:
+        """The comparison in one sentence."""
+        if not self.differences:
+            return "No table is in both files."
+        different = [difference.table for difference in self.differences if not difference.agrees]
+        return f"{', '.join(different)} differ." if different else "All shared tables agree."
+
+    def document(self) -> Document:
+        """Every shared table, with the reason of its difference."""
+        return difference_document(self.title, self.expected, self.verdict, self.differences)
+
+    def data(self) -> JsonDict:
+        """`passed`, and for every shared table whether it agrees, the largest difference and its reasons."""
+        tables = [asdict(difference) for difference in self.differences]
+        return {
+            "passed": self.passed,
+            "verdict": self.verdict,
+            "mine": self.title,
+            "expected": self.expected,
+            "tables": tables,
+        }
+
+    def __repr__(self) -> str:
+        return f"DifferenceResult({self.verdict})"
+
+
+def check(notes: NotesSource) -> CheckResult:
     """Recompute every table in hand-worked notes, as far as the given values allow.
 
     `notes` may also be an example with `written` tables.
@@ -69,15 +172,62 @@ def check(notes: str | Path | Notes | Example | Mapping[str, object]) -> CheckRe
     (False, ['2', '2', '0.71'])
 
     Args:
-        notes: A .toml, .md, .tex or .csv file with the name of the step above each table, or built-in lecture notes.
+        notes: A .toml, .md, .txt, .tex, .csv, .ipynb or .xlsx file with tables, or built-in lecture notes.
     """
+    read = _read(notes)
+    return CheckResult(read.title, tuple(check_example(part) for part in read.parts))
+
+
+def check_files(files: Sequence[str | Path]) -> CheckFilesResult:
+    """Check many files; a folder stands for all files in it that can be checked.
+
+    A file that cannot be read is listed and does not stop the others.
+
+    Args:
+        files: Files or folders.
+    """
+    results, failures = [], []
+    for path in _expand(files):
+        try:
+            results.append((str(path), check(path)))
+        except PeasyError as error:
+            failures.append((str(path), f"{error.message} {error.hint or ''}".strip()))
+    return CheckFilesResult(tuple(results), tuple(failures))
+
+
+def compare(notes: NotesSource, expected: NotesSource) -> DifferenceResult:
+    """Find what turns the tables of `notes` into those of `expected`: scale, mask, softmax axis, a transposed matrix.
+
+    Args:
+        notes: A file or built-in notes, as for `check`.
+        expected: The other file: another solution, or the output of a program.
+    """
+    mine, theirs = _read(notes), _read(expected)
+    return DifferenceResult(mine.title, theirs.title, tuple(compare_notes(mine.parts, theirs.parts)))
+
+
+def _read(notes: NotesSource) -> Notes:
     if isinstance(notes, Mapping):
         notes = read_example(notes)
     if isinstance(notes, Example):
         notes = Notes(notes.title, (notes,), notes.source, notes.description)
-    if not isinstance(notes, Notes):
-        notes = read_notes(notes)
-    return CheckResult(notes.title, tuple(check_example(part) for part in notes.parts), notes.ignored)
+    return notes if isinstance(notes, Notes) else read_notes(notes)
+
+
+def _expand(files: Sequence[str | Path]) -> list[Path]:
+    """Return all files, those of folders in alphabetical order; raise if there are none or too many."""
+    paths: list[Path] = []
+    for path in map(Path, files):
+        if path.is_dir():
+            inside = sorted(p for p in path.rglob("*") if p.suffix.lower() in CHECKED_SUFFIXES and p.is_file())
+            paths += [file for file in inside if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+        else:
+            paths.append(path)
+    if not paths:
+        raise NotFound("There is no file to check.", hint=f"File types: {', '.join(CHECKED_SUFFIXES)}.")
+    if len(paths) > _MAX_FILES:
+        raise InvalidInput(f"There are {len(paths):,} files.", hint=f"Check at most {_MAX_FILES:,} at once.")
+    return paths
 
 
 def _finding_data(part: CheckedExample, finding: CheckedCell | RowFinding) -> JsonDict:

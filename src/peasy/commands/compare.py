@@ -78,7 +78,7 @@ def compare(
 
     Args:
         kinds: Model kinds to train, two or more.
-        data: Built-in dataset, file, folder, or several files.
+        data: Built-in dataset (see peasy data), file, folder, or several files.
         preset: Size of the models; default: small.
         minutes: Training time of each model; default: 1.
         steps: Number of training steps of each model, instead of minutes.

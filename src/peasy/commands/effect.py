@@ -27,7 +27,7 @@ def next_token_effect(before: "LookResult", after: "LookResult", words: tuple[st
     p, q = p / p.sum(), q / q.sum()
     support = p > 0
     divergence = float(np.sum(p[support] * (np.log2(p[support]) - np.log2(np.maximum(q[support], 1e-300)))))
-    ids = {word: _word_token_id(before.loaded, word) for word in words}
+    ids = {word: word_token_id(before.loaded, word) for word in words}
     return replace(
         effect,
         before=before.next_tokens,
@@ -38,7 +38,7 @@ def next_token_effect(before: "LookResult", after: "LookResult", words: tuple[st
     )
 
 
-def _word_token_id(loaded: LoadedModel, word: str) -> int:
+def word_token_id(loaded: LoadedModel, word: str) -> int:
     """First token id of a word, after a space or without one, preferring a single token."""
     tokenizer = loaded.output_tokenizer()
     encodings = [tokenizer.encode(text, add_special_tokens=False).ids for text in (f" {word}", word)]
@@ -52,7 +52,7 @@ def intervened_model(result: "LookResult") -> LoadedModel:
     """Return the model under the result's interventions, usable in any command; cut words stay cut by position."""
     if result.combined_intervention is None:
         return result.loaded
-    from peasy.inspection.apply_interventions import IntervenedModel
+    from peasy.inspection.apply_edits import IntervenedModel
 
     model = IntervenedModel(result.loaded.model, result.combined_intervention)
     return replace(result.loaded, model=cast("Model", model))

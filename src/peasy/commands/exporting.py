@@ -73,7 +73,8 @@ def export_model(
     if format == "hf":
         from peasy.checkpoint.huggingface import write_folder
 
-        write_folder(folder, loaded.model.config, loaded.model.state_dict(), loaded.tokenizer)
+        config, weights = loaded.model.config, loaded.model.state_dict()
+        write_folder(folder, config, weights, loaded.tokenizer, family=loaded.family)
     elif format == "onnx":
         from peasy.checkpoint.onnx import write_onnx
 
@@ -81,7 +82,7 @@ def export_model(
     else:
         from peasy.checkpoint.gguf import write_gguf
 
-        weights = loaded.model.state_dict()
-        write_gguf(folder, loaded.model.config, weights, loaded.tokenizer, tensor_type=dtype or "f16")
+        config, weights = loaded.model.config, loaded.model.state_dict()
+        write_gguf(folder, config, weights, loaded.tokenizer, tensor_type=dtype or "f16", family=loaded.family)
     files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
     return ExportResult(loaded.name, format, folder, tuple(files))

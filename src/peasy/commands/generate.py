@@ -69,7 +69,7 @@ class GenerateResult(Result):
         """One line with token count, speed, sampling, weights and finish reason."""
         facts = [f"{self.num_tokens:,} token{'s' * (self.num_tokens != 1)}"]
         facts += [f"{self.num_tokens / self.seconds:,.0f} tokens/s"] if self.seconds else []
-        facts += [f"seed {self.sampling.seed}" if self.sampling.is_random else "greedy decoding"]
+        facts += [f"seed {self.sampling.seed}" if self.sampling.temperature else "greedy decoding"]
         facts += [self.weights_label]
         if self.acceptance_rate is not None:
             facts.append(f"{self.acceptance_rate:.0%} of the draft tokens accepted")
@@ -165,18 +165,22 @@ class GenerationJob:
         confirm: Confirm | None = None,
         **sampling: Unpack[SamplingOptions],
     ) -> None:
-        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
         if n < 1:
             raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
         if not prompts:
             raise InvalidInput("There is no text to continue.")
         self.prompts, self.n, self.use_cache, self.truncate = prompts, n, use_cache, truncate
-        self.sampling: SamplingParams = GenerateSampling(**sampling)
+        try:
+            self.sampling: SamplingParams = GenerateSampling(**sampling)
+        except TypeError:
+            check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
+            raise
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.seconds = speculative, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
-        self._events: list[list[Token | Ended]] = [[] for _ in range(n * len(prompts))]
+        self.num_outputs = n * len(prompts)
+        self._events: list[list[Token | Ended]] = [[] for _ in range(self.num_outputs)]
         self._num_unknown = [0] * len(prompts)
 
     def events(self) -> "Iterator[Token | Ended]":
@@ -186,7 +190,7 @@ class GenerationJob:
         from peasy.generation.speculative_decoding import SpeculationStats
 
         began, rows, ids = time.perf_counter(), list[int](), list[list[int]]()
-        unk = self.loaded.require_tokenizer().special_tokens.unk
+        tokenizer, unk = self.loaded.output_tokenizer(), self.loaded.require_tokenizer().special_tokens.unk
         for index, text in enumerate(self.prompts):
             choices = range(self.n * index, self.n * (index + 1))
             try:
@@ -204,7 +208,7 @@ class GenerationJob:
         translates = self.model.is_encoder_decoder
         for event in decode(
             self.model, None if translates else ids, [self._sampling_of(row) for row in rows],
-            source=ids if translates else None, tokenizer=self.loaded.output_tokenizer(), use_cache=self.use_cache,
+            source=ids if translates else None, tokenizer=tokenizer, use_cache=self.use_cache,
             speculative=self.speculative, truncation=self.truncate, max_num_seqs=BATCH_SIZE,
         ):  # fmt: skip
             self.seconds = time.perf_counter() - began
@@ -294,7 +298,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
     if weights not in (formats := get_args(WeightFormat)):
         hint = did_you_mean(weights, formats) or f"Choose {', '.join(formats[:-1])} or {formats[-1]}."
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
-    if loaded.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
+    if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             raise InvalidInput(
                 f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",

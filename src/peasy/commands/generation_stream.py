@@ -172,11 +172,12 @@ def cache_savings(model: LoadedModel, text: str, generated_ids: Sequence[int]) -
         text: Prompt.
         generated_ids: Tokens that were generated after it.
     """
-    from peasy.generation.admission import check_ids, prepare_prompt
+    from peasy.generation.admission import prepare_prompt
+    from peasy.models.transformer import check_token_range
 
     if not generated_ids:
         raise InvalidInput("Nothing was generated yet.", hint="Generate some tokens first.")
     prompt = prepare_prompt(model.model, model.encode_prompt(text))
-    check_ids([*prompt, *generated_ids], model.model.config.vocab_size)
+    check_token_range([*prompt, *generated_ids], model.model.config.vocab_size)
     steps = cache_steps(model, model.model, prompt, generated_ids)
     return CacheSavingsResult(model.name, _pieces(model, prompt), steps)

@@ -8,6 +8,7 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import make_input
 from peasy.commands.result import RecordResult
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.inspection.head_scores import score_heads
 from peasy.inspection.results import HeadReport, HeadScore
 from peasy.views.document import Document
 from peasy.views.inspection import ranking_document
@@ -40,8 +41,6 @@ def rank_heads(
     loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0
 ) -> HeadRankingResult:
     """Score every head on these texts and rank them by `by`, largest first."""
-    from peasy.inspection.head_scores import score_heads
-
     if by not in _RANK_KEYS:
         hint = did_you_mean(by, _RANK_KEYS) or f"By {', '.join(_RANK_KEYS)}."
         raise InvalidInput(f'Heads cannot be ranked by "{by}".', hint=hint)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from peasy.commands.heads import rank_heads
     from peasy.commands.look import look as look_command
     from peasy.commands.semantic_map import similarity_by_words
+    from peasy.commands.sweep import sweep as sweep_command
     from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
     from peasy.generation.request import Truncation
@@ -95,10 +96,11 @@ class LoadedModel(ModelBundle, DisplayMixin):
         look = look_command
         heads = rank_heads
         trace = trace_command
+        sweep = sweep_command
         explain_similarity = similarity_by_words
     else:
         look, heads = _command_method("look", "look"), _command_method("heads", "rank_heads")
-        trace = _command_method("trace", "trace")
+        trace, sweep = _command_method("trace", "trace"), _command_method("sweep", "sweep")
         explain_similarity = _command_method("semantic_map", "similarity_by_words")
 
     def describe(self) -> "Box":

@@ -2,94 +2,165 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
+import numpy as np
 from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.ram import format_bytes, parse_amount
+from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
-from peasy.commands.look_result import LookResult
+from peasy.commands.look_result import LookBatch, LookResult
 from peasy.commands.model_input import LabelledInput, make_input
 from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.analysis import token_piece
-from peasy.inspection.apply_interventions import make_intervention
-from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, parse_bytes
-from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
-from peasy.inspection.interventions import InterventionSpec
-from peasy.inspection.results import TokenProbability, attention_axes
+from peasy.inspection.apply_edits import make_intervention
+from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder
+from peasy.inspection.edit import EditLike, edit_summary
+from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
+from peasy.inspection.results import TokenProbability
 from peasy.inspection.tiles import Tiler, choose_tile
-from peasy.inspection.words import find_word
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
+    from peasy.models.protocol import Model
+
 _WordOrPosition = str | int
-LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect"]
+LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect", "attribution"]
 
 
+TextOrIds = str | Sequence[int]
+"""A text, or its token ids."""
+
+if TYPE_CHECKING:
+
+    class LookOptions(TypedDict, total=False):
+        """Keyword arguments of `look`, for the overloads."""
+
+        layers: Iterable[int] | int | None
+        heads: Iterable[int] | int | None
+        queries: Iterable[_WordOrPosition] | _WordOrPosition | None
+        steps: Iterable[str] | str
+        parts: Sequence[str] | None
+        edit: EditLike | Sequence[EditLike] | None
+        max_memory: str | int
+        overview: str | None
+        tile_size: int | None
+        value_weighted: bool
+        merge_words: bool
+        storage: str
+        padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None"
+        tokenizer: TokenizerSource | None
+        device: str
+        offline: bool
+        confirm: Confirm | None
+
+
+@overload
+def look(  # type: ignore[overload-overlap]
+    model: ModelSource, text: TextOrIds, target: TextOrIds | None = None, **options: "Unpack[LookOptions]"
+) -> LookResult: ...
+@overload
 def look(
     model: ModelSource,
-    text: str | Sequence[int],
-    target: str | Sequence[int] | None = None,
+    text: Sequence[TextOrIds],
+    target: Sequence[TextOrIds] | None = None,
+    **options: "Unpack[LookOptions]",
+) -> LookBatch: ...
+@overload
+def look(
+    model: ModelSource, text: "Tensor | NDArray[Any]", target: None = None, **options: "Unpack[LookOptions]"
+) -> LookResult | LookBatch: ...
+def look(
+    model: ModelSource,
+    text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]",
+    target: TextOrIds | Sequence[TextOrIds] | None = None,
     *,
     layers: Iterable[int] | int | None = None,
     heads: Iterable[int] | int | None = None,
     queries: Iterable[_WordOrPosition] | _WordOrPosition | None = None,
     steps: Iterable[str] | str = ("weights",),
     parts: Sequence[str] | None = None,
-    edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
+    edit: EditLike | Sequence[EditLike] | None = None,
     max_memory: str | int = MAX_MEMORY,
     overview: str | None = None,
     tile_size: int | None = None,
     value_weighted: bool = False,
     merge_words: bool = False,
     storage: str = "auto",
+    padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None" = None,
     tokenizer: TokenizerSource | None = None,
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-) -> LookResult:
-    """Capture one forward pass: a `LookResult` with `.weights[layer, head]` and more.
+) -> LookResult | LookBatch:
+    """Capture the forward pass of a text: a `LookResult` with `.weights[layer, head]["word", "word"]` and more.
 
-    `model` is a name, a folder, a loaded model, or a transformers model (with its `tokenizer`). `target` is the output
-    of a translator; without one it translates greedily. None = all layers, heads and queries; `queries` are words or
-    positions. `steps` are those of the formula (scores, scaled, masked, weights, context), query, key, value, and
-    residual, normed, activation, output, final. `edit` is an intervention: `peasy.off`, `cut`, `even`, `patch`.
-    Captures larger than `max_memory` are refused before the run. With `overview` ("mean" or "max") a long text is
-    shown in tiles of `tile_size` tokens, without ever holding the whole matrix, and `queries` are kept exactly.
-    `value_weighted` multiplies each weight by the norm of its value vector; `merge_words` shows words, not tokens.
+    `model` is a name, a folder, a loaded model, or a transformers model (with its `tokenizer`). `text` is a text, its
+    token ids, a list of these, or a tensor `[time]` or `[batch, time]`, padded where `padding_mask` is 0; several give
+    a `LookBatch`. `target` is the output of a translator; without one it translates greedily. None = all layers, heads
+    and queries; -1 is the last layer or head; `queries` are words or positions. `steps` are those of the formula
+    (scores, scaled, masked, weights, context), query, key, value, and residual, normed, activation, output, final.
+    `edit` is an edit of `peasy.edit`, a function of (address, tensor), or several. Captures larger than `max_memory`
+    are refused before the run. With `overview` ("mean" or "max") a long text is shown in tiles of `tile_size` tokens,
+    without ever holding the whole matrix, and `queries` are kept exactly. `value_weighted` multiplies each weight by
+    the norm of its value vector; `merge_words` shows words, not tokens.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
+    spec = CaptureSpec(
+        (steps,) if isinstance(steps, str) else tuple(steps), _from_the_end(layers, loaded.model, "layer"),
+        _from_the_end(heads, loaded.model, "head"), None, None if parts is None else tuple(parts),
+    )  # fmt: skip
+    run = partial(
+        _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=int(parse_amount(max_memory)),
+        overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
+    )  # fmt: skip
+    rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
+    if isinstance(rows, _OneText):
+        if isinstance(targets, list):
+            raise InvalidInput("There is one text but a list of targets.", hint="Give one target.")
+        return run(rows.text, None if targets is None else targets.text)
+    if isinstance(targets, _OneText) or (targets is not None and len(targets) != len(rows)):
+        raise InvalidInput(f"There are {len(rows)} texts but not as many targets.", hint="Give one for each text.")
+    of_rows: Sequence[TextOrIds | None] = targets or [None] * len(rows)
+    return LookBatch(tuple(run(row, one) for row, one in zip(rows, of_rows, strict=True)))
+
+
+def _look_one(
+    loaded: LoadedModel,
+    text: TextOrIds,
+    target: TextOrIds | None,
+    *,
+    spec: CaptureSpec,
+    queries: Iterable[_WordOrPosition] | _WordOrPosition | None,
+    edits: tuple[EditLike, ...],
+    budget: int,
+    overview: str | None,
+    tile_size: int | None,
+    value_weighted: bool,
+    merge_words: bool,
+    storage: str,
+) -> LookResult:
+    """Capture one text."""
     inputs, network = make_input(loaded, text, target), loaded.model
-    rows = None
     if queries is not None:
-        words = (queries,) if isinstance(queries, str | int) else queries
-        rows = tuple(sorted({at for word in words for at in find_word(inputs.target or inputs.tokens, word)}))
-    edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
-    intervention = (
-        None
-        if not edits
-        else make_intervention(
-            edits,
-            network,
-            lambda path: attention_axes(path, inputs.tokens, inputs.target),
-            lambda other: make_input(loaded, other).model_input,
-        )
-    )
-    kept_steps = (steps,) if isinstance(steps, str) else tuple(steps)
-    spec = CaptureSpec(kept_steps, _as_tuple(layers), _as_tuple(heads), rows, None if parts is None else tuple(parts))
-    attentions, logits, tiler, budget = attentions_of(network), None, None, parse_bytes(max_memory)
+        words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
+        spec = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
+    intervention = make_intervention(edits, edit_context(loaded, inputs))
+    attentions, logits, tiler = attentions_of(network), None, None
     if overview is None:
         recorder = Recorder.for_input(network, inputs.model_input, spec, budget, storage, name=loaded.name)
         logits = forward_logits(network, inputs.model_input, recorder.tap(), intervention)
@@ -99,12 +170,54 @@ def look(
         forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
     return LookResult(
         loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
-        tuple(edit.summary() for edit in edits), recorder.storage, _top_candidates(loaded, logits),
+        tuple(map(edit_summary, edits)), recorder.storage, _top_candidates(loaded, logits),
         overviews=() if tiler is None else tuple(tiler.overviews),
         loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
         logits=None if logits is None else logits.float().cpu().numpy(),
         value_weighted=value_weighted, merge_words=merge_words,
     )  # fmt: skip
+
+
+class _OneText(NamedTuple):
+    """A single text, not a batch of one."""
+
+    text: TextOrIds
+
+
+def split_rows(
+    text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]", padding_mask: object = None
+) -> "_OneText | list[TextOrIds]":
+    """Return the texts of a batch without their padding, or the one text."""
+    if padding_mask is not None:
+        ids, mask = (np.asarray(array) for array in (text, padding_mask))
+        if ids.shape != mask.shape or ids.ndim not in (1, 2):
+            raise InvalidInput(
+                f"padding_mask has the shape {mask.shape}, the ids {ids.shape}.", hint="Both must agree."
+            )
+        rows = [row[keep.astype(bool)].tolist() for row, keep in zip(*map(np.atleast_2d, (ids, mask)), strict=True)]
+        return _OneText(rows[0]) if ids.ndim == 1 else rows
+    if isinstance(text, str):
+        return _OneText(text)
+    plain: list[Any] = text.tolist() if hasattr(text, "tolist") else list(text)
+    if plain and all(isinstance(part, int) for part in plain):
+        return _OneText(plain)
+    if not plain or not all(isinstance(part, str | list | tuple) or hasattr(part, "tolist") for part in plain):
+        raise InvalidInput("There is no text.", hint="Give a text, token ids, or a list of them.")
+    return [part if isinstance(part, str) else np.asarray(part).tolist() for part in plain]
+
+
+def _from_the_end(indices: Iterable[int] | int | None, model: "Model", what: str) -> tuple[int, ...] | None:
+    """Return layers or heads as numbers from 0; -1 is the last."""
+    chosen = _as_tuple(indices)
+    if chosen is None or all(index >= 0 for index in chosen):
+        return chosen
+    counts = (
+        dims_of(model).num_layers if what == "layer" else {info.path: info.num_heads for info in attentions_of(model)}
+    )
+    count = max(counts.values(), default=0)
+    if min(chosen) < -count:
+        raise InvalidInput(f"There is no {what} {min(chosen)}.", hint=f"Choose from {-count} to {count - 1}.")
+    return tuple(index % count if index < 0 else index for index in chosen)
 
 
 def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
@@ -153,7 +266,7 @@ def look_view(
     heads: Sequence[int] | None = None,
     queries: Sequence[_WordOrPosition] | None = None,
     steps: Sequence[str] = ("weights",),
-    edit: Sequence[InterventionSpec] = (),
+    edit: Sequence[EditLike] = (),
     overview: Literal["mean", "max"] | None = None,
     tile_size: Annotated[int, Ge(1), Le(100_000)] | None = None,
     value_weighted: bool = False,
@@ -163,6 +276,8 @@ def look_view(
     merge_words: bool = False,
     gold: Sequence[tuple[int, int]] = (),
     words: Sequence[str] = (),
+    token: str | None = None,
+    against: str | None = None,
     data: str | None = None,
     max_memory: str = MAX_MEMORY,
     seed: int = 0,
@@ -178,7 +293,8 @@ def look_view(
         target: Translation to inspect; default: the translation of the model.
         view: "look" (all captured steps), "summary" (strongest links), "heads" (the keys that `query` attends to),
             "lens" (logit lens), "rollout", "align", "steps" (one head step by step, given by `layers` and `heads`),
-            "rank" (scores of all heads, sorted by `by`), "effect" (what the intervention `edit` changes).
+            "rank" (scores of all heads, sorted by `by`), "effect" (what the intervention `edit` changes),
+            "attribution" (a logit as a sum over heads, source tokens, MLPs and embedding).
         layers: Only these layers, numbered from 0.
         heads: Only these heads, numbered from 0.
         queries: Only these words or positions.
@@ -193,6 +309,8 @@ def look_view(
         merge_words: Show the attention between words instead of tokens.
         gold: Reference alignment as pairs (source word, target word), to rank the heads by.
         words: Words whose probability is tracked under an intervention.
+        token: With "attribution": word whose logit is explained; default: the most likely one.
+        against: With "attribution": word whose logit is subtracted.
         data: Dataset on which the effect of an intervention is also evaluated.
         max_memory: Memory limit for captured arrays.
         seed: Seed of the random tokens on which heads are scored.
@@ -224,6 +342,8 @@ def look_view(
             return result.logit_lens(queries, top=top)
         case "rollout":
             return result.rollout()
+        case "attribution":
+            return result.attribution(token, against, -1 if query is None else query)
         case "align":
             return result.alignment(gold)
         case "steps":
@@ -264,5 +384,5 @@ def save_activations(
     """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
     inputs = (make_input(loaded, text).model_input for text in texts)
-    store = write_activations(loaded.model, inputs, spec, folder, budget=parse_bytes(max_memory), storage=storage)
+    store = write_activations(loaded.model, inputs, spec, folder, budget=int(parse_amount(max_memory)), storage=storage)
     return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

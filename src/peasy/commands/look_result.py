@@ -3,17 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from peasy.commands.effect import intervened_model, next_token_effect, word_token_id
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import LabelledInput
 from peasy.commands.result import JsonDict, RecordResult, plain_data
 from peasy.errors import InvalidInput, NotFound
 from peasy.inspection.analysis import attention_rollout, logit_lens, token_piece
-from peasy.inspection.interventions import InterventionSpec
+from peasy.inspection.edit import EditLike
 from peasy.inspection.results import (
     Alignment,
     Array,
@@ -23,15 +24,25 @@ from peasy.inspection.results import (
     HeadTopWords,
     LabelledMatrix,
     LensTable,
+    LogitAttribution,
 )
-from peasy.inspection.words import find_word, merge_words, strongest_links, top_words_of_query, words_in_rows
+from peasy.inspection.words import merge_words, strongest_links, top_words_of_query, words_in_rows
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
+from peasy.render.figure import Figure
 from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
-from peasy.views.document import Document
-from peasy.views.inspection import alignment_document, effect_document, lens_document, rollout_document
+from peasy.views.document import Document, Heading
+from peasy.views.inspection import (
+    alignment_document,
+    attribution_document,
+    effect_document,
+    lens_document,
+    rollout_document,
+)
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from peasy.commands.evaluate import DataSource
 
 _MAX_JSON_VALUES = 250_000
@@ -73,7 +84,8 @@ class HeadMatrices:
     def __getitem__(self, at: tuple[int, int]) -> LabelledMatrix:
         if not isinstance(at, tuple) or len(at) != 2:
             raise InvalidInput("Index weights by layer and head.", hint="For example x.weights[2, 3].")
-        (layer, head), captures = at, self._captures()
+        captures = self._captures()
+        layer, head = self._from_the_end(*at)
         if layer not in captures:
             raise NotFound(f"Layer {layer} was not captured.", hint=f"Captured layers: {_join(captures)}.")
         capture = captures[layer]
@@ -83,12 +95,37 @@ class HeadMatrices:
         array = (capture.value_weighted() if self.value_weighted else capture.array)[capture.heads.index(head)]
         rows, name = tuple(queries.pieces[row] for row in capture.rows or ()), f"layer {layer}, head {head}"
         if self.step not in ("scores", "scaled", "masked", "weights"):
+            tokens = keys if self.step in ("key", "value") else queries
             rows = keys.pieces if self.step in ("key", "value") else rows
-            return LabelledMatrix(array, rows, tuple(map(str, range(array.shape[-1]))), "token", "dimension", name)
+            columns = tuple(map(str, range(array.shape[-1])))
+            return LabelledMatrix(array, rows, columns, "token", "dimension", name, tokens, None, capture.rows)
         if self.merge_words:
             merged = merge_words(array, queries, keys, capture.rows)
             return LabelledMatrix(merged, words_in_rows(queries, capture.rows), keys.words, name=name)
-        return LabelledMatrix(array, rows, keys.pieces, name=name)
+        tokens_of_axes = (queries, keys, capture.rows, self.step == "weights")
+        return LabelledMatrix(array, rows, keys.pieces, "query", "key", name, *tokens_of_axes)
+
+    def _from_the_end(self, layer: int, head: int) -> tuple[int, int]:
+        """Return layer and head counted from 0; negative numbers count from the last."""
+        paths = [(info.path, info.num_heads) for info in self.record.attentions if info.path.part == self.part]
+        same = [(path.layer, heads) for path, heads in paths if path.stack == self.stack]
+        num_layers, num_heads = max((at[0] + 1 for at in same), default=0), max((at[1] for at in same), default=0)
+        return layer + num_layers * (layer < 0), head + num_heads * (head < 0)
+
+    def numpy(self) -> Array:
+        """Return all matrices as one array `[layer, head, row, column]`."""
+        return self.__array__()
+
+    def torch(self) -> "Tensor":
+        """Return all matrices as one torch tensor `[layer, head, row, column]`."""
+        import torch
+
+        return torch.from_numpy(self.__array__())
+
+    def __repr__(self) -> str:
+        captures = self._captures()
+        heads = _join(next(iter(captures.values())).heads)
+        return f"HeadMatrices({self.step} of layers {_join(captures)}, heads {heads}: index by [layer, head])"
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array([[self[layer, head] for head in c.heads] for layer, c in self._captures().items()], dtype=dtype)
@@ -158,6 +195,14 @@ class AlignmentResult(RecordResult, Alignment):
         return alignment_document(self)
 
 
+class AttributionResult(RecordResult, LogitAttribution):
+    """Direct logit attribution: components that sum to the logit, by layer, head and source token."""
+
+    def document(self) -> Document:
+        """Sums by layer, the heads with the largest addends and their source tokens."""
+        return attribution_document(self)
+
+
 class EffectResult(RecordResult, Effect):
     """Effect of an intervention; `.text` is the input text, `str(x)` the displayed document."""
 
@@ -178,7 +223,7 @@ class LookResult(RecordResult, AttentionRecord):
 
     loaded: LoadedModel = field(repr=False)
     labelled_input: LabelledInput = field(repr=False)
-    edits: tuple[InterventionSpec, ...] = field(default=(), repr=False)
+    edits: tuple[EditLike, ...] = field(default=(), repr=False)
     combined_intervention: Intervention | None = field(default=None, repr=False)
     logits: Array | None = field(default=None, repr=False)
     value_weighted: bool = field(default=False, repr=False)
@@ -245,7 +290,9 @@ class LookResult(RecordResult, AttentionRecord):
         is_vocabulary = name == "logits" and tokenizer is not None
         labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
         title = f"{name}, layer {first.path.layer}"
-        return LabelledMatrix(first.array, rows, tuple(labels), "token", "dimension", title)
+        return LabelledMatrix(
+            first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows
+        )  # fmt: skip
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
@@ -260,13 +307,77 @@ class LookResult(RecordResult, AttentionRecord):
     def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> LensResult:
         """Logit lens: next-token predictions of every layer's hidden states, through the model's LM head."""
         tokens = self.target or self.tokens
-        positions = None if queries is None else tuple(at for word in queries for at in find_word(tokens, word))
+        positions = None if queries is None else tuple(at for word in queries for at in tokens.find(word))
         table = logit_lens(
             self.loaded.model, self.labelled_input.model_input, tokens,
             self.loaded.target_tokenizer or self.loaded.tokenizer,
             rows=positions, top_k=top, intervention=self.combined_intervention, name=self.loaded.name,
         )  # fmt: skip
         return LensResult.of(table)
+
+    def attribution(
+        self, token: str | int | None = None, against: str | int | None = None, position: str | int = -1
+    ) -> AttributionResult:
+        """Direct logit attribution: the logit of a token as a sum over heads, source tokens, MLPs and embedding.
+
+        `token` is a word or an id, by default the most likely one; with `against` the difference of the two logits is
+        explained. `position`: the word or position after which (in an encoder: at which) it is predicted.
+        """
+        from peasy.inspection.attribution import NORM_NOTE, attribute_logit
+
+        tokens = self.target or self.tokens
+        row = tokens.find(position)[-1]
+        if token is None:
+            token = self._likeliest(row)
+        ids = [
+            id if isinstance(id, int) else word_token_id(self.loaded, id) for id in (token, against) if id is not None
+        ]
+        run = partial(attribute_logit, self.loaded.model, self.labelled_input.model_input, position=row)
+        logits, components = zip(*(run(id, intervention=self.combined_intervention) for id in ids), strict=True)
+        total, addends = logits[0], tuple(components[0])
+        if against is not None:
+            total -= logits[1]
+            pairs = zip(*components, strict=True)
+            addends = tuple(
+                replace(a, value=a.value - b.value, sources=None if a.sources is None else a.sources - b.sources)
+                for a, b in pairs
+            )
+        paths = {info.path.part: info.path for info in self.attentions if info.path.stack == self._stack}
+        tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
+        names = [token_piece(tokenizer, id) for id in ids]
+        return AttributionResult(
+            self.model, tokens, row, names[0], None if against is None else names[1], total, addends,
+            {part: self.axes(path)[1] for part, path in paths.items()}, (NORM_NOTE,), self.interventions,
+        )  # fmt: skip
+
+    def _likeliest(self, row: int) -> int:
+        """Return the id of the token with the largest logit after a position."""
+        from peasy.inspection.forward import forward_logits
+
+        model_input = self.labelled_input.model_input
+        run = partial(forward_logits, self.loaded.model, model_input, intervention=self.combined_intervention)
+        logits = run(all_positions=True)
+        if logits is None:
+            raise InvalidInput(f"{self.model} has no LM head: there are no logits to explain.")
+        return int(logits[row].argmax())
+
+    def plot(
+        self,
+        what: str = "pattern",
+        *,
+        layer: int = -1,
+        head: int = 0,
+        width_cm: float = 8.0,
+        colour_bar: bool = True,
+        title: str | None = None,
+    ) -> Figure:
+        """Return one panel as a figure for a paper: `x.plot("pattern", layer=1, head=2).save("pattern.pdf")`.
+
+        `what`: pattern (attention weights), or another captured step of attention (scores, query, ...). Any labelled
+        matrix makes a figure, too: `peasy.Figure(x.attribution().heads())`. `width_cm` is the width in centimetres.
+        """
+        matrix = self.step("weights" if what == "pattern" else what)[layer, head]
+        return Figure(matrix, width_cm, colour_bar, title)
 
     def rollout(self) -> RolloutResult:
         """Attention rollout: the product of all layers' weights, with a caveat in its document."""
@@ -301,7 +412,7 @@ class LookResult(RecordResult, AttentionRecord):
         """Return one head step by step, as in a worked example, with its real numbers."""
         from peasy.commands.look import look
 
-        rows = () if query is None else find_word(self.target or self.tokens, query)
+        rows = () if query is None else (self.target or self.tokens).find(query)
         text, steps = self.text or self.tokens.ids, ("query", "key", "value", "weights")
         captured = look(self.loaded, text, self.target_text, layers=layer, heads=head, steps=steps, edit=self.edits)
         return HeadResult.of(captured, path=ModulePath(self._stack, layer, part), head=head, rows=rows)
@@ -321,8 +432,6 @@ class LookResult(RecordResult, AttentionRecord):
 
         `split`, `max_samples`, `seq_len` and `options` as in `evaluate`.
         """
-        from peasy.commands.effect import intervened_model, next_token_effect
-
         effect = next_token_effect(self, other, tuple(words))
         if data is not None:
             from peasy.commands.evaluate import evaluate
@@ -356,6 +465,37 @@ class LookResult(RecordResult, AttentionRecord):
         steps = ", ".join(sorted({capture.step for capture in self.captures}))
         edits = f", {len(self.edits)} interventions" if self.edits else ""
         return f"LookResult({self.model}: {len(self.tokens)} tokens, {steps}{edits})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LookBatch(RecordResult, Sequence["LookResult"]):
+    """Results of `look` on several texts, in their order: `batch[0].weights[1, 2]`."""
+
+    results: tuple[LookResult, ...]
+
+    @overload
+    def __getitem__(self, index: int) -> LookResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[LookResult, ...]: ...
+    def __getitem__(self, index: int | slice) -> LookResult | tuple[LookResult, ...]:
+        return self.results[index]
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def document(self) -> Document:
+        """The strongest links of each text, one after the other."""
+        pages = [result.summary().document() for result in self.results]
+        parts = tuple(part for page in pages for part in (Heading(page.title), *page.parts))
+        return Document(f"{len(pages)} texts", parts)
+
+    def data(self) -> JsonDict:
+        """The data of each text."""
+        return {"results": [result.data() for result in self.results]}
+
+    def __repr__(self) -> str:
+        shown = "\n".join(f"  {result!r}" for result in self.results[:3])
+        return f"LookBatch({len(self)} texts:\n{shown}{' ...' if len(self) > 3 else ''})"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

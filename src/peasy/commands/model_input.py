@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
+from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import Tokens
 from peasy.inspection.words import label_ids, label_text, label_tokens
@@ -45,8 +46,7 @@ def make_input(loaded: LoadedModel, text: str | Sequence[int], target: _TargetTe
 
 def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> LabelledInput:
     special, tokenizer = loaded.model.config.special_tokens, loaded.output_tokenizer()
-    start = special.decoder_start
-    if start is None:
+    if special.decoder_start is None:
         raise InvalidInput(f"{loaded.name} has no decoder start token, so its translations cannot be inspected.")
     if isinstance(target, str):
         output_ids = [*tokenizer.encode(target, add_special_tokens=False).ids, *special.eos[:1]]
@@ -56,17 +56,17 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
     text = target if isinstance(target, str) else tokenizer.decode(content)
     encoding = tokenizer.encode(text, add_special_tokens=False)
     if list(encoding.ids) == content:
-        inputs = label_tokens(encoding, tokenizer, prefix_ids=[start])
+        inputs = label_tokens(encoding, tokenizer, prefix_ids=special.decoder_prompt)
         outputs = label_tokens(encoding, tokenizer, suffix_ids=output_ids[len(content) :])
     else:
-        inputs = label_ids([start, *content], [tokenizer.piece(id) for id in (start, *content)], text)
+        ids = [*special.decoder_prompt, *content]
+        inputs = label_ids(ids, [tokenizer.piece(id) for id in ids], text)
         outputs = label_ids(output_ids, [tokenizer.piece(id) for id in output_ids], text)
     return LabelledInput(ModelInput(tokens.ids, inputs.ids), tokens, inputs, outputs)
 
 
 def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.decode import generate
-    from peasy.generation.sampling_params import SamplingParams
 
     context = getattr(loaded.model.config, "max_seq_len", None)
     max_tokens = 3 * len(source) + 16

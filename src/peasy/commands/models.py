@@ -14,6 +14,9 @@ from peasy.checkpoint.tensors import open_tensors
 from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.commands.runs import RECIPE, RemoveResult, remove_folder, remove_run
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
+from peasy.extras import require_extra
+from peasy.models.built_in import CARD_FILE
+from peasy.models.config import read_config
 from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
 from peasy.views.model import model_document
 
@@ -54,10 +57,15 @@ _CAPABILITIES = {
     "ngram": ("generate",),
     "words": ("words",),
 }
-_KIND_OF_FAMILY = {
-    "bert": "encoder", "roberta": "encoder", "distilbert": "encoder",
-    "marian": "encoder-decoder", "t5": "encoder-decoder",
+_FAMILIES_BY_KIND = {
+    "encoder": (
+        "bert", "roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "distilbert", "mpnet", "electra",
+        "modernbert",
+    ),
+    "encoder-decoder": ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "mt5"),
 }  # fmt: skip
+"""Hugging Face families that are not decoders; a table, because the families themselves import torch."""
+_KIND_OF_FAMILY = {family: kind for kind, families in _FAMILIES_BY_KIND.items() for family in families}
 """Kinds of Hugging Face model types that are no decoders."""
 
 
@@ -116,8 +124,6 @@ def models() -> ModelsResult:
 
 def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
     """Describe one model from its config, without reading its weights."""
-    from peasy.extras import require_extra
-
     require_extra("torch")
     resolved = resolve_model(name, offline=offline, confirm=confirm)
     entry = _make_entry(resolved.name, resolved.kind, resolved.folder)
@@ -141,8 +147,6 @@ def remove_model(name: str, *, yes: bool = False, confirm: Confirm | None = None
 
 def read_card(folder: Path | None) -> JsonDict | None:
     """Read the model card (`card.json`) of a folder; None without one."""
-    from peasy.models.built_in import CARD_FILE
-
     return SafeFolder(folder).read_json(CARD_FILE) if folder is not None and (folder / CARD_FILE).is_file() else None
 
 
@@ -166,8 +170,7 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
 
 def _build_without_weights(folder: Path) -> "Model":
     from peasy.checkpoint.huggingface import read_folder
-    from peasy.checkpoint.model import build_on_meta
-    from peasy.models.config import read_config
+    from peasy.models.build import build_on_meta
 
     path = str(folder / CONFIG_FILE)
     is_ours = is_checkpoint(folder)

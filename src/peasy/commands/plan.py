@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from annotated_types import Gt, Le
 
 from peasy.checkpoint import ram
-from peasy.checkpoint.ram import format_bytes
+from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.load import choose_device
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, Result
@@ -19,6 +19,7 @@ from peasy.datasets import Corpus, Sample, prepare_shards
 from peasy.datasets.corpus import sample_texts
 from peasy.errors import UsageError
 from peasy.extras import require_extra
+from peasy.models import preset as models
 from peasy.models.preset import ModelSize
 from peasy.views.document import Document
 from peasy.views.training import PlanFacts, format_duration, plan_document
@@ -113,7 +114,7 @@ def plan(
     if accelerators is None or flops is None or memory is None or bandwidth is None:
         missing = ", ".join(f"--{name}" for name, value in hardware.items() if value is None)
         raise UsageError(f"A plan for another machine also needs {missing}.")
-    from peasy.training.estimate import Hardware, parse_amount
+    from peasy.training.estimate import Hardware
 
     machine = Hardware(accelerators, parse_amount(flops), parse_amount(memory), parse_amount(bandwidth), mfu)
     return _calculate(kind, preset, changes, budget, machine)
@@ -139,7 +140,6 @@ def _calculate(
     kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], machine: "Hardware"
 ) -> PlanResult:
     """Plan for another machine by formulas alone; `kind` may also be a known model, such as gpt2."""
-    from peasy.models import preset as models
     from peasy.models.build import build
     from peasy.training.estimate import ModelSizes, TrainingEstimate
     from peasy.training.optimizer import AdamWConfig, OptimizerConfig

@@ -335,7 +335,7 @@ def _make_sequences(
     loaded: LoadedModel, prompts: Sequence[str] | None, max_tokens: int, seed: int
 ) -> tuple[list["TokenSequence"], list[str]]:
     """Return the sequences to check: prompts, defaults, or random ids without a tokenizer; cut to the context."""
-    from peasy.checkpoint.loaded_model import check_ids
+    from peasy.models.transformer import check_token_range
     from peasy.verification.paths import NUM_PADDING_TOKENS, TokenSequence
 
     notes, model = [], loaded.model
@@ -349,7 +349,7 @@ def _make_sequences(
         notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
-    check_ids(rows, model.config.vocab_size)
+    check_token_range([id for row in rows for id in row], model.config.vocab_size)
     max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
     max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):

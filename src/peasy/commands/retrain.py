@@ -6,7 +6,6 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peasy.checkpoint.paths import built_in_models
 from peasy.checkpoint.safe_folder import SafeFolder
@@ -21,10 +20,8 @@ from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.extras import require_extra
 from peasy.models.built_in import CARD_FILE, BuiltinModelRecipe, recipe
+from peasy.training.event import Event, Started
 from peasy.views.document import Cell, Document, Paragraph, Table
-
-if TYPE_CHECKING:
-    from peasy.training.event import Event
 
 _WEIGHTS = "model.safetensors"
 _SHIPPED_FOLDER = "built-in"
@@ -32,7 +29,7 @@ _SHIPPED_FOLDER = "built-in"
 _TOLERANCE = 0.02
 """Tolerance for figures of another machine: absolute for fractions, relative for larger numbers."""
 
-_OnEvent = Callable[["Event"], None]
+_OnEvent = Callable[[Event], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,8 +90,6 @@ def retrain(
     The run contains the trained weights; its subfolder `built-in` contains what is shipped: 16-bit weights and a card.
     """
     require_extra("torch")
-    from peasy.training.event import Started
-
     model_recipe = recipe(name)
     sentence = model_recipe.tracked_sentence
     settings = model_recipe.settings | ({"tracked_sentence": sentence} if sentence else {})

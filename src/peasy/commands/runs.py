@@ -1,10 +1,10 @@
 """`runs`: list, show, diff and delete training runs."""
 
-import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from peasy import config
 from peasy.atomic import set_aside
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import Confirm
@@ -57,7 +57,7 @@ class Run:
             tuple((line["step"], line["loss"]) for line in steps),
             tuple((line["step"], line["loss"]) for line in validations),
             tuple(zip(latest["prompts"], latest["texts"], strict=True)),
-            dict(_flatten(recipe, "")),
+            config.flatten(recipe),
         )  # fmt: skip
 
     def _state(self, recipe: JsonDict, metrics: list[JsonDict]) -> str:
@@ -225,10 +225,3 @@ def _is_readable(run: Run) -> bool:
         return isinstance(run.recipe().get("model_kind"), str)
     except (PeasyError, OSError, AttributeError):
         return False
-
-
-def _flatten(data: object, prefix: str) -> list[tuple[str, str]]:
-    """Flatten nested settings into (dotted path, value as text)."""
-    if isinstance(data, dict):
-        return [pair for key, value in data.items() for pair in _flatten(value, f"{prefix}.{key}".lstrip("."))]
-    return [(prefix, "" if data is None else data if isinstance(data, str) else json.dumps(data))]

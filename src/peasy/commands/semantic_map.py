@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from peasy.checkpoint.loaded_model import check_ids
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Array, Similarity, Tokens
 from peasy.inspection.words import label_text
 from peasy.metrics.kmeans import spherical_kmeans
+from peasy.views import embedding
 from peasy.views.document import Document
 from peasy.views.embedding import MapPoint, similarity_document, text_map_document, word_map_document
 
@@ -165,10 +165,8 @@ def _project_points(
     document_of: Sequence[int] = (),
 ) -> tuple[tuple[MapPoint, ...], float]:
     """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
-    from peasy.views.embedding import nearest_neighbours, pca_2d
-
-    coordinates, explained_variance = pca_2d(np.asarray(vectors, dtype=float))
-    neighbours = nearest_neighbours(np.asarray(vectors, dtype=float))
+    coordinates, explained_variance = embedding.pca_2d(np.asarray(vectors, dtype=float))
+    neighbours = embedding.nearest_neighbours(np.asarray(vectors, dtype=float))
     return tuple(
         MapPoint(name, float(x), float(y), f"cluster {cluster + 1}", kind, document, tuple(nearest))
         for name, (x, y), cluster, kind, document, nearest in zip(
@@ -243,5 +241,4 @@ def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
     """Return the tokens that `embed` reads; a text that is too long is truncated."""
     tokenizer = loaded.require_tokenizer()
     ids = loaded.truncate_ids(list(tokenizer.encode(text).ids))
-    check_ids([ids], loaded.model.config.vocab_size)
     return label_text(tokenizer, text, ids)

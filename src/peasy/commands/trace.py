@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from annotated_types import Ge
 
+from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import RecordResult
 from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
-from peasy.inspection.interventions import InterventionSpec
+from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
+from peasy.inspection.words import label_ids, label_tokens
 from peasy.views.document import Document
 from peasy.views.inspection import trace_document
 
@@ -43,7 +46,7 @@ def trace(
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
     top: Annotated[int, Ge(1)] | None = 8,
-    edit: InterventionSpec | Sequence[InterventionSpec] | None = None,
+    edit: EditLike | Sequence[EditLike] | None = None,
     **sampling: Unpack[SamplingOptions],
 ) -> TraceResult:
     """Generate after a prompt (or translate it) and record attention and candidates of every token.
@@ -60,18 +63,18 @@ def trace(
         edit: Intervention, or several, under which the model generates.
     """
     from peasy.generation.request import AttentionQuery, Ended, Request, Token
-    from peasy.inspection.apply_interventions import make_intervention
+    from peasy.inspection.apply_edits import make_intervention
     from peasy.inspection.forward import attentions_of
 
     check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
-    edits = () if edit is None else tuple(edit) if isinstance(edit, list | tuple) else (edit,)
+    edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text)
     request = Request(
         prompt.ids, SamplingParams(**sampling), None if source is None else source.ids,
         attention_query=AttentionQuery(
             None if layers is None else tuple(layers), None if heads is None else tuple(heads), top
         ),
-        intervention=make_intervention(edits, model.model),
+        intervention=make_intervention(edits, edit_context(model)),
     )  # fmt: skip
     if num_beams is not None:
         if ignored := [name for name in sampling if name != "max_tokens"]:
@@ -90,7 +93,7 @@ def trace(
         GenerationTrace(
             model.name, prompt, source, tuple(trace_steps(model, steps, prompt.ids, ids)),
             model.output_tokenizer().decode(ids), attentions,
-            interventions=tuple(intervention.summary() for intervention in edits),
+            interventions=tuple(map(edit_summary, edits)),
         )
         for ids in sequences
     )  # fmt: skip
@@ -100,7 +103,6 @@ def trace(
 def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
     from peasy.generation.admission import prepare_prompt
-    from peasy.inspection.words import label_ids, label_tokens
 
     ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
     encoding = tokenizer.encode(text)
@@ -117,7 +119,6 @@ def record_steps(loaded: LoadedModel, request: "Request", steps: RecordedSteps) 
 
     from peasy.generation.decode import run_requests
     from peasy.generation.engine import Engine
-    from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Ended, Token
 
     def record(step: "DecodingStep") -> None:

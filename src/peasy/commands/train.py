@@ -21,13 +21,15 @@ from peasy.commands.runs import RECIPE, RunResult, open_run
 from peasy.datasets import BUILT_IN, Corpus, Sample, TextPair, prepare_shards, sample_texts, shards_fingerprint
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
+from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
+from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name
+from peasy.training.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
     from peasy.training.attention_snapshots import TrackedSentence
-    from peasy.training.event import Event, Sampled
     from peasy.training.loop import SampleFn, TrainSpec
     from peasy.training.metrics_log import Sink
     from peasy.training.recipe import Recipe
@@ -84,7 +86,7 @@ def train_events(
     resume: bool = False,
     sinks: Sequence["Sink | str"] = (),
     progress: OnProgress | None = None,
-) -> Generator["Event", None, None]:
+) -> Generator[Event, None, None]:
     """Yield the events of `train`, which explains the parameters. Closing the iterator stops and saves the run."""
     require_extra("torch")
     if num_processes is not None and num_processes > 1 and isinstance(data, Corpus):
@@ -173,9 +175,6 @@ def train(
     >>> result.name
     'pairs'
     """
-    from peasy.training.event import Started
-    from peasy.training.signals import stop_on_signal
-
     check_keywords("train", options, ("dry_run", *parameter_names(train_events)))
     if dry_run:
         return _plan_run(kind, data, options)
@@ -355,8 +354,6 @@ def _load_pretrained(recipe: "Recipe") -> "PretrainedModel | None":
 def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | None":
     """Return a function that samples from the model: continues prompts, or translates the first validation sources."""
     from peasy.generation.decode import generate
-    from peasy.generation.sampling_params import SamplingParams
-    from peasy.training.event import Sampled
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
     translates = recipe.model_kind in ("translator", "rnn-translator")
@@ -366,7 +363,7 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
 
-    def sample(model: "Model", step: int) -> "Sampled":
+    def sample(model: "Model", step: int) -> Sampled:
         prompt_ids, source_ids = (None, ids) if translates else (ids, None)
         sequences = generate(model, prompt_ids, sampling, source=source_ids)
         texts = map((setup.target_tokenizer or tokenizer).decode, sequences)

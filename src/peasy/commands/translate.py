@@ -13,6 +13,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, PeasyError
+from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.views.document import Document, Heading
 from peasy.views.generation import TranslationHypothesis, translations_document
@@ -191,7 +192,6 @@ def _translate_each(
     """
     from peasy.generation.decode import run_requests
     from peasy.generation.engine import Engine
-    from peasy.generation.limits import EngineLimits
     from peasy.generation.request import Ended, Request
 
     if not loaded.model.is_encoder_decoder:

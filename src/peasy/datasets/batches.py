@@ -1,6 +1,6 @@
 """Batches as NumPy arrays, each a pure function of `position`, the number of samples since the start of training.
 
-All ranks pass the same position and the global batch size; each gets its own rows.
+All ranks read the same batch; `rank_slice` selects the rows of one.
 """
 
 from collections.abc import Iterator
@@ -121,9 +121,7 @@ def num_windows(column: TokenColumn, seq_len: int) -> int:
     return count
 
 
-def window_batch(
-    column: TokenColumn, seq_len: int, batch_size: int, *, seed: int, position: int, world_size: int = 1, rank: int = 0
-) -> WindowBatch:
+def window_batch(column: TokenColumn, seq_len: int, batch_size: int, *, seed: int, position: int) -> WindowBatch:
     """Return the batch of next-token windows at a position: each window once per epoch.
 
     Windows do not overlap; the start of the first one differs between epochs, so that every token occurs at every
@@ -131,7 +129,6 @@ def window_batch(
     """
     size = num_windows(column, seq_len)
     positions = np.arange(position, position + batch_size, dtype=np.int64)
-    positions = positions[rank_slice(batch_size, world_size=world_size, rank=rank)]
     samples = shuffled_indices(size, positions, seed=seed)
     starts = samples * seq_len + _epoch_shifts(column, seq_len, size, positions // size, seed)
     rows = column.windows(starts, seq_len + 1)
@@ -166,38 +163,25 @@ def padded_batch(
 ) -> PaddedBatch:
     """Return whole documents as padded rows, with bos and eos added where given."""
     starts, ends = column.bounds(samples)
-    lengths = ends - starts
-    rows, padding_mask = _pad_rows(column, starts, lengths, int(lengths.max(initial=0)), pad)
+    texts, _ = _pad_rows(column, starts, ends - starts, int((ends - starts).max(initial=0)), pad)
+    rows = np.pad(texts, ((0, 0), (int(bos is not None), int(eos is not None))), constant_values=pad)
+    lengths = ends - starts + rows.shape[1] - texts.shape[1]
     if bos is not None:
-        rows = np.concatenate([np.full((len(rows), 1), bos, dtype=np.int64), rows], axis=1)
-        padding_mask = np.concatenate([np.ones((len(rows), 1), dtype=bool), padding_mask], axis=1)
-        lengths = lengths + 1
+        rows[:, 0] = bos
     if eos is not None:
-        rows = np.concatenate([rows, np.full((len(rows), 1), pad, dtype=np.int64)], axis=1)
-        padding_mask = np.concatenate([padding_mask, np.zeros((len(rows), 1), dtype=bool)], axis=1)
-        row_indices = np.arange(len(rows))
-        rows[row_indices, lengths], padding_mask[row_indices, lengths] = eos, True
-    return PaddedBatch(rows, padding_mask, samples)
+        rows[np.arange(len(rows)), lengths - 1] = eos
+    return PaddedBatch(rows, np.arange(rows.shape[1]) < lengths[:, None], samples)
 
 
-def bucketed_indices(
-    shards: TokenShards,
-    batch_size: int,
-    *,
-    seed: int,
-    position: int,
-    split: str = "train",
-    world_size: int = 1,
-    rank: int = 0,
-) -> _IndexArray:
-    """Return the document indices of the batch at a position: each once per epoch, grouped by similar length.
+def bucketed_indices(shards: TokenShards, batch_size: int, *, seed: int, position: int) -> _IndexArray:
+    """Return the training documents of the batch at a position: each once per epoch, grouped by similar length.
 
     `position` must be a multiple of `batch_size`.
     """
     if position % batch_size:
         raise InvalidInput(f"Position {position:,} is not a multiple of the batch size {batch_size}.")
     names = ("source", "target") if shards.kind == "pairs" else ("tokens",)
-    columns = [shards.column(split, name) for name in names]
+    columns = [shards.column("train", name) for name in names]
     pool, index_in_pool = divmod(position // batch_size, _SORT_POOL)
     pool_positions = np.arange(_SORT_POOL * batch_size) + pool * _SORT_POOL * batch_size
     samples = shuffled_indices(columns[0].num_documents, pool_positions, seed=seed)
@@ -205,7 +189,7 @@ def bucketed_indices(
     # A stable sort keeps the shuffled order of equal lengths, so that batches differ between epochs.
     samples = samples[np.argsort(lengths, kind="stable")]
     start = int(permute(_SORT_POOL, index_in_pool, seed=seed, epoch=pool)[0]) * batch_size
-    return samples[start : start + batch_size][rank_slice(batch_size, world_size=world_size, rank=rank)]
+    return samples[start : start + batch_size]
 
 
 def _pad_rows(

@@ -287,8 +287,6 @@ class SyntheticCorpus(Corpus):
 
     def __init__(self, *, seed: int, num_train: int, num_valid: int) -> None:
         super().__init__()
-        if num_train < 1 or num_valid < 1:
-            raise InvalidInput("num_train and num_valid must be at least 1.")
         self.seed, self.num_train, self.num_valid = seed, num_train, num_valid
 
     @abstractmethod

@@ -13,9 +13,10 @@ from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 from unicodedata import category as unicode_category
 
+from annotated_types import Ge, Le
 from babel import Locale
 from babel.core import UnknownLocaleError
 from babel.dates import DateTimeFormat, format_timedelta, tokenize_pattern
@@ -27,6 +28,7 @@ from babel.units import format_unit
 from peasy import config
 from peasy.datasets.corpus import Corpus, Sample, TextPair, is_validation
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.parameters import BoundedSettings
 from peasy.tokenization.encoding import split_words
 
 CATEGORIES = {"date": 30, "unit": 25, "money": 25, "list": 6, "relative": 8, "name": 6}
@@ -52,17 +54,13 @@ _CURRENCIES = _WORDS["currencies"].split()
 
 
 @dataclass(frozen=True)
-class LocalesConfig:
+class LocalesConfig(BoundedSettings):
     """Options of `locales`."""
 
     languages: str = "en-fr"
     """Source and target language in CLDR names, such as en-fr or en_GB-pt_BR."""
-    num_pairs: int = 40_000
-    """Approximate number of pairs of both splits, 100 to 1,000,000."""
-
-    def __post_init__(self) -> None:
-        if not 100 <= self.num_pairs <= 1_000_000:
-            raise InvalidInput(f"num_pairs is {self.num_pairs}; it must be between 100 and 1,000,000.")
+    num_pairs: Annotated[int, Ge(100), Le(1_000_000)] = 40_000
+    """Approximate number of pairs of both splits."""
 
 
 class Locales(Corpus):

@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge
 
 from peasy import config
 from peasy.datasets.corpus import Corpus, LabelledText, is_validation
-from peasy.errors import InvalidInput
+from peasy.parameters import BoundedSettings
 
 _IRONY_PROB = 0.5
 Topic = Literal["all", "food", "phone", "film", "hotel", "journey", "book", "weather", "music"]
@@ -49,21 +51,17 @@ def opinion_words() -> OpinionWords:
 
 
 @dataclass(frozen=True)
-class OpinionsConfig:
+class OpinionsConfig(BoundedSettings):
     """Options of `opinions`."""
 
     topic: Topic = "all"
     """Topic of all texts, or all topics."""
-    max_sentences: int = 3
-    """Most sentences in a text, all with the same sentiment; at least 1."""
-    num_train: int = 30_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
-
-    def __post_init__(self) -> None:
-        if min(self.max_sentences, self.num_train, self.num_valid) < 1:
-            raise InvalidInput("max_sentences, num_train and num_valid must be at least 1.")
+    max_sentences: Annotated[int, Ge(1)] = 3
+    """Most sentences in a text, all with the same sentiment."""
+    num_train: Annotated[int, Ge(1)] = 30_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 1_000
+    """Number of validation texts."""
 
 
 class Opinions(Corpus):

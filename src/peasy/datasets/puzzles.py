@@ -1,30 +1,31 @@
-"""Synthetic long-range tasks: `copy` and `recall`, with adjustable distance."""
+"""Synthetic tasks: `copy` and `recall` over an adjustable distance, `repeats` for induction heads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from string import ascii_lowercase, digits
+from types import MappingProxyType
+from typing import Annotated
+
+from annotated_types import Ge, Le
 
 from peasy.datasets.corpus import Probe, SyntheticCorpus
 from peasy.errors import InvalidInput
+from peasy.parameters import BoundedSettings
 
 _FILLERS = ".,;:"
 
 
 @dataclass(frozen=True)
-class CopyConfig:
+class CopyConfig(BoundedSettings):
     """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
 
-    length: int = 12
-    """Number of letters to copy, 2 to 10,000."""
-    num_train: int = 20_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.length <= 10_000:
-            raise InvalidInput(f"length is {self.length}; it must be between 2 and 10,000.")
+    length: Annotated[int, Ge(2), Le(10_000)] = 12
+    """Number of letters to copy."""
+    num_train: Annotated[int, Ge(1)] = 20_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 1_000
+    """Number of validation texts."""
 
 
 class Copy(SyntheticCorpus):
@@ -52,21 +53,20 @@ class Copy(SyntheticCorpus):
 
 
 @dataclass(frozen=True)
-class RecallConfig:
+class RecallConfig(BoundedSettings):
     """Associative recall: the value is `distance` words before the answer, among `num_pairs` key-value pairs."""
 
     distance: int = 16
     """Distance from the value to the answer, in words; from 2 * num_pairs + 1 to 100,000."""
-    num_pairs: int = 4
-    """Number of key-value pairs, 2 to 26."""
-    num_train: int = 20_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
+    num_pairs: Annotated[int, Ge(2), Le(len(ascii_lowercase))] = 4
+    """Number of key-value pairs."""
+    num_train: Annotated[int, Ge(1)] = 20_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 1_000
+    """Number of validation texts."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.num_pairs <= len(ascii_lowercase):
-            raise InvalidInput(f"num_pairs is {self.num_pairs}; it must be between 2 and {len(ascii_lowercase)}.")
+        super().__post_init__()
         shortest = 2 * self.num_pairs + 1
         if not shortest <= self.distance <= 100_000:
             raise InvalidInput(
@@ -105,3 +105,56 @@ class Recall(SyntheticCorpus):
     def notes(self) -> Mapping[str, str]:
         """Return the distance and the number of pairs."""
         return {"distance": f"{self.options.distance} words", "pairs": str(self.options.num_pairs)}
+
+
+@dataclass(frozen=True)
+class RepeatsConfig:
+    """Repeated sequences: 4 to `max_length` random letters, three times in a row."""
+
+    max_length: int = 16
+    """Largest number of letters before they are repeated, 4 to 10,000."""
+    num_train: int = 40_000
+    """Number of training texts, at least 1."""
+    num_valid: int = 1_000
+    """Number of validation texts, at least 1."""
+
+    def __post_init__(self) -> None:
+        if not 4 <= self.max_length <= 10_000:
+            raise InvalidInput(f"max_length is {self.max_length}; it must be between 4 and 10,000.")
+
+
+class Repeats(SyntheticCorpus):
+    """Repeated random sequences of different lengths: only an earlier copy of a letter tells which one follows.
+
+    A fixed offset does not help, as it would in `copy`: a model has to find the copy by its content (induction heads).
+
+    >>> Repeats(RepeatsConfig(max_length=5)).probe(0).text
+    'w y e s g w y e s g w y e s g'
+    """
+
+    name = "repeats"
+    description = "repeated random sequences of different lengths, which train induction heads"
+    suggested_settings: Mapping[str, object] = MappingProxyType(
+        {
+            "tokenizer": {"algorithm": "words"},
+            "sample_unit": "documents",
+            "seq_len": 64,
+            "seq_len_warmup": None,
+            "batch_size": 32,
+        }
+    )
+
+    def __init__(self, options: RepeatsConfig, *, seed: int = 0) -> None:
+        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
+        self.options = options
+
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Draw the length, then distinct letters as long as there are any."""
+        length = rng.randint(4, self.options.max_length)
+        distinct = rng.sample(ascii_lowercase, min(length, len(ascii_lowercase)))
+        letters = " ".join([*distinct, *rng.choices(ascii_lowercase, k=length - len(distinct))])
+        return letters, Probe(letters, f" {letters} {letters}", category="repeats")
+
+    def notes(self) -> Mapping[str, str]:
+        """Return the lengths."""
+        return {"length": f"4 to {self.options.max_length} letters, three times"}

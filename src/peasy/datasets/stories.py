@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Le
 
 from peasy import config
 from peasy.datasets.corpus import Probe, SyntheticCorpus
-from peasy.errors import InvalidInput
+from peasy.parameters import BoundedSettings
 
 _SCENE_PROB = 0.25
 _ADJECTIVE_PROB = 0.3
@@ -66,21 +68,17 @@ def story_words() -> StoryWords:
 
 
 @dataclass(frozen=True)
-class StoriesConfig:
+class StoriesConfig(BoundedSettings):
     """Options of `stories`."""
 
     topic: Literal["all", "things", "people"] = "all"
     """Stories about things, people or both."""
-    max_fillers: int = 2
-    """Most clauses between the first clause and the ending, at most 12."""
-    num_train: int = 60_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 2_000
-    """Number of validation texts, at least 1."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.max_fillers <= (most := len(story_words().fillers)):
-            raise InvalidInput(f"max_fillers is {self.max_fillers}; it must be between 0 and {most}.")
+    max_fillers: Annotated[int, Ge(0), Le(12)] = 2
+    """Most clauses between the first clause and the ending; there are 12 to choose from."""
+    num_train: Annotated[int, Ge(1)] = 60_000
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = 2_000
+    """Number of validation texts."""
 
 
 class Stories(SyntheticCorpus):

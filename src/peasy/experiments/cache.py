@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peasy.experiments.models import ModelSource, open_model
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.views.document import CacheFigure
 
 if TYPE_CHECKING:
     from peasy.generation.cache_benchmark import CacheBenchmarkStep
 
-QUESTION = "Keys and values of earlier tokens do not change. How much time does a KV cache save, and how much memory?"
 _PROMPT = "The pizza came out of the oven and it"
 _LOGIT_TOLERANCE = 1e-4
 """Tolerance for float32 logits computed on two execution paths."""
@@ -106,11 +105,6 @@ def conclude(
         table("Cost of one more token, with and without a KV cache", columns, rows),
         curves("Time per token", lines, "context length (tokens)", "milliseconds"),
     )
-    caveat = (
-        "Times hold for this machine and a small model, where much of a step is not arithmetic. Even with a cache each "
-        "query attends to all keys, so the time per step grows slowly, and the cache grows with every token: with long "
-        "contexts or large batches it can need more memory than the weights of the model."
-    )
     numbers = {
         "tokens_equal": equal,
         "max_logit_difference": difference,
@@ -118,7 +112,7 @@ def conclude(
         "speedup": gain,
         "steps": [step._asdict() for step in steps],
     }
-    return ExperimentResult("cache", QUESTION, parts, verdict, equal and gain > 1, caveat, numbers, seed)
+    return make_result("cache", parts, verdict, equal and gain > 1, numbers, seed)
 
 
 def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:

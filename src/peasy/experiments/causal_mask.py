@@ -3,11 +3,10 @@
 import numpy as np
 
 from peasy.experiments.models import TrainedModel, stories_for_steps, train_temporary
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.formula import attend
 from peasy.views.document import Matrix
 
-QUESTION = "In training, a token may attend only to earlier tokens. What does a model learn without this causal mask?"
 _SENTENCE = "The pizza came out of the oven"
 _LABELS = {"causal": "causal mask", "unmasked": "no mask"}
 """Names of the two models in tables and figures."""
@@ -112,9 +111,5 @@ def _conclude(
     rows = ((_LABELS[name], loss[name], cross_entropy[name], samples[name][0]) for name in models)
     losses = {_LABELS[name]: trained.validation_curve for name, trained in models.items()}
     parts = (causal_mask_matrix(), table("", columns, rows), curves("Training on stories", losses, "step", "loss"))
-    caveat = (
-        "Both models have the same blocks, data and steps; only the mask differs. The n-gram model sees three words at "
-        "most: it can judge wording, not whether a story makes sense."
-    )
     numbers = {"loss": loss, "ngram_cross_entropy": cross_entropy, "samples": samples}
-    return ExperimentResult("causal-mask", QUESTION, parts, verdict, better and worse, caveat, numbers, seed)
+    return make_result("causal-mask", parts, verdict, better and worse, numbers, seed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 from peasy.commands.result import Result
 from peasy.errors import NotFound, PeasyError, check_keywords, did_you_mean, parameter_names
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, save_result
+from peasy.experiments.result import EXPERIMENTS, Experiment, ExperimentResult, OnStatus, ignore_status, save_result
 from peasy.views.document import Document
 from peasy.views.evaluation import experiments_document
 
@@ -46,62 +46,10 @@ class ExperimentOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """An experiment: its name, its question, the claims it tests, and how long it takes."""
-
-    name: str
-    question: str
-    claims: tuple[str, ...]
-    duration: str
-
-
-EXPERIMENTS = (
-    Experiment(
-        "long-or-parallel",
-        "Long dependency or parallel: n-gram, RNN, CNN or Transformer?",
-        ("context-summary.1", "context-summary.2", "context-summary.3", "context-summary.4"),
-        "minutes",
-    ),
-    Experiment(
-        "causal-mask",
-        "What if a token attends to later tokens in training?",
-        ("context-summary.5", "context-summary.6"),
-        "a minute",
-    ),
-    Experiment("why-root-dk", "Why are scores divided by the root of d_k?", ("context-summary.9",), "a minute"),
-    Experiment("heads", "One wide head or several narrow ones?", ("transformers.6",), "minutes"),
-    Experiment("pronoun", 'What does "it" attend to, and which heads matter?', ("self-attention.3",), "minutes"),
-    Experiment(
-        "order-and-size",
-        "Do translators handle a different word order and word count?",
-        ("self-attention.1", "self-attention.2"),
-        "minutes",
-    ),
-    Experiment(
-        "meaning",
-        "Do similar words and sentences get similar vectors?",
-        ("self-attention.5", "self-attention.6", "self-attention.7"),
-        "seconds",
-    ),
-    Experiment(
-        "softmax-or-sum",
-        "Why softmax, and not division by the sum?",
-        ("simple-attention.3", "transformers.1", "transformers.2"),
-        "seconds",
-    ),
-    Experiment("cache", "What does a KV cache save, and what does it cost?", ("transformers.9",), "seconds"),
-    Experiment("projections", "What do W_Q, W_K and W_V do to words?", ("transformers.3", "transformers.4"), "seconds"),
-    Experiment("first-word", "What does a mask do to the first word?", ("self-attention.8",), "seconds"),
-    Experiment("matrix-form", "Token by token or as matrices: the same numbers?", ("context-summary.10",), "seconds"),
-)
-"""All experiments, in display order."""
-
-
-@dataclass(frozen=True)
 class ExperimentsResult(Result):
     """List of all experiments, each with its question."""
 
-    experiments: Sequence[Experiment] = EXPERIMENTS
+    experiments: Sequence[Experiment] = tuple(EXPERIMENTS.values())
 
     def document(self) -> Document:
         """One row for each experiment."""
@@ -143,9 +91,8 @@ def experiment(
     """
     if name is None:
         return ExperimentsResult()
-    names = [entry.name for entry in EXPERIMENTS]
-    if name not in names:
-        hint = did_you_mean(name, names) or "See all: peasy experiment"
+    if name not in EXPERIMENTS:
+        hint = did_you_mean(name, EXPERIMENTS) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
     run: Callable[..., ExperimentResult] = import_module(f"peasy.experiments.{name.replace('-', '_')}").run
     check_keywords(name, options, parameter_names(run))

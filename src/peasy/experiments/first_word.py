@@ -11,7 +11,7 @@ from peasy.commands.alignment_head import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.formula import attend
 from peasy.views.document import Maps
 
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from peasy.inspection.forward import ModelInput
 
-QUESTION = (
-    "Under a causal mask the first token attends only to itself. What is its output, and is it an attention sink for "
-    "the other tokens?"
-)
 _SENTENCE = "The pizza came out of the oven and it tasted good"
 _TOLERANCE = 1e-5
 _SINK_WEIGHT = 0.5
@@ -167,11 +163,6 @@ def conclude(
         table("Mean attention weight on the first token", columns, rows),
         table("", [("masked key", ""), ("nats per token", ".3f")], losses.items()),
     )
-    caveat = (
-        "The first token here is bos, which begins every text and carries no information: attending to it is a way of "
-        "attending to nothing. Large models show stronger attention sinks. Masking a token also removes its "
-        "information; masking the second token is the control for that."
-    )
     numbers = {
         "value_error": comparison.value_error,
         "context_change": list(comparison.context_change),
@@ -180,7 +171,7 @@ def conclude(
         "losses": losses,
     }
     holds = alone and first > 0.1 and last < _TOLERANCE
-    return ExperimentResult("first-word", QUESTION, parts, verdict, holds, caveat, numbers, seed)
+    return make_result("first-word", parts, verdict, holds, numbers, seed)
 
 
 def _attention_maps(comparison: MaskComparison) -> Maps:

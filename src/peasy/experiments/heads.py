@@ -11,12 +11,9 @@ from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary
 from peasy.experiments.pronoun import SENTENCE, pronoun_stories, referent_weights, story_accuracy
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.views.document import Maps
 
-QUESTION = (
-    "A layer can have one wide head or several narrow ones. With the same parameter count, do several learn more?"
-)
 _SHOWN_COUNT = 4
 
 
@@ -154,11 +151,6 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         figure,
         table(f"What the heads attend to ({best.heads} heads per layer)", share_columns, share_rows),
     )
-    caveat = (
-        "More heads are narrower heads, and at some point each is too narrow to be useful. The models are small and "
-        "trained for half a minute. What a head attends to is measured on few sentences, and much of its weight is on "
-        "tokens outside these kinds; heads with similar attention weights can still carry different values."
-    )
     numbers = {
         str(model.heads): {
             "parameters": model.parameters, "losses": model.losses, "accuracies": model.accuracies,
@@ -167,4 +159,4 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         }
         for model in trained
     }  # fmt: skip
-    return ExperimentResult("heads", QUESTION, parts, verdict, holds, caveat, numbers, seed)
+    return make_result("heads", parts, verdict, holds, numbers, seed)

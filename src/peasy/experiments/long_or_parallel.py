@@ -15,13 +15,12 @@ from peasy.datasets.corpus import SyntheticCorpus
 from peasy.datasets.puzzles import Recall, RecallConfig
 from peasy.experiments.models import stories_for_steps, time_call, train_temporary
 from peasy.experiments.pronoun import pronoun_stories, story_accuracy
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.extras import require_extra
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
-QUESTION = "Long-range dependencies or parallel training? N-gram model, RNN, CNN and Transformer with the same budget."
 KINDS = {"n-gram": "ngram", "RNN": "rnn", "CNN": "cnn", "Transformer": "gpt"}
 _MODEL_SETTINGS: dict[str, dict[str, object]] = {
     "n-gram": {"order": 3},
@@ -136,7 +135,7 @@ def _training_speed(model: "Model", length: int, repeats: int = 5) -> float:
             return
         logits = model(ids[:, :-1])
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
-        loss.backward()
+        torch.autograd.backward(loss)
 
     step()
     return ids.numel() / min(time_call(step) for _ in range(repeats))
@@ -172,11 +171,6 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         f"sequences of {short} tokens: {ratios}. The Transformer {_SUMMARIES[furthest, parallel]}. "
         f"{_details(transformer, rnn, short, long)}"
     )
-    caveat = (
-        "The same budget means the same steps, data and about as many parameters; each architecture has its own "
-        "recipe, and with longer training an RNN or a deeper CNN recalls over longer distances. Two CPU cores are "
-        "little to run in parallel on: on a GPU the differences in speed are far larger."
-    )
     columns = [
         ("model", ""), ("parameters", ","), ("recall distance", ""), ("endings", ".0%"),
         (f"k tok/s at {short}", ",.0f"), (f"at {long}", ",.0f"), (f"ms/tok at {short}", ".2f"), (f"at {long}", ".2f"),
@@ -199,7 +193,7 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
     )
     numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
-    return ExperimentResult("long-or-parallel", QUESTION, parts, verdict, furthest and parallel, caveat, numbers, seed)
+    return make_result("long-or-parallel", parts, verdict, furthest and parallel, numbers, seed)
 
 
 _SUMMARIES = {

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.extras import require_extra
 from peasy.formula import attend
 
-QUESTION = "Q, K and V are packed into matrices for efficiency. Is the result the same, and how much faster is it?"
 _TOLERANCE = 1e-5
 _MIN_SECONDS = 0.05
 """Minimum total time measured, in seconds."""
@@ -55,8 +54,7 @@ def _conclude(results: dict[str, dict[str, float]], tokens: int, width: int, see
         [("method", ""), ("milliseconds", ".3f"), ("largest difference", ".1e"), ("speed-up", ".0f")],
         ((name, by["seconds"] * 1e3, by["error"], slowest / by["seconds"]) for name, by in results.items()),
     )
-    caveat = "Times hold for this machine and Python loops; all methods need the same number of multiplications."
-    return ExperimentResult("matrix-form", QUESTION, (measured,), verdict, equal and gain > 1, caveat, results, seed)
+    return make_result("matrix-form", (measured,), verdict, equal and gain > 1, results, seed)
 
 
 def _by_token(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:

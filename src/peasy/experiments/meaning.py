@@ -11,14 +11,11 @@ import numpy as np
 from peasy.commands.load import LoadedModel
 from peasy.datasets import LabelledText, open_corpus
 from peasy.experiments.models import ModelSource, open_model, untrained
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
-QUESTION = (
-    "Do similar words and sentences get similar vectors, and does one word get different vectors in two contexts?"
-)
 WORD_GROUPS = {
     "praise": ("great", "awesome", "wonderful", "fantastic", "excellent"),
     "blame": ("terrible", "awful", "horrible", "dreadful"),
@@ -133,10 +130,9 @@ def _contextual_vector(loaded: LoadedModel, text: str) -> np.ndarray:
     """Return the word's hidden state of the last layer in this text."""
     from peasy.commands.model_input import make_input
     from peasy.inspection.forward import forward_hidden
-    from peasy.inspection.words import find_word
 
     inputs = make_input(loaded, text)
-    positions = list(find_word(inputs.tokens, _EXAMPLE_WORD))
+    positions = list(inputs.tokens.find(_EXAMPLE_WORD))
     return forward_hidden(loaded.model, inputs.model_input)[0, positions].float().mean(dim=0).numpy()
 
 
@@ -216,11 +212,6 @@ def conclude(
         *pictures,
         table("Clusters", [("texts", ""), ("encoder", ""), ("purity", ".0%"), ("Spearman", ".2f")], quality),
     )
-    caveat = (
-        "The texts are synthetic, with the same few hundred words in training and validation: real language is harder, "
-        "and a MiniLM is far better at it. Words become similar when they occur in the same contexts, and so do "
-        "opposites. The number of clusters is given."
-    )
     cosines = {"before": words.before, "after": words.after}
     numbers = {
         "words": {when: {" ".join(pair): value for pair, value in by.items()} for when, by in cosines.items()},
@@ -228,4 +219,4 @@ def conclude(
         "clusters": {what: {name: asdict(c) for name, c in models.items()} for what, models in clusters.items()},
     }
     holds = together and contextual and grouped
-    return ExperimentResult("meaning", QUESTION, parts, verdict, holds, caveat, numbers, seed)
+    return make_result("meaning", parts, verdict, holds, numbers, seed)

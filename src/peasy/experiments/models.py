@@ -34,10 +34,10 @@ def untrained(loaded: LoadedModel, seed: int) -> LoadedModel:
 
 def ablate_heads(loaded: LoadedModel, heads: Iterable[LayerHead]) -> LoadedModel:
     """Return the same model with some heads ablated."""
-    from peasy.inspection.apply_interventions import IntervenedModel, make_intervention
-    from peasy.inspection.interventions import off
+    from peasy.inspection import edit
+    from peasy.inspection.apply_edits import EditContext, IntervenedModel, make_intervention
 
-    change = make_intervention([off(layer, head) for layer, head in heads], loaded.model)
+    change = make_intervention([edit.zero(layer, head) for layer, head in heads], EditContext(loaded.model))
     if change is None:
         return loaded
     return replace(loaded, model=cast(Any, IntervenedModel(loaded.model, change)), packed_models={})

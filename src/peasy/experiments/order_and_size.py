@@ -7,19 +7,17 @@ from itertools import product
 from random import Random
 
 import numpy as np
-from babel.dates import format_date
 
 from peasy.commands.alignment_head import LayerHead, best_alignment_head, link_accuracies
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, TextPair, open_corpus
 from peasy.datasets.corpus import is_validation
 from peasy.experiments.models import ModelSource, format_head, open_model, train_temporary
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.tokenization.encoding import split_words
 from peasy.views.document import DocumentPart
 from peasy.views.inspection import alignment_links
 
-QUESTION = "A translation has another word order and another number of words. Does attention align the right words?"
 _SHOWN = ("Sunday, November 15, 2026", "European Union")
 CATEGORIES = ("date", "unit", "money")
 _CONTROL_MODELS = {"attention": True, "one fixed vector": False}
@@ -135,6 +133,8 @@ class DatesCorpus(Corpus):
 
     def row(self, rng: Random, count: int, split: str) -> TextPair:
         """Return a sample with `count` dates."""
+        from babel.dates import format_date
+
         days: list[date] = []
         while len(days) < count:
             day = date(rng.randint(1950, 2049), rng.randint(1, 12), rng.randint(1, 28))
@@ -217,12 +217,6 @@ def conclude(
             table("Word accuracy of two small recurrent translators", length_columns, lengths),
             curves("Word accuracy by length", accuracy_by_length, "dates per sequence", "word accuracy"),
         ]
-    caveat = (
-        "The head is the one that aligns best on other pairs; other heads do other things. A head may attend to a "
-        "neighbouring word into which the encoder has mixed the right one, so a translation can be right and its "
-        "alignment wrong. Reference alignments are known because the pairs are generated. The control is small and "
-        "trained for a minute: a larger fixed vector holds more, but has a limit, too."
-    )
     numbers = {
         "translators": {t.name: {"head": format_head(t.head), "error": t.error, "exact": t.exact} for t in results},
         "diagonal_baseline": dict(diagonal_errors),
@@ -230,4 +224,4 @@ def conclude(
         "lengths": {name: dict(accuracy) for name, accuracy in accuracy_by_length.items()},
     }
     holds = aligned and worse
-    return ExperimentResult("order-and-size", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return make_result("order-and-size", tuple(parts), verdict, holds, numbers, seed)

@@ -13,11 +13,10 @@ from peasy.datasets import open_corpus
 from peasy.datasets.stories import story_words
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.pronoun import best_referent_head, pronoun_stories, referent_weights
-from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
-QUESTION = "W_Q, W_K and W_V are linear maps of a token's vector. How do they change which words are similar?"
 _CONTEXT = "They wanted the"
 """Context before each word, in place of "I want to buy a ...", which does not occur in the stories."""
 SPACES = {"normed": "x", "query": "W_Q x", "key": "W_K x", "value": "W_V x"}
@@ -183,15 +182,10 @@ def conclude(
         table("The same words in four vector spaces", columns, rows),
         table("Similar words and next words", word_columns, word_rows),
     )
-    caveat = (
-        "The figures show two principal components only, the table uses all dimensions. The projections act on the "
-        "input of the layer, which in later layers contains more than the word itself. Queries and keys are shown "
-        "after the rotary positional encoding; all words are at the same position."
-    )
     measured = {
         name: {SPACES[space]: asdict(statistics) for space, statistics in by.items()}
         for name, by in (("spaces", spaces), ("untrained", control))
     }
     numbers = {"head": format_head(head), **measured, "chance": by_chance, **asdict(neighbours)}
     holds = learned and apart and kept < 1
-    return ExperimentResult("projections", QUESTION, parts, verdict, holds, caveat, numbers, seed)
+    return make_result("projections", parts, verdict, holds, numbers, seed)

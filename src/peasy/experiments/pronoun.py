@@ -18,11 +18,10 @@ from peasy.experiments.models import (
     stories_for_steps,
     train_temporary,
 )  # fmt: skip
-from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.inspection.results import CAVEAT
 from peasy.views.document import DocumentPart, Matrix, Paragraph
 
-QUESTION = '"It" refers to one of two nouns. Does attention find the right one, and is that learned from examples?'
 SENTENCE = "The pizza came out of the oven and it"
 _CHANCE, _MARGIN = 0.5, 0.1
 """One of two endings is right; the search for heads stops this close to chance."""
@@ -234,19 +233,13 @@ def conclude(
             "weight on the other noun": {by.stories: by.other_weight for by in checkpoints},
         }
         parts.append(curves("Learning to resolve the pronoun", by_stories, "stories seen", "accuracy, weight"))
-    caveat = (
-        "The search keeps only the best few sets of each size, so another set as small may exist. Heads that language "
-        "modelling itself needs are excluded: ablating them would also reduce accuracy, and show nothing. A head that "
-        "attends to the referent need not be one that the answer depends on: attention weights show where a head "
-        "attends, not why the model answers as it does."
-    )
     numbers = {
         "heads": {format_head(by): {"referent_weight": on, "other_weight": off} for by, (on, off) in weights.items()},
         "ablation": {**asdict(ablation), "heads": [format_head(head) for head in ablation.heads]},
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and referent > other and improved
-    return ExperimentResult("pronoun", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return make_result("pronoun", tuple(parts), verdict, holds, numbers, seed)
 
 
 def _ablation_parts(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> tuple[DocumentPart, ...]:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import Result
@@ -60,6 +61,33 @@ class ExperimentResult(Result):
 
     def __repr__(self) -> str:
         return f"ExperimentResult({self.experiment}: {self.verdict})"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """An experiment: its name and title, the claims it tests, how long it takes; question and caveat of its result."""
+
+    name: str
+    question: str
+    claims: tuple[str, ...]
+    duration: str
+    full_question: str = field(repr=False)
+    caveat: str = field(repr=False)
+
+
+EXPERIMENTS = {
+    name: Experiment(name, row["title"], tuple(row["claims"]), row["duration"], row["question"], row["caveat"])
+    for name, row in config.load(Path(__file__).with_name("experiments.toml")).items()
+}
+"""All experiments by name, in display order."""
+
+
+def make_result(
+    name: str, parts: Sequence[DocumentPart], verdict: str, holds: bool, numbers: Mapping[str, Any], seed: int
+) -> ExperimentResult:
+    """Return the result of an experiment, with its question and caveat."""
+    about = EXPERIMENTS[name]
+    return ExperimentResult(name, about.full_question, tuple(parts), verdict, holds, about.caveat, numbers, seed)
 
 
 def table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Iterable[object]]) -> Table:

@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.extras import require_extra
 from peasy.formula import attend
 from peasy.views.document import DocumentPart, Matrix
 
-QUESTION = "Attention weights could be scores divided by their sum. What is better about softmax?"
 _SCORES = {
     "all alike": (1.0, 1.0, 1.0),
     "positive": (1.0, 2.0, 3.0),
@@ -100,16 +99,12 @@ def _conclude(
         verdict += f"{ends['sum']:.3f} with the sum (chance: {np.log(8):.3f})."
         holds = holds and ends["softmax"] < ends["sum"]
         parts.append(curves("Learning to find a key among eight", losses, "step", "loss"))
-    caveat = (
-        'Softmax has disadvantages, too: one extreme score takes all the weight (see "one extreme"), and adding the '
-        "same number to all scores changes nothing, so it cannot express that no key matches."
-    )
     numbers = {
         "weights": {name: {way: row.tolist() for way, row in by.items()} for name, by in weights.items()},
         "derivatives": derivatives,
         "training": losses,
     }
-    return ExperimentResult("softmax-or-sum", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return make_result("softmax-or-sum", tuple(parts), verdict, holds, numbers, seed)
 
 
 def is_valid(weights: np.ndarray) -> bool:

@@ -10,11 +10,10 @@ import numpy as np
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError
 from peasy.experiments.models import stories_for_steps, train_temporary
-from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, table
+from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.formula import attend
 from peasy.views.document import Document, DocumentPart, Matrix, Paragraph, Table
 
-QUESTION = "Scaled dot-product attention divides the scores by √d_k. What happens without it, and why the square root?"
 MAX_D_K = 4096
 """Largest width that `scale` accepts."""
 _WIDTHS = (4, 16, 64, 256, 1024)
@@ -144,13 +143,9 @@ def _conclude(
         better = min(ends, key=lambda name: ends[name])
         verdict += f" Trained on the stories, the loss ended at {listed}: {better} was better."
         parts.append(curves("Training on stories, one head with d_k = 128", losses, "step", "validation loss"))
-    caveat = (
-        "The table uses random vectors, as at the start of training. A trained model can learn smaller queries and "
-        "keys instead, so the effect on training is weaker."
-    )
     without, with_scale = ({width: asdict(spread) for width, spread in by.items()} for by in (unscaled, scaled))
     numbers = {"growth": growth, "without": without, "with": with_scale, "training": losses}
-    return ExperimentResult("why-root-dk", QUESTION, tuple(parts), verdict, holds, caveat, numbers, seed)
+    return make_result("why-root-dk", tuple(parts), verdict, holds, numbers, seed)
 
 
 def _variance_power(statistics: dict[int, ScoreStatistics]) -> float:

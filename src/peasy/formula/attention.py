@@ -9,8 +9,8 @@ from typing import TypedDict
 
 import array_api_compat
 
-from peasy.errors import lookup
-from peasy.formula.arrays import check_number, check_shapes, to_common_dtype, to_common_namespace
+from peasy.errors import InvalidInput, lookup
+from peasy.formula.arrays import check_number, check_shapes, format_shape, to_common_dtype, to_common_namespace
 from peasy.formula.masks import Window, combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
@@ -63,6 +63,7 @@ class AttentionOptions(TypedDict, total=False):
     window: Window | None
     scale: float | None
     softcap: float | None
+    sinks: Array | None
     scoring: str | Scoring
     normalise: str | Normalisation
 
@@ -78,12 +79,14 @@ def attend(
     window: Window | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    sinks: Array | None = None,
     scoring: str | Scoring = "scaled-dot",
     normalise: str | Normalisation = "softmax",
 ) -> AttentionSteps:
     """Compute attention with all steps, for `[time, width]`, `[batch, time, width]` or `[batch, head, time, width]`.
 
     `mask` is boolean, True = may attend; `bias` is added to the scaled scores (M in the formula).
+    `sinks` is one more score per head, `[head]` or a number, that has no key: what it gets is missing from the weights.
     There may be fewer key/value heads than query heads (GQA). `causal` and `window` align the last query with the last
     key. A fully masked query gets zeros, and masked keys and values have no effect, even if they are NaN.
     Half precision and integers are converted, so that sums are computed in float32 or better.
@@ -91,7 +94,7 @@ def attend(
     >>> attend([[1., 0.]], [[1., 0.], [0., 1.]], [[5.], [7.]], scoring="dot").weights.round(2)
     array([[0.73, 0.27]])
     """
-    xp, (query, key, value, bias) = to_common_dtype(query=query, key=key, value=value, bias=bias)
+    xp, (query, key, value, bias, sinks) = to_common_dtype(query=query, key=key, value=value, bias=bias, sinks=sinks)
     scoring, normalise = lookup(scoring, SCORINGS, "scoring"), lookup(normalise, NORMALISATIONS, "normalisation")
     check_shapes(query, key, value)
     check_number("scale", scale)
@@ -101,13 +104,15 @@ def attend(
 
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = _nan_safe_scores(xp, scoring, query, key, attendable)
-    scaled = _scale_scores(xp, scores, factor, softcap)
-    masked = _apply_mask(xp, scaled, attendable, bias)
-    weights = normalise.apply(xp, masked)
+    scaled = scale_scores(xp, scores, factor, softcap)
+    masked = apply_mask(xp, scaled, attendable, bias)
+    weights = masked if sinks is None else _append_sinks(xp, masked, sinks)
+    weights = normalise.apply(xp, weights)[..., : masked.shape[-1]]
     context = _nan_safe_weighted_sum(xp, weights, value, attendable)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
-    steps = attention_captions(scoring, normalise, scale, softcap, has_mask=masked is not scaled)
+    has_mask, has_sinks = masked is not scaled, sinks is not None
+    steps = attention_captions(scoring, normalise, scale, softcap, has_mask, has_sinks)
     return AttentionSteps(*zip(steps, arrays, strict=True))
 
 
@@ -119,6 +124,7 @@ def unnormalised_weights(
     bias: Array | None = None,
     scale: float | None = None,
     softcap: float | None = None,
+    sinks: Array | None = None,
 ) -> tuple[Array, Array]:
     """Return the weights of `attend` as `(powers, total)`, by the same code, without keeping the other steps.
 
@@ -130,23 +136,47 @@ def unnormalised_weights(
     >>> (powers / total).round(2)
     array([[0.73, 0.27]])
     """
-    xp, (query, key, bias) = to_common_dtype(query=query, key=key, bias=bias)
+    xp, (query, key, bias, sinks) = to_common_dtype(query=query, key=key, bias=bias, sinks=sinks)
     check_shapes(query, key, key)
     key, scoring = _repeat_kv(xp, query, key), SCORINGS["scaled-dot"]
     scores = scoring.score(xp, query, key)
     attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
-    masked = _apply_mask(xp, _scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
-    return exp_and_sum(xp, masked)
+    masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
+    if sinks is None:
+        return exp_and_sum(xp, masked)
+    powers, total = exp_and_sum(xp, _append_sinks(xp, masked, sinks))
+    return powers[..., : masked.shape[-1]], total
 
 
-def _scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
+def _append_sinks(xp: Namespace, masked: Array, sinks: Array) -> Array:
+    """Append a column with the sink score of each head."""
+    if sinks.shape not in ((), masked.shape[1:2] if masked.ndim == 4 else ()):
+        raise InvalidInput(
+            f"sinks is {format_shape(sinks.shape)}, but the scores are {format_shape(masked.shape)}.",
+            hint="Give one number, or with [batch, head, time, width] one per head.",
+        )
+    column = xp.reshape(sinks, (*sinks.shape, 1, 1))
+    return xp.concat((masked, xp.broadcast_to(column, (*masked.shape[:-1], 1))), axis=-1)
+
+
+def weighted_sum(weights: Array, value: Array) -> Array:
+    """Return the context of given weights: weights · value; query heads may share value heads (GQA).
+
+    >>> weighted_sum([[0.5, 0.5]], [[2.0], [4.0]])
+    array([[3.]])
+    """
+    xp, (weights, value) = to_common_dtype(weights=weights, value=value)
+    return weights @ _repeat_kv(xp, weights, value)
+
+
+def scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor
     return xp.tanh(scaled / softcap) * softcap if softcap else scaled
 
 
-def _apply_mask(
+def apply_mask(
     xp: Namespace, scaled: Array, mask: Array | None, bias: Array | None, *, in_place: bool = False
 ) -> Array:
     """Add the bias and set masked scores to minus infinity; `in_place` where possible."""
@@ -210,8 +240,9 @@ def attention_captions(
     scale: float | None = None,
     softcap: float | None = None,
     has_mask: bool = True,
+    has_sinks: bool = False,
 ) -> tuple[FormulaStep, ...]:
-    """Return the captions of all steps under these settings; M appears only if `has_mask`."""
+    """Return the captions of all steps under these settings; M appears only if `has_mask`, s only if `has_sinks`."""
     scaled_tex, scaled_description = scoring.tex, "The scores are not scaled."
     if scale is not None:
         scaled_tex, scaled_description = rf"{scale:g} \cdot {scoring.tex}", f"Each score is multiplied by {scale:g}."
@@ -227,7 +258,12 @@ def attention_captions(
     if has_mask:
         masked_tex = f"{scaled_tex} + M"
         masked_description = "M is added; masked scores become minus infinity."
-    weights_tex = normalise.tex % masked_tex
+    weights_tex, weights_description = normalise.tex % masked_tex, normalise.description
+    if has_sinks:
+        weights_tex = normalise.tex % rf"\left[{masked_tex}\;\; s\right]"
+        weights_description += (
+            " The sink s takes part like one more key without a value, so the row sums to less than 1."
+        )
     summed_tex = rf"\left({weights_tex}\right)" if has_mask and weights_tex == masked_tex else weights_tex
     return (
         FormulaStep("query", "Q", "What each token is looking for.", (QUERY, scoring.query_width)),
@@ -236,6 +272,6 @@ def attention_captions(
         FormulaStep("scores", scoring.tex, scoring.description, (QUERY, KEY)),
         FormulaStep("scaled", scaled_tex, scaled_description, (QUERY, KEY)),
         FormulaStep("masked", masked_tex, masked_description, (QUERY, KEY)),
-        FormulaStep("weights", weights_tex, normalise.description, (QUERY, KEY)),
+        FormulaStep("weights", weights_tex, weights_description, (QUERY, KEY)),
         FormulaStep("context", f"{summed_tex} V", "Each row is the weighted sum of the values.", (QUERY, D_VALUE)),
     )

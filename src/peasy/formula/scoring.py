@@ -1,5 +1,6 @@
 """Attention scoring functions: dot product, scaled dot product, cosine, additive."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
@@ -7,7 +8,7 @@ from peasy.formula.arrays import format_shape, project, shape_mismatch, to_commo
 from peasy.formula.step import D_KEY, D_QUERY, Array, Namespace
 
 
-class Scoring:
+class Scoring(ABC):
     """Scoring function of queries against keys: name, formula in TeX, description in one sentence."""
 
     name: str
@@ -16,9 +17,9 @@ class Scoring:
     query_width = D_KEY
     """Name of the query's last axis: `d_key` if query and key must have the same width."""
 
+    @abstractmethod
     def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the scores `[..., query, key]`."""
-        raise NotImplementedError
 
     def scale(self, d_key: int) -> float:
         """Return the default scale of the scores: 1, unscaled."""

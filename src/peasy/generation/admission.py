@@ -1,5 +1,6 @@
 """Admission of a request: the one place that validates it, prepares its prompt and estimates its tokens and bytes."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from peasy.errors import InvalidInput, ResourceUnavailable
@@ -9,8 +10,12 @@ from peasy.generation.request import AttentionQuery, Truncation
 from peasy.generation.request_queue import ResponseStream
 from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model
+from peasy.models.transformer import check_token_range
 from peasy.nn.config import LearnedPositionConfig
 from peasy.tokenization import Tokenizer
+
+_SMALL_PART = 16
+"""A short request takes at most one part in so many of the memory, and its prompt fits into one prefill chunk."""
 
 
 def admit(
@@ -36,13 +41,14 @@ def admit(
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
     source, context = request.source or (), _max_positions(model)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
-    check_ids(source, model.config.vocab_size)
+    check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
-    check_ids(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
+    check_token_range(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
     max_new_tokens = request.max_tokens
     if context is not None:
         max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
     response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
+    response.prompt_logprobs = [None] * len(prompt) if request.scores_prompt else []
     response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
     if limits.kv_cache_bytes is not None and request.use_cache:
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
@@ -53,6 +59,8 @@ def admit(
                 f"the engine has {limits.kv_cache_bytes:,}.",
                 hint="Request fewer tokens or choices, or give the engine more memory.",
             )
+    is_small = _SMALL_PART * response.state_bytes <= (limits.kv_cache_bytes or math.inf)
+    response.is_short = len(prompt) + len(source) <= limits.prefill_chunk and is_small
     if response.total_tokens > limits.max_queued_tokens:
         raise ResourceUnavailable(
             f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
@@ -76,27 +84,18 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
 def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
     """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
     special = model.config.special_tokens
-    first = special.decoder_start if model.is_encoder_decoder else special.bos
+    bos = [] if special.bos is None else [special.bos]
+    first = special.decoder_prompt if model.is_encoder_decoder else bos
     if prompt:
         return [int(id) for id in prompt]
-    if first is None:
+    if not first:
         raise empty_prompt_error()
-    return [first]
+    return first
 
 
 def empty_prompt_error() -> InvalidInput:
     """Return the error for an empty prompt of a model without a bos token."""
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
-
-
-def check_ids(ids: Sequence[int], vocab_size: int) -> None:
-    """Raise if an id is outside the vocabulary."""
-    for id in ids:
-        if not 0 <= id < vocab_size:
-            raise InvalidInput(
-                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
-                hint="Was the text tokenized with this model's own tokenizer?",
-            )
 
 
 def fit_to_context(model: Model, ids: list[int], max_tokens: int, truncation: Truncation = "error") -> list[int]:

@@ -1,13 +1,12 @@
 """Decoding core: a continuous-batching engine with chunked prefill, driven by calls of `step`.
 
-Requests wait in a queue until a place in the batch and memory for their KV cache are free; every `step` then decodes
-each running sequence and prefills a chunk of the newest prompts in one `model.forward_varlen` over rows of any length.
+Every `step` computes in one `model.forward_varlen` the next token of each running sequence and up to `prefill_chunk`
+tokens of new prompts, the shortest first, so that a long one delays only itself and still gets every fourth step.
 A running sequence is a strategy with two methods: `next_rows` says what it wants computed (one token, a draft, its
 beams, or everything again without a cache), and `accept` takes the logits, samples and emits events. Equal prompts are
 prefilled once and forked, equal beginnings come from the prefix cache, and no output depends on the rest of the batch.
 """
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -29,6 +28,9 @@ from peasy.generation.speculative_decoding import SpeculativeSequence
 from peasy.models.protocol import DecodeState, Model
 from peasy.nn.kv_cache import KVCache
 from peasy.tokenization import Tokenizer
+
+_MAX_PASSED_OVER = 3
+"""Consecutive steps in which shorter prompts may come before the oldest one."""
 
 _EMA_DECAY = 0.9
 """Decay of the exponential moving average of the speed, per step."""
@@ -89,6 +91,7 @@ class Engine:
         self.wake: Callable[[], None] = lambda: None
         self.on_pass: Callable[[list[Row], float], None] | None = None
         self._leaders: dict[Hashable, RunningSequence] = {}
+        self._num_passed_over = 0
 
     @cached_property
     def footprint(self) -> StateFootprint:
@@ -183,16 +186,10 @@ class Engine:
         return "slow_client" if now - response.paused_since >= self.limits.slow_client_timeout else None
 
     def _admit(self) -> None:
-        """Start queued requests, first in, first out, while they fit into the batch and the memory."""
+        """Start queued requests while they fit into the batch and the memory."""
         if not len(self.queue):
             return
-        free_seqs = self.limits.max_num_seqs - sum(
-            response.request.num_sequences if response.request.beam_search else len(response.open_choices)
-            for response in self.reserved_bytes
-        )
-        free_bytes = (self.limits.kv_cache_bytes or math.inf) - sum(self.reserved_bytes.values())
-        while (response := self.queue.pop(free_seqs, free_bytes)) is not None:
-            free_seqs, free_bytes = free_seqs - response.request.num_sequences, free_bytes - response.state_bytes
+        while (response := self.queue.pop(self.reserved_bytes, self.clock())) is not None:
             self.reserved_bytes[response] = response.state_bytes
             try:
                 self._start(response)
@@ -213,7 +210,8 @@ class Engine:
             else SpeculativeSequence if request.max_draft_tokens
             else RunningSequence
         )  # fmt: skip
-        shareable = request.use_cache and request.observer is None and request.intervention is None
+        is_changed = request.observer is not None or request.intervention is not None
+        shareable = request.use_cache and not is_changed and not request.scores_prompt
         key = (response.prompt, request.source, request.attention_query, bool(request.max_draft_tokens))
         for choice in range(request.n):
             sequence = strategy(response, choice, self.tokenizer)
@@ -230,7 +228,8 @@ class Engine:
 
     def _open_state(self, sequence: RunningSequence) -> None:
         """Give the sequence a state; one with an encoded source is cached like a page, under the key (-1, *source)."""
-        request, cacheable = sequence.request, self.prefix_cache.max_bytes > 0 and sequence.request.intervention is None
+        request = sequence.request
+        cacheable = self.prefix_cache.max_bytes > 0 and request.intervention is None and not request.scores_prompt
         key, page = (-1, *(request.source or ())), None
         if cacheable and request.source and (page := self.prefix_cache.find((), key)) is not None:
             assert not isinstance(page.content, list)
@@ -295,25 +294,51 @@ class Engine:
     # One step.
 
     def _schedule(self) -> list[list[Row]]:
-        """Schedule the next token of every decoding sequence, and prompts up to the prefill budget, oldest first.
-
-        A page that is computed in this step is not scheduled twice: other sequences find it in the cache next step.
-        """
+        """Schedule the next token of every decoding sequence, and prompts up to the prefill budget."""
         ready = [sequence for sequence in self.running if sequence.leader is None and not sequence.response.is_full]
-        prefilling = {sequence for sequence in ready if sequence.is_prefilling}
-        budget, scheduled, pages_in_progress = self.limits.prefill_chunk, [], set()
-        for sequence in ready:
-            if sequence not in prefilling or not self._prefill_remains(sequence):
-                # Drafts need logits at every position, which would be too many beside a prompt.
-                scheduled.append(sequence.next_rows(len(sequence.ids), may_draft=not prefilling))
-                continue
+        prompts = [sequence for sequence in ready if sequence.is_prefilling and self._prefill_remains(sequence)]
+        waiting = set(prompts)
+        ends = self._divide_budget(prompts, [sequence for sequence in ready if sequence not in waiting])
+        waiting -= ends.keys()
+        # Drafts need logits at every position, which would be too many beside a prompt.
+        return [
+            sequence.next_rows(ends.get(sequence, len(sequence.ids)), may_draft=not prompts)
+            for sequence in ready
+            if sequence not in waiting
+        ]
+
+    def _divide_budget(
+        self, prompts: list[RunningSequence], decoding: list[RunningSequence]
+    ) -> dict[RunningSequence, int]:
+        """Return how far each prompt is computed: the shortest remainder first, or the oldest if often passed over.
+
+        Beside a prompt that this step completes, others get together at most as many tokens as it has itself, so that
+        they do not delay its first token. A page that is computed in this step is not scheduled twice: other sequences
+        find it in the cache next step.
+        """
+        ends, pages_in_progress = dict[RunningSequence, int](), set[object]()
+        if not prompts:
+            return ends
+        budget = self.limits.prefill_chunk
+        allowance = min(
+            [budget, *(sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)]
+        )
+        order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
+        if self._num_passed_over >= _MAX_PASSED_OVER:
+            order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
+        for sequence in order:
             page = (sequence.pages[-1].page_id if sequence.pages else 0, sequence.next_page_ids())
-            if page not in pages_in_progress and (end := sequence.prefill_end(budget)) > sequence.num_computed:
-                scheduled.append(sequence.next_rows(end, may_draft=False))
-                budget -= end - sequence.num_computed
-                if page[1] is not None:
-                    pages_in_progress.add(page)
-        return scheduled
+            end = sequence.prefill_end(budget if sequence.num_remaining <= budget else min(budget, allowance))
+            num_tokens = end - sequence.num_computed
+            if page in pages_in_progress or num_tokens <= 0:
+                continue
+            ends[sequence], budget = end, budget - num_tokens
+            is_complete = end == len(sequence.ids)
+            allowance = min(allowance, sequence.num_prompt_computed) if is_complete else allowance - num_tokens
+            if page[1] is not None:
+                pages_in_progress.add(page)
+        self._num_passed_over = 0 if prompts[0] in ends else self._num_passed_over + 1
+        return ends
 
     def _prefill_remains(self, sequence: RunningSequence) -> bool:
         """Restore what the prefix cache has of a prompt; return False if only the last token is left."""
@@ -360,21 +385,25 @@ class Engine:
             self.on_pass(rows, time.perf_counter() - began)
 
     def _forward_with_options(self, rows: list[Row]) -> None:
-        """Compute rows of which some have a draft, attention to report, an intervention, or no cache."""
+        """Compute rows, some of which have drafts, scored prompts, reported attention, interventions, or no cache."""
         cached = [row for row in rows if row.state is not None]
-        has_draft = any(row.num_draft for row in cached)
+        scoring = [row.sequence.request.scores_prompt and row.num_cached < row.sequence.prompt_length for row in cached]
+        all_positions = any(scoring) or any(row.num_draft for row in cached)
         if cached:
             taps = [None if row.attention is None else row.attention.tap for row in cached]
             interventions = [row.sequence.request.intervention for row in cached]
             all_logits = self.model.forward_varlen(
                 [row.ids for row in cached],
                 [row.state for row in cached],
-                all_positions=has_draft,
+                all_positions=all_positions,
                 tap=taps if any(taps) else None,
                 intervention=interventions if any(interventions) else None,
             )
-            for row, logits in zip(cached, all_logits, strict=True):
-                row.logits = logits if not has_draft else logits[-1 - row.num_draft :] if row.num_draft else logits[-1]
+            for row, logits, scores in zip(cached, all_logits, scoring, strict=True):
+                if scores:
+                    row.sequence.score_prompt(row.num_cached, logits)
+                last = logits if not all_positions else logits[-1]
+                row.logits = logits[-1 - row.num_draft :] if row.num_draft else last
         for row in rows:
             if row.state is None:  # without a cache, the whole sequence is computed again
                 ids, tap = torch.tensor([row.ids], device=self.model.device), row.attention and row.attention.tap

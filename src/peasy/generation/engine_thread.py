@@ -1,7 +1,6 @@
 """Engine thread: runs an engine in the background; any thread may submit requests."""
 
 import threading
-import time
 from typing import Self
 
 from peasy.generation.engine import Engine
@@ -43,20 +42,6 @@ class EngineThread:
     def native_thread_id(self) -> int | None:
         """Native id of the thread, or None if it has ended."""
         return self._thread.native_id if self._thread.is_alive() else None
-
-    def is_healthy(self, max_age: float = 5.0) -> bool:
-        """True if the last heartbeat is younger than `max_age` seconds."""
-        return self._thread.is_alive() and self.engine.clock() - self.engine.heartbeat < max_age
-
-    def drain(self, timeout: float | None = None) -> bool:
-        """Stop accepting requests and finish the present ones; return False on timeout."""
-        self.engine.queue.close()
-        end = None if timeout is None else time.monotonic() + timeout
-        while not self.engine.idle and self._thread.is_alive():
-            if end is not None and time.monotonic() >= end:
-                return False
-            time.sleep(_IDLE_SECONDS / 5)
-        return True
 
     def close(self, timeout: float = 10.0) -> None:
         """Cancel all requests and end the thread."""

@@ -6,7 +6,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from peasy.errors import InvalidInput
-from peasy.generation.sampling_params import check_fields
+from peasy.parameters import BoundedSettings
 
 PAGE_SIZE = 32
 """Tokens per page of the prefix cache; only whole pages are shared."""
@@ -15,7 +15,7 @@ _NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True)
-class EngineLimits:
+class EngineLimits(BoundedSettings):
     """Limits of the engine; each is also a flag of `peasy serve`.
 
     Args:
@@ -37,7 +37,7 @@ class EngineLimits:
     slow_client_timeout: Annotated[float, Ge(0)] = 30.0
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.prefix_cache_bytes and self.prefill_chunk % PAGE_SIZE:
             raise InvalidInput(f"prefill_chunk is {self.prefill_chunk}.", hint=f"Give a multiple of {PAGE_SIZE}.")
 

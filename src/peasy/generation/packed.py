@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
+from peasy.extras import install_line
 from peasy.generation import packed_linear, packed_numba
 from peasy.generation.batch_invariance import (
     BatchInvariance,
@@ -171,7 +172,7 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
     if kind not in ("float32", "int8") or kernel is False:
         return False
     if kernel and not packed_numba.has_numba():
-        raise MissingExtra("The kernel needs numba.", hint="pip install 'peasy[kernel]'")
+        raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
     return packed_numba.has_numba() and (
         bool(kernel) or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
     )
@@ -184,14 +185,15 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
     if isinstance(packed, NGramModel):
         packed.allocate({name: tuple(array.shape) for name, array in model.state_dict().items()})
     packed.load_state_dict(model.state_dict(keep_vars=True), assign=True)
+    embedding = getattr(packed, "decoder_embedding", None) or getattr(packed, "embedding", None)
     for module in list(packed.modules()):
         if isinstance(module, Stack) and module.causal:  # an encoder keeps the fused kernel
             _choose_backends(module, plan)
         if isinstance(module, Attention | FeedForward):
             module.fuse_projections(plan.linear)
         elif isinstance(module, LMHead):
-            embedding = getattr(packed, "decoder_embedding", None) or packed.embedding
-            weight: torch.Tensor = getattr(embedding, "token", embedding).weight  # type: ignore[union-attr, assignment]
+            assert embedding is not None, "a model with an LM head has an embedding"
+            weight: torch.Tensor = getattr(embedding, "token", embedding).weight
             module.pack(plan.linear, weight)
     _replace_layers(packed, plan)
     return packed.eval()
@@ -203,7 +205,8 @@ def _choose_backends(stack: Stack, plan: _PackingPlan) -> None:
         if isinstance(attention, Attention):
             attention.backend = ROW_WISE if plan.batch_invariant else FUSED
             biased = not attention.is_cross and (stack.alibi or stack.relative) is not None
-            if plan.compiled and attention.d_head % 8 == 0 and not attention.softcap and not biased:
+            special = biased or attention.softcap or attention.sinks is not None
+            if plan.compiled and attention.d_head % 8 == 0 and not special:
                 attention.backend = packed_numba.PackedVarlenBackend(attention.backend)
 
 

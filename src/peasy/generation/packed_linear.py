@@ -91,7 +91,9 @@ class Int8PerRow(PackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        self.packed = _prepack_int8(weight.detach().float())
+        weights, scale = quantise_weights(weight.detach().float())
+        self.packed = _prepack_int8(weights, scale)
+        self.weight_sums = weights.sum(dim=1, dtype=torch.int32) * scale
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Quantise, multiply in int8, dequantise."""
@@ -106,10 +108,6 @@ class Int8PerRow(PackedLinear):
 
 class Int8PerRowAsymmetric(Int8PerRow):
     """Int8 layer with asymmetric quantisation, for one-sided rows as after an activation: from min to max."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__(weight, bias)
-        self.weight_sums = _unpack_int8(self.packed).sum(dim=1)
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Multiply as x Wᵀ = min · (row sums of W) + range · u Wᵀ, with x = min + range · u."""
@@ -151,8 +149,9 @@ def has_onednn() -> bool:
 
 
 def has_int8() -> bool:
-    """True if torch has FBGEMM's int8 operations."""
-    return "fbgemm" in torch.backends.quantized.supported_engines
+    """True if torch has FBGEMM's int8 operations, and the quantised tensors that they take."""
+    has_tensors = hasattr(torch, "_make_per_channel_quantized_tensor")
+    return has_tensors and "fbgemm" in torch.backends.quantized.supported_engines
 
 
 def has_bfloat16() -> bool:
@@ -171,21 +170,22 @@ def channel_scales(weight: Tensor) -> Tensor:
     return torch.maximum(weight.abs().amax(dim=1) / 127, same_sign / (_MAX_PAIR_SUM - 1)).clamp_(min=TINY)
 
 
-def _prepack_int8(weight: Tensor) -> torch.ScriptObject:
-    """Quantise weights to int8 per channel and pack them for FBGEMM."""
-    scale = channel_scales(weight).double()
-    zero = torch.zeros(len(weight), dtype=torch.long)
+def quantise_weights(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return int8 weights and the scale of each channel: weight ≈ int8 · scale."""
+    scale = channel_scales(weight)
+    return torch.round(weight * (1 / scale)[:, None]).clamp_(-128, 127).to(torch.int8), scale
+
+
+def _prepack_int8(weights: Tensor, scale: Tensor) -> torch.ScriptObject:
+    """Pack int8 weights with their scales for FBGEMM."""
+    zero = torch.zeros(len(weights), dtype=torch.long)
     engine = torch.backends.quantized.engine
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated in torch; the pinned version still has quantized tensors
+        # FBGEMM takes weights only as one of torch's quantised tensors, all of which are deprecated
+        warnings.simplefilter("ignore")
         torch.backends.quantized.engine = "fbgemm"
         try:
-            quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
+            quantised = torch._make_per_channel_quantized_tensor(weights, scale.double(), zero, 0)
             return torch.ops.quantized.linear_prepack(quantised, None)
         finally:
             torch.backends.quantized.engine = engine
-
-
-def _unpack_int8(packed: torch.ScriptObject) -> Tensor:
-    """Return the dequantised weights."""
-    return torch.ops.quantized.linear_unpack(packed)[0].dequantize()

@@ -175,7 +175,9 @@ class KernelNorm(nn.Module):
         from peasy.generation.packed_kernel import NORM_ROWS, normalise_rows
 
         assert norm.eps is not None, "the kernel needs an epsilon"
-        self.weight, self.bias = norm.weight, getattr(norm, "bias", None)
+        unit_offset = getattr(norm, "unit_offset", False)
+        self.weight: Tensor = 1 + norm.weight.detach() if unit_offset else norm.weight
+        self.bias = getattr(norm, "bias", None)
         self.bias_vector = torch.zeros_like(norm.weight) if self.bias is None else self.bias.detach()
         self.subtract_mean, self.epsilon_bits = isinstance(norm, nn.LayerNorm), _float_bits(norm.eps)
         self.address = int(normalise_rows.address or 0)

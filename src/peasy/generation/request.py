@@ -10,9 +10,10 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
 from peasy.generation.sampling import SampledToken
-from peasy.generation.sampling_params import BeamSearchParams, SamplingParams, check_fields
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import LayerTopK
+from peasy.parameters import BoundedSettings
 
 FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]
 """Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
@@ -22,15 +23,12 @@ Truncation = Literal["error", "left"]
 
 
 @dataclass(frozen=True)
-class AttentionQuery:
+class AttentionQuery(BoundedSettings):
     """Which attention to report with each token: layers and heads, and `top_k` keys per head (None = all)."""
 
     layers: tuple[int, ...] | None = None
     heads: tuple[int, ...] | None = None
     top_k: Annotated[int, Ge(1)] | None = 8
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 class DecodingStep(NamedTuple):
@@ -47,11 +45,12 @@ class DecodingStep(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(BoundedSettings):
     """Generation request: one prompt as token ids, `n` choices; choice i uses seed + i.
 
     `source`: input of an encoder-decoder model; its prompt may be empty. `timeout`: seconds from submission, queueing
-    included. `attention_query`: which attention weights to report with every token. Strategies instead of plain
+    included. `attention_query`: which attention weights to report with every token. `scores_prompt`: also report the
+    log-probabilities of the prompt's own tokens, in the `prompt_logprobs` of the response. Strategies instead of plain
     sampling with a KV cache: `use_cache` False recomputes the whole sequence for each token, `max_draft_tokens` above 0
     is speculative decoding, `beam_search` searches. `observer` is called with each step, `intervention` changes it.
 
@@ -65,6 +64,7 @@ class Request:
     n: Annotated[int, Ge(1)] = 1
     timeout: float | None = None
     attention_query: AttentionQuery | None = None
+    scores_prompt: bool = False
     truncation: Truncation = "error"
     use_cache: bool = True
     max_draft_tokens: Annotated[int, Ge(0)] = 0
@@ -75,9 +75,12 @@ class Request:
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
-        check_fields(self)
+        super().__post_init__()
         if self.timeout is not None and not 0 < self.timeout < math.inf:
             raise InvalidInput(f"timeout is {self.timeout}.", hint="Give a number of seconds above 0.")
+        if self.scores_prompt and (self.source is not None or self.beam_search is not None or not self.use_cache):
+            hint = "Leave out echo, or logprobs."
+            raise InvalidInput("Only the prompt of a decoder, with a cache, has log-probabilities.", hint=hint)
         if self.max_draft_tokens and not self.use_cache:
             hint = "Leave out speculative or use_cache=False (--no-cache)."
             raise InvalidInput("speculative needs the KV cache.", hint=hint)

@@ -1,12 +1,13 @@
-"""Request queue (first in, first out, bounded by requests and tokens) and the response stream of each request."""
+"""Request queue (bounded, fair to short and to long requests) and the response stream of each request."""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Self
 
 from peasy.generation.limits import EngineLimits
 from peasy.generation.request import Ended, Event, FinishReason, Overloaded, Request
+from peasy.generation.sampling import SampledToken
 
 
 class ResponseStream(Iterator[Event]):
@@ -14,7 +15,8 @@ class ResponseStream(Iterator[Event]):
 
     At most `max_pending_events` wait for a slow reader; then the request pauses: it keeps its decode state but is no
     longer scheduled. If nothing was read for `slow_client_timeout` seconds, it ends with reason "slow_client".
-    Admission sets the `prompt` as it is read, and an estimate: new tokens per choice, all tokens, bytes of its states.
+    Admission sets the `prompt` as it is read, an estimate (new tokens per choice, all tokens, bytes of its states), and
+    whether it `is_short`.
     """
 
     def __init__(
@@ -26,6 +28,7 @@ class ResponseStream(Iterator[Event]):
     ) -> None:
         self.request, self.max_pending_events, self.wake_engine = request, max_pending_events, wake_engine
         self.prompt, self.max_new_tokens, self.total_tokens, self.state_bytes = request.prompt, 0, 0, 0
+        self.is_short = True
         self.submitted_at = submitted_at
         self.deadline = None if request.timeout is None else submitted_at + request.timeout
         self.paused_since: float | None = None
@@ -33,6 +36,7 @@ class ResponseStream(Iterator[Event]):
         self.cancelled = False
         self.on_event: Callable[[], None] | None = None
         self.sink: Callable[[Event], None] | None = None
+        self.prompt_logprobs: list[SampledToken | None] = []
         self.open_choices = set(range(request.n))
         self._events: deque[Event] = deque()
         self._ready = threading.Condition()
@@ -41,6 +45,11 @@ class ResponseStream(Iterator[Event]):
     def is_finished(self) -> bool:
         """True if every choice has ended; unread events may remain."""
         return not self.open_choices
+
+    @property
+    def num_running(self) -> int:
+        """Number of sequences that it holds while it runs."""
+        return self.request.num_sequences if self.request.beam_search else len(self.open_choices)
 
     @property
     def is_full(self) -> bool:
@@ -99,8 +108,18 @@ class ResponseStream(Iterator[Event]):
         self.close()
 
 
+_RESERVED_SHARE = 8
+"""One part in so many of the batch and of the memory is kept for short requests."""
+
+_MAX_WAIT_SECONDS = 10.0
+"""Seconds after which a long request that waits comes first: short ones then start only in their reserved part."""
+
+
 class RequestQueue:
-    """FIFO queue; a request that does not fit yet blocks those behind it, so that none starves."""
+    """Queue of two lanes, each first in, first out: short requests, and long ones, which leave a part of it free.
+
+    So a short request never waits for a long one to end, and a long one not for an endless row of short ones.
+    """
 
     def __init__(self, limits: EngineLimits) -> None:
         self.limits, self.tokens, self.closed = limits, 0, False
@@ -131,14 +150,28 @@ class RequestQueue:
         with self._lock:
             self.closed = True
 
-    def pop(self, free_seqs: int, free_bytes: float) -> ResponseStream | None:
-        """Remove and return the first request if its sequences and their states fit, else None."""
+    def pop(self, running: Collection[ResponseStream], now: float) -> ResponseStream | None:
+        """Remove and return the next request whose sequences and states fit beside the running ones, else None."""
         with self._lock:
-            first = self._queue[0] if self._queue else None
-            if first is None or first.request.num_sequences > free_seqs or first.state_bytes > free_bytes:
-                return None
-            self.tokens -= first.total_tokens
-            return self._queue.popleft()
+            long_head = next((response for response in self._queue if not response.is_short), None)
+            short_head = next((response for response in self._queue if response.is_short), None)
+            overdue = long_head is not None and now - long_head.submitted_at > _MAX_WAIT_SECONDS
+            heads = [head for head in (short_head, long_head) if head is not None]
+            for head in sorted(heads, key=lambda response: response.submitted_at):
+                same = [response for response in running if response.is_short == head.is_short]
+                part = 1 - 1 / _RESERVED_SHARE if not head.is_short else 1 / _RESERVED_SHARE if overdue else 1.0
+                if self._fits(head, running, 1.0) and (not same or self._fits(head, same, part)):
+                    self._queue.remove(head)
+                    self.tokens -= head.total_tokens
+                    return head
+        return None
+
+    def _fits(self, response: ResponseStream, running: Collection[ResponseStream], part: float) -> bool:
+        """True if a request and the running ones fit into a part of the engine."""
+        seqs = sum(other.num_running for other in running) + response.request.num_sequences
+        num_bytes = sum(other.state_bytes for other in running) + response.state_bytes
+        max_bytes = self.limits.kv_cache_bytes
+        return seqs <= part * self.limits.max_num_seqs and (max_bytes is None or num_bytes <= part * max_bytes)
 
     def expire(
         self, stop_reason: Callable[[ResponseStream], FinishReason | None]

@@ -61,7 +61,9 @@ class Sampler:
             id = _argmax_finite(self._process_logits(logits))
         self.generated_counts[id] = self.generated_counts.get(id, 0) + 1  # for the penalties
         return (
-            SampledToken(id) if self.params.logprobs is None else self._with_logprobs(id, logits, self.params.logprobs)
+            SampledToken(id)
+            if self.params.logprobs is None
+            else score_token(id, torch.log_softmax(logits.double(), dim=-1), self.params.logprobs)
         )
 
     def probabilities(self, logits: Tensor) -> Tensor:
@@ -70,7 +72,7 @@ class Sampler:
         With temperature 0, the best token has probability 1.
         """
         params, processed = self.params, self._process_logits(logits.detach().cpu()).double()
-        if not params.is_random:
+        if not params.temperature:
             return torch.zeros_like(processed).index_fill_(0, torch.tensor([_argmax_finite(processed)]), 1.0)
         top = processed[_argmax_finite(processed)]
         processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow
@@ -100,13 +102,12 @@ class Sampler:
             logits[[*self.generated_counts]] -= params.presence_penalty + params.frequency_penalty * counts
         return logits
 
-    def _with_logprobs(self, id: int, logits: Tensor, count: int) -> SampledToken:
-        logprobs = torch.log_softmax(logits.double(), dim=-1)
-        top = logprobs.topk(min(count, len(logprobs)))
-        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
-        return SampledToken(
-            id, float(logprobs[id]), tuple(TokenLogprob(*pair) for pair in pairs if pair[1] > -math.inf)
-        )
+
+def score_token(id: int, logprobs: Tensor, count: int) -> SampledToken:
+    """Return a token with its log-probability and the `count` most likely tokens, from all of them `[vocab_size]`."""
+    top = logprobs.topk(min(count, len(logprobs)))
+    pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+    return SampledToken(id, float(logprobs[id]), tuple(TokenLogprob(*pair) for pair in pairs if pair[1] > -math.inf))
 
 
 def draw_index(probabilities: Tensor, u: float) -> int:

@@ -11,17 +11,11 @@ from typing import Annotated, Literal, TypedDict
 from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
-from peasy.parameters import check_bounds, field_parameters
-
-
-def check_fields(settings: object) -> None:
-    """Raise if a field of a dataclass is outside the bounds of its annotation."""
-    kind: type = type(settings)
-    check_bounds(field_parameters(kind), vars(settings))
+from peasy.parameters import BoundedSettings
 
 
 @dataclass(frozen=True)
-class SamplingParams:
+class SamplingParams(BoundedSettings):
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.
 
     >>> SamplingParams(temperature=0.8, top_p=0.9).top_k is None
@@ -58,18 +52,13 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        check_fields(self)
+        super().__post_init__()
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
             raise InvalidInput(
                 "A logit bias is not a finite number.", hint="Minus infinity is allowed: it forbids an id."
             )
-
-    @property
-    def is_random(self) -> bool:
-        """True if tokens are sampled at random, not greedily."""
-        return self.temperature > 0
 
     @property
     def changes_logits(self) -> bool:
@@ -96,7 +85,7 @@ class SamplingOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class BeamSearchParams:
+class BeamSearchParams(BoundedSettings):
     """Beam search parameters. A hypothesis scores its log-probability / length ** `length_penalty`."""
 
     num_beams: Annotated[int, Ge(1)] = 4
@@ -112,7 +101,7 @@ class BeamSearchParams:
     beam would score better if it ended now; "never" only when no running beam can become better at all."""
 
     def __post_init__(self) -> None:
-        check_fields(self)
+        super().__post_init__()
         if self.n > self.num_beams:
             raise InvalidInput(
                 f"n is {self.n}, but there are only {self.num_beams} beams.", hint="Use at least n beams."

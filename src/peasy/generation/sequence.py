@@ -7,6 +7,7 @@ are subclasses with another `next_rows` and `accept`.
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
@@ -14,7 +15,7 @@ from peasy.generation.limits import PAGE_SIZE
 from peasy.generation.prefix_cache import PageChain, PrefixCache, extract, restore
 from peasy.generation.request import AttentionQuery, DecodingStep, Ended, FinishReason, Token, as_user_error
 from peasy.generation.request_queue import ResponseStream
-from peasy.generation.sampling import Sampler
+from peasy.generation.sampling import NoValidToken, Sampler, score_token
 from peasy.models.protocol import DecodeState
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.module_path import LayerTopK
@@ -62,9 +63,8 @@ class RunningSequence:
         self.sampler, self.detokenizer = Sampler(sampling, self.ids), _Detokenizer(tokenizer, sampling.stop)
         self.attention = new_attention_topk(request.attention_query)
         has_intervention = request.intervention is not None
-        self.is_plain = (
-            self.attention is None and request.observer is None and request.use_cache and not has_intervention
-        )
+        has_options = request.observer is not None or request.scores_prompt or has_intervention
+        self.is_plain = self.attention is None and request.use_cache and not has_options
         self.source: Tensor | None = None
         self.state: DecodeState | None = None
         self.pages: PageChain | None = None
@@ -108,6 +108,15 @@ class RunningSequence:
         elif index + 1 == self.max_new_tokens:
             self.finish("length")
 
+    def score_prompt(self, start: int, logits: Tensor) -> None:
+        """Report the log-probabilities of the prompt tokens that follow the tokens from `start` on."""
+        for position, id in enumerate(self.ids[start + 1 : min(start + 1 + len(logits), self.prompt_length)]):
+            logprobs = torch.log_softmax(logits[position].double().cpu(), dim=-1)
+            if bool(logprobs.isnan().any()):
+                raise NoValidToken("The model's logits are not finite: the prompt has no probability.")
+            scored = score_token(id, logprobs, self.sampler.params.logprobs or 0)
+            self.response.prompt_logprobs[start + 1 + position] = scored
+
     def finish(self, reason: FinishReason, error: PeasyError | None = None) -> None:
         """Mark the sequence finished and emit its final event."""
         rest = "" if reason == "stop" else self.detokenizer.finish()
@@ -123,7 +132,17 @@ class RunningSequence:
     @property
     def is_prefilling(self) -> bool:
         """True while more than one token is to be computed."""
-        return len(self.ids) - self.num_computed > 1
+        return self.num_remaining > 1
+
+    @property
+    def num_remaining(self) -> int:
+        """Number of tokens that are still to be computed before the next one can be sampled."""
+        return len(self.ids) - self.num_computed
+
+    @property
+    def num_prompt_computed(self) -> int:
+        """Number of tokens of its prompt that are computed, not found in the prefix cache."""
+        return self.prompt_length - self.response.num_cached_tokens
 
     def next_page_ids(self) -> tuple[int, ...] | None:
         """Return the ids of the next page to compute, if it is whole and at least one token follows it."""

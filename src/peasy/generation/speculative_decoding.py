@@ -82,10 +82,10 @@ class SpeculativeSequence(RunningSequence):
 class NgramProposer:
     """Index of the last occurrence of each n-gram of a sequence; drafts are copies of what came after it.
 
-    N-grams of `max_ngram` tokens are tried first, then shorter ones down to `min_ngram`. A copy that reaches the end of
-    the sequence continues with its own start, so that periodic text is continued to any length.
+    N-grams of four tokens are tried first, then of three and of two. A copy that reaches the end of the sequence
+    continues with its own start, so that periodic text is continued to any length.
 
-    >>> proposer = NgramProposer([7, 1, 2, 3, 9, 1, 2], min_ngram=2)
+    >>> proposer = NgramProposer([7, 1, 2, 3, 9, 1, 2])
     >>> proposer.propose(3)
     [3, 9, 1]
     >>> proposer.append(8)
@@ -93,8 +93,9 @@ class NgramProposer:
     []
     """
 
-    def __init__(self, ids: Iterable[int] = (), *, max_ngram: int = 4, min_ngram: int = 2) -> None:
-        self.ngram_sizes = range(max_ngram, min_ngram - 1, -1)
+    ngram_sizes = (4, 3, 2)
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
         self.ids: list[int] = []
         self._continuations: dict[tuple[int, ...], int] = {}
         for id in ids:
@@ -113,9 +114,6 @@ class NgramProposer:
         for size in self.ngram_sizes:
             start = self._continuations.get(tuple(self.ids[-size:])) if size <= len(self.ids) else None
             if start is not None:
-                return self._copy(start, max_tokens)
+                period = len(self.ids) - start
+                return [self.ids[start + step % period] for step in range(max_tokens)]
         return []
-
-    def _copy(self, start: int, max_tokens: int) -> list[int]:
-        period = len(self.ids) - start
-        return [self.ids[start + step % period] for step in range(max_tokens)]

@@ -1,6 +1,5 @@
 """Capture of activations: what to keep of a forward pass, the memory that it needs, and the recorder that keeps it."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -21,20 +20,6 @@ ROW_BLOCK = 256
 
 MAX_MEMORY = "512MB"
 """Default memory limit of captured arrays."""
-
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
-
-
-def parse_bytes(text: str | int) -> int:
-    """Parse a byte size such as 512MB or 2GiB.
-
-    >>> parse_bytes("512MB"), parse_bytes("0.5 GiB"), parse_bytes(4096)
-    (512000000, 536870912, 4096)
-    """
-    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([A-Za-z]*)", str(text).strip())
-    if match is None or match[2].upper() not in _UNITS:
-        raise InvalidInput(f'"{text}" is not a number of bytes.', hint="For example 512MB or 2GiB.")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
 def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:

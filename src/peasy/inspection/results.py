@@ -4,15 +4,21 @@ Views are made from these alone. An array always comes with its labels and with 
 interventions, scaling, storage dtype.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from peasy.display import DisplayMixin
+from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import FormulaStep
+from peasy.metrics.scores import AlignmentErrors
 from peasy.nn.module_path import LayerTopK, ModulePath
+
+_Index = int | slice | str
+"""Index of a labelled matrix: a position, a slice, or a word."""
 
 Array = NDArray[Any]
 """Captured numbers: float32, or float16 if they would not fit into memory otherwise."""
@@ -48,6 +54,30 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def find(self, word: str | int) -> tuple[int, ...]:
+        """Return the token positions of a word (its last occurrence), of a token piece, or of a position."""
+        if isinstance(word, int):
+            if not -len(self) <= word < len(self):
+                raise InvalidInput(f"There is no position {word}.", hint=f"Choose from 0 to {len(self) - 1}.")
+            return (word % len(self),)
+        pieces = [(piece, (position,)) for position, piece in enumerate(self.pieces)]
+        stripped = [(piece.strip("·"), group) for piece, group in pieces]
+        found = _find_label(word, list(zip(self.words, self.word_positions, strict=True)), pieces, stripped)
+        if found is None:
+            hint = did_you_mean(word, self.words) or f"The words are: {' '.join(self.words[:40])}"
+            raise InvalidInput(f'The word "{word}" is not in the text.', hint=hint)
+        return found
+
+
+def _find_label(wanted: str, *labelled: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...] | None:
+    """Return the positions of the last label that is equal, as written or else without regard to case."""
+    for normalise in (str, str.lower):
+        for labels in labelled:
+            groups = [group for label, group in labels if normalise(label) == normalise(wanted)]
+            if groups:
+                return groups[-1]
+    return None
+
 
 def attention_axes(path: ModulePath, tokens: Tokens, target: Tokens | None) -> tuple[Tokens, Tokens]:
     """Return the tokens of the queries and of the keys of an attention; `target` is the decoder input."""
@@ -56,10 +86,12 @@ def attention_axes(path: ModulePath, tokens: Tokens, target: Tokens | None) -> t
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledMatrix:
-    """Matrix with a label for each row and column; `np.asarray(matrix)` is the bare array.
+class LabelledMatrix(DisplayMixin):
+    """Matrix with a label for each row and column; `np.asarray` and `torch.from_dlpack` give the bare array.
 
-    Rows are queries and columns are keys by default.
+    Rows are queries and columns are keys by default. `matrix["it", "pizza"]` is the cell of two words, `matrix["it"]`
+    a row: the mean over the tokens of a row's word and, of weights, the sum over those of a column's word.
+    `row_tokens` and `column_tokens` say which tokens form a word; `row_positions`: tokens of the rows (None: all).
     """
 
     values: Array
@@ -68,12 +100,54 @@ class LabelledMatrix:
     row_axis: str = "query"
     column_axis: str = "key"
     name: str = ""
+    row_tokens: Tokens | None = field(default=None, repr=False)
+    column_tokens: Tokens | None = field(default=None, repr=False)
+    row_positions: tuple[int, ...] | None = field(default=None, repr=False)
+    sums_columns: bool = field(default=False, repr=False)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self.values, dtype=dtype, copy=copy)
 
-    def __getitem__(self, index: int | slice | tuple[int | slice, ...]) -> Any:
-        return self.values[index]
+    def numpy(self) -> Array:
+        """Return the bare array."""
+        return self.values
+
+    def __dlpack__(self, **options: Any) -> Any:  # so that torch.from_dlpack(matrix) works without torch here
+        return np.array(self.values).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return np.asarray(self.values).__dlpack_device__()
+
+    def __getitem__(self, index: _Index | tuple[_Index, ...]) -> Any:
+        parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
+        first, rest = parts[0], parts[1:]
+        if not any(isinstance(part, str) for part in (first, *rest)):
+            return self.values[(first, *rest)]
+        values = self.values
+        if rest and isinstance(rest[0], str):
+            columns = values[:, self._find(rest[0], self.columns, self.column_tokens)].astype(np.float64)
+            values = columns.sum(1) if self.sums_columns else columns.mean(1)
+        elif rest:
+            values = values[:, rest[0]]
+        if not isinstance(first, str):
+            return values[first]
+        rows = self._find(first, self.rows, self.row_tokens)
+        if self.row_tokens is not None and self.row_positions is not None:
+            rows = [self.row_positions.index(row) for row in rows if row in self.row_positions]
+        if not rows:
+            raise NotFound(f'"{first}" is not among the captured rows.', hint="Call look without queries=.")
+        row = values[rows].mean(0)
+        return float(row) if np.ndim(row) == 0 else row
+
+    @staticmethod
+    def _find(word: str, labels: tuple[str, ...], tokens: Tokens | None) -> list[int]:
+        if tokens is not None:
+            return list(tokens.find(word))
+        numbered = [(label, (position,)) for position, label in enumerate(labels)]
+        found = _find_label(word, numbered, [(label.strip("·"), group) for label, group in numbered])
+        if found is None:
+            raise InvalidInput(f'There is no "{word}".', hint=did_you_mean(word, labels))
+        return list(found)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -85,7 +159,8 @@ class LabelledMatrix:
 
     def __repr__(self) -> str:
         size = f"{len(self.rows)} x {len(self.columns)}"
-        return f"{type(self).__name__}({self.name}: {size}, {self.row_axis} x {self.column_axis})"
+        words = " ".join(self.rows[:6]) + (" ..." if len(self.rows) > 6 else "")
+        return f"{type(self).__name__}({self.name}: {size}, {self.row_axis} x {self.column_axis}; {words})"
 
 
 @dataclass(frozen=True)
@@ -241,15 +316,15 @@ class HeadScore:
     def summary(self) -> str:
         """Describe the dominant behaviour in a few words."""
         behaviours = {
-            "attends to the previous token": self.previous,
-            "attends to the next token": self.next,
-            "attends to the first token": self.first,
-            "attends to itself": self.own,
-            "attends to the same token elsewhere": self.same,
+            "previous token": self.previous,
+            "next token": self.next,
+            "first token": self.first,
+            "itself": self.own,
+            "same token elsewhere": self.same,
             "induction head": self.induction or 0.0,
         }
         best = max(behaviours, key=lambda name: behaviours[name])
-        return best if behaviours[best] >= 0.4 else "attends broadly" if self.sharpness < 0.2 else "mixed"
+        return best if behaviours[best] >= 0.4 else "broad" if self.sharpness < 0.2 else "mixed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,6 +363,83 @@ class LensTable:
     def final(self) -> tuple[str, ...]:
         """The model's own top token at each row."""
         return tuple(best[0] for best in self.pieces[-1])
+
+
+@dataclass(frozen=True, eq=False)
+class LogitComponent:
+    """One addend of a logit: the embedding, a head, an MLP, a bias or an edit.
+
+    `sources`: the part of each key token, for heads. `layer` and `head` are None where there is none.
+    """
+
+    part: str
+    layer: int | None
+    head: int | None
+    value: float
+    sources: Array | None = None
+
+    @property
+    def name(self) -> str:
+        """Name as in "2.3" (layer.head), "2 feed-forward" or "embedding"."""
+        part = self.part.replace("_", "-").replace("feedforward", "feed-forward")
+        if self.head is not None:
+            return f"{self.layer}.{self.head}" + ("" if part == "attention" else " cross")
+        return part if self.layer is None else f"{self.layer} {part}"
+
+
+@dataclass(frozen=True, eq=False)
+class LogitAttribution:
+    """Direct logit attribution: one logit, or the difference of two, as a sum over heads, MLPs, embedding and biases.
+
+    `logit` is the model's own; `components` and `rounding` sum to it. `position` is the token after which `token` is
+    predicted; `against`: the token whose logit is subtracted. `attended`: tokens of the keys by part of the block.
+    """
+
+    model: str
+    tokens: Tokens
+    position: int
+    token: str
+    against: str | None
+    logit: float
+    components: tuple[LogitComponent, ...]
+    attended: Mapping[str, Tokens] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    interventions: tuple[str, ...] = ()
+
+    @property
+    def rounding(self) -> float:
+        """What the sum of the components misses of the logit, by rounding alone."""
+        return self.logit - sum(component.value for component in self.components)
+
+    def heads(self, part: str = "attention") -> LabelledMatrix:
+        """Return the addends of all heads, `[layer, head]`."""
+        found = {(c.layer, c.head): c.value for c in self._of_heads(part)}
+        layers, heads = (tuple(dict.fromkeys(key[axis] for key in found)) for axis in (0, 1))
+        values = np.array([[found.get((layer, head), np.nan) for head in heads] for layer in layers])
+        rows, columns = tuple(map(str, layers)), tuple(map(str, heads))
+        return LabelledMatrix(values, rows, columns, "layer", "head", f"{part} heads")
+
+    def sources(self, part: str = "attention") -> LabelledMatrix:
+        """Return the addends of each head by the token it attended to, `[layer.head, key]`."""
+        heads = self._of_heads(part)
+        values = np.array([component.sources for component in heads])
+        keys, names = self.attended[part], tuple(component.name for component in heads)
+        return LabelledMatrix(values, names, keys.pieces, "head", "key", f"{part} heads", None, keys, sums_columns=True)
+
+    def by_layer(self) -> dict[str, float]:
+        """Return the sums over the heads of each attention, and all other components, by name."""
+        sums: dict[str, float] = {}
+        for component in self.components:
+            part = component.part.replace("_", "-").replace("feedforward", "feed-forward")
+            name = part if component.layer is None else f"{component.layer} {part}"
+            sums[name] = sums.get(name, 0.0) + component.value
+        return sums
+
+    def _of_heads(self, part: str) -> list[LogitComponent]:
+        heads = [c for c in self.components if c.part == part and c.head is not None]
+        if not heads:
+            raise NotFound(f"There are no heads of {part}.", hint=f"Choose from {', '.join(self.attended)}.")
+        return heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,6 +545,13 @@ class Alignment:
         """Return each target word with its most strongly aligned source word."""
         best = self.weights.argmax(axis=1).tolist()
         return [(word, self.source.words[index]) for word, index in zip(self.target.words, best, strict=True)]
+
+    def errors(self) -> AlignmentErrors:
+        """Compare the strongest link of each target word with the gold links; special tokens are not counted."""
+        words = [index for index, number in enumerate(self.target.word_numbers) if number is not None]
+        best = self.weights.argmax(axis=1)
+        counted = words or range(len(self.target.words))
+        return AlignmentErrors.of({(int(best[word]), word) for word in counted}, set(self.gold))
 
     def links(self, min_weight: float = 0.1) -> tuple[tuple[int, int, float], ...]:
         """Return (source word, target word, weight) of all links with at least this weight."""

@@ -74,6 +74,7 @@ def _tile_heads(
                 bias=None if bias is None else _select_head(bias, head)[rows, :last],
                 scale=1.0,
                 softcap=inputs.softcap,
+                sinks=None if inputs.sinks is None else inputs.sinks[head],
             )
             if value_weighted:
                 exponentials = exponentials * inputs.value[0, kv_head, :last].float().norm(dim=-1)

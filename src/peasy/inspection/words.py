@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.errors import InvalidInput, NotFound
 from peasy.inspection.results import Array, AttentionRecord, Capture, HeadTopWords, Tokens
 from peasy.tokenization import Encoding, Tokenizer
 from peasy.tokenization.encoding import split_words
@@ -65,26 +65,6 @@ def words_in_rows(queries: Tokens, rows: Sequence[int] | None = None) -> tuple[s
     return tuple(word for word, group in pairs if positions & set(group))
 
 
-def find_word(tokens: Tokens, word: str | int) -> tuple[int, ...]:
-    """Return the token positions of a word (its last occurrence), of a token piece, or of a position."""
-    if isinstance(word, int):
-        if not -len(tokens) <= word < len(tokens):
-            raise InvalidInput(f"There is no position {word}.", hint=f"Choose from 0 to {len(tokens) - 1}.")
-        return (word % len(tokens),)
-    for normalise in (str, str.lower):  # as written, then without regard to case
-        wanted = normalise(word)
-        groups = [g for label, g in zip(tokens.words, tokens.word_positions, strict=True) if normalise(label) == wanted]
-        groups = groups or [
-            (position,)
-            for position, piece in enumerate(map(normalise, tokens.pieces))
-            if wanted in (piece, piece.strip("·"))
-        ]
-        if groups:
-            return groups[-1]
-    hint = did_you_mean(word, tokens.words) or f"The words are: {' '.join(tokens.words[:40])}"
-    raise InvalidInput(f'The word "{word}" is not in the text.', hint=hint)
-
-
 def top_words_of_query(
     record: AttentionRecord, query: str | int, top: int = 5, value_weighted: bool = False
 ) -> tuple[HeadTopWords, ...]:
@@ -94,7 +74,7 @@ def top_words_of_query(
     for path, capture in captures.items():
         queries, keys = record.axes(path)
         try:
-            positions = find_word(queries, query)
+            positions = queries.find(query)
         except InvalidInput:
             if len({path.stack for path in captures}) > 1:
                 continue  # the word is on the other side of the translation

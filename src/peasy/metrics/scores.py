@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,6 +100,53 @@ class TranslationMetrics:
         pairs = zip(self._metrics, self._sums, strict=True)
         results = [(metric, metric._aggregate_and_compute([sums])) for metric, sums in pairs]
         return tuple((score.name, float(score.score), str(metric.get_signature())) for metric, score in results)
+
+
+@dataclass(frozen=True)
+class AlignmentErrors:
+    """Predicted and gold word links: precision, recall and alignment error rate (AER); counts can be added.
+
+    >>> first = AlignmentErrors.of({(0, 0), (1, 2)}, {(0, 0), (1, 1)})
+    >>> first.precision, first.recall, (first + first).aer
+    (0.5, 0.5, 0.5)
+    """
+
+    num_predicted: int
+    num_gold: int
+    num_correct: int
+
+    @classmethod
+    def of(cls, predicted: Collection[tuple[int, int]], gold: Collection[tuple[int, int]]) -> "AlignmentErrors":
+        """Count the links that are in both."""
+        return cls(len(predicted), len(gold), len(set(predicted) & set(gold)))
+
+    def __add__(self, other: "AlignmentErrors") -> "AlignmentErrors":
+        return AlignmentErrors(
+            self.num_predicted + other.num_predicted,
+            self.num_gold + other.num_gold,
+            self.num_correct + other.num_correct,
+        )
+
+    @property
+    def precision(self) -> float:
+        """Share of the predicted links that are gold links."""
+        return self.num_correct / self.num_predicted if self.num_predicted else 0.0
+
+    @property
+    def recall(self) -> float:
+        """Share of the gold links that were predicted."""
+        return self.num_correct / self.num_gold if self.num_gold else 0.0
+
+    @property
+    def aer(self) -> float:
+        """1 - 2 · correct / (predicted + gold): 0 if both are the same."""
+        total = self.num_predicted + self.num_gold
+        return 1 - 2 * self.num_correct / total if total else 0.0
+
+    def summary(self) -> str:
+        """Describe the three rates in one sentence."""
+        counts = f"{self.num_correct} of {self.num_predicted} predicted and {self.num_gold} gold links agree"
+        return f"{counts}: precision {self.precision:.2f}, recall {self.recall:.2f}, AER {self.aer:.2f}."
 
 
 def spearman(left: ArrayLike, right: ArrayLike) -> float:

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from peasy.errors import InvalidInput
 from peasy.models import config as kinds
 from peasy.models.baselines import ConvolutionModel, NGramModel, RecurrentModel, Word2VecModel
 from peasy.models.encoder import Encoder
@@ -45,6 +46,15 @@ def build(config: kinds.ModelConfig, *, seed: int | None = 0) -> Model:
     return model.eval()
 
 
+def build_on_meta(config: kinds.ModelConfig, where: str) -> Model:
+    """Build the model on the meta device; impossible sizes raise an error that names `where`."""
+    try:
+        return build(config, seed=None)
+    except (RuntimeError, OverflowError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InvalidInput(f"{where}: no model can be built with these sizes: {reason}") from None
+
+
 class _SkipInit(TorchFunctionMode):
     """Skips torch's weight initialisation: needless on the meta device, and it would import torch's compiler (2 s)."""
 
@@ -75,13 +85,14 @@ def init_weights(model: nn.Module, seed: int) -> None:
 
 def _init_parameter(name: str, module: nn.Module, weight: nn.Parameter, generator: torch.Generator) -> None:
     if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        weight.fill_(0.0 if name.endswith("bias") else 1.0)
+        starts_at_zero = name.endswith("bias") or getattr(module, "unit_offset", False)
+        weight.fill_(0.0 if starts_at_zero else 1.0)
     elif isinstance(module, nn.RNNBase):
         bound = module.hidden_size**-0.5
         weight.uniform_(-bound, bound, generator=generator)
     elif isinstance(module, nn.Embedding):
         weight.normal_(0, 0.02, generator=generator)
-    elif weight.ndim == 1 and name.endswith("bias"):
+    elif weight.ndim == 1 and name.endswith(("bias", "sinks")):
         weight.zero_()
     else:
         fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, LMHead)) else weight.shape[0]

@@ -5,20 +5,20 @@ A family (GPT-2, Llama, BERT, ...) is only a set of values of these.
 # ruff: noqa: RUF009 (frozen defaults may be shared)
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Lt
 
 from peasy import config as reader
 from peasy.errors import InvalidInput
 from peasy.nn import config as nn_config
-from peasy.nn.config import check_minimums
+from peasy.nn.config import Size
+from peasy.parameters import BoundedSettings
 
 
 @dataclass(frozen=True)
 class SpecialTokensConfig:
-    """Ids of the special tokens: pad, bos, eos, decoder_start, mask, unk.
-
-    `decoder_start` is the first token of the decoder in an encoder-decoder model.
-    """
+    """Ids of the special tokens."""
 
     pad: int | None = None
     """Id of the padding token; null: none."""
@@ -32,13 +32,20 @@ class SpecialTokensConfig:
     """Id of the mask token; null: none."""
     unk: int | None = None
     """Id of the token for unknown text; null: none."""
+    forced_bos: int | None = None
+    """Id of the decoder's second token, such as the language of a translation; null: the model chooses it."""
+
+    @property
+    def decoder_prompt(self) -> list[int]:
+        """Ids with which the decoder of an encoder-decoder model starts."""
+        return [id for id in (self.decoder_start, self.forced_bos) if id is not None]
 
 
 @dataclass(frozen=True)
-class _BaseConfig:
+class _BaseConfig(BoundedSettings):
     """Settings of every model."""
 
-    vocab_size: int
+    vocab_size: Size
     """Vocabulary size, in tokens; by default that of the tokenizer."""
     special_tokens: SpecialTokensConfig = field(default=SpecialTokensConfig(), kw_only=True)
     """Ids of the special tokens; by default those of the tokenizer."""
@@ -48,9 +55,9 @@ class _BaseConfig:
 class _NetworkConfig(_BaseConfig):
     """Settings of every neural language model."""
 
-    d_model: int
+    d_model: Size
     """Width of the model (embedding dimension)."""
-    dropout: float = field(default=0.0, kw_only=True)
+    dropout: Annotated[float, Ge(0), Lt(1)] = field(default=0.0, kw_only=True)
     """Dropout probability, below 1."""
 
 
@@ -61,7 +68,7 @@ class DecoderConfig(_NetworkConfig):
     kind: ClassVar[str] = "decoder"
     stack: nn_config.StackConfig
     """Transformer blocks."""
-    max_seq_len: int | None = None
+    max_seq_len: Size | None = None
     """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
     """Position encoding; null: none."""
@@ -71,22 +78,18 @@ class DecoderConfig(_NetworkConfig):
     """Language-model head."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_transformer(self, self.stack)
 
 
 @dataclass(frozen=True)
 class EncoderConfig(_NetworkConfig):
-    """Bidirectional encoder: a vector for each token and each text.
-
-    `pooler`: a learned layer on the first token's hidden state. `pooling` makes one vector of a text;
-    `normalise` scales it to length 1. `max_length`: texts are truncated to this many tokens, if that is fewer than
-    `max_seq_len`. `lm_head` None = no masked-language-model head.
-    """
+    """Bidirectional encoder: a vector for each token and each text."""
 
     kind: ClassVar[str] = "encoder"
     stack: nn_config.StackConfig
     """Transformer blocks."""
-    max_seq_len: int | None = None
+    max_seq_len: Size | None = None
     """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
     """Position encoding; null: none."""
@@ -100,31 +103,32 @@ class EncoderConfig(_NetworkConfig):
     """How the hidden states become one vector of the text."""
     normalise: bool = True
     """Whether that vector is scaled to length 1."""
-    max_length: int | None = None
+    max_length: Size | None = None
     """Texts are truncated to this many tokens; null: to max_seq_len."""
+    classifier: nn_config.ClassifierConfig | None = None
+    """Classification head; null: none."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_transformer(self, self.stack)
-        check_minimums(self, max_length=1)
         if self.pooling == "pooler" and not self.pooler:
             raise InvalidInput('pooling is "pooler", but the model has no pooler.', hint="Set pooler to true.")
+        if self.classifier is not None and self.classifier.pooling == "pooler" and not self.pooler:
+            raise InvalidInput("The classifier needs a pooler, which the model does not have.")
 
 
 @dataclass(frozen=True)
 class EncoderDecoderConfig(_NetworkConfig):
-    """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token.
-
-    `target_vocab_size` None = source and target share the token embedding.
-    """
+    """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token."""
 
     kind: ClassVar[str] = "encoder-decoder"
     encoder: nn_config.StackConfig
     """Transformer blocks of the encoder."""
     decoder: nn_config.StackConfig
     """Transformer blocks of the decoder."""
-    target_vocab_size: int | None = None
+    target_vocab_size: Size | None = None
     """Vocabulary size of the targets; null: source and target share the token embedding."""
-    max_seq_len: int | None = None
+    max_seq_len: Size | None = None
     """Maximum sequence length, in tokens; null: unlimited."""
     position: nn_config.PositionConfig | None = nn_config.SinusoidalPositionConfig()
     """Position encoding; null: none."""
@@ -132,10 +136,12 @@ class EncoderDecoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
+    target_positions: bool = False
+    """Whether the targets have position embeddings and an embedding norm of their own, with shared token embeddings."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_transformer(self, self.encoder, self.decoder)
-        check_minimums(self, target_vocab_size=1)
 
 
 @dataclass(frozen=True)
@@ -143,15 +149,12 @@ class RecurrentConfig(_NetworkConfig):
     """Recurrent language model: LSTM or GRU."""
 
     kind: ClassVar[str] = "recurrent"
-    num_layers: int = 1
+    num_layers: Size = 1
     """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "lstm"
     """Recurrent cell."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, num_layers=1)
 
 
 @dataclass(frozen=True)
@@ -159,17 +162,14 @@ class ConvolutionConfig(_NetworkConfig):
     """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
     kind: ClassVar[str] = "convolution"
-    num_layers: int = 4
+    num_layers: Size = 4
     """Number of convolution layers."""
-    kernel_size: int = 3
+    kernel_size: Annotated[int, Ge(2)] = 3
     """Width of a convolution, in tokens."""
-    dilation: int = 2
+    dilation: Size = 2
     """Base of the dilation: layer i has dilation**i."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, num_layers=1, kernel_size=2, dilation=1)
 
 
 @dataclass(frozen=True)
@@ -177,30 +177,22 @@ class NGramConfig(_BaseConfig):
     """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
     kind: ClassVar[str] = "ngram"
-    order: int = 3
+    order: Size = 3
     """Length of the longest n-gram, in tokens."""
-    discount: float = 0.75
+    discount: Annotated[float, Gt(0), Lt(1)] = 0.75
     """Absolute discount of the counts, between 0 and 1."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, vocab_size=1, order=1)
-        if not 0 < self.discount < 1:
-            raise InvalidInput(f"discount is {self.discount}.", hint="discount must be between 0 and 1.")
 
 
 @dataclass(frozen=True)
 class RecurrentTranslatorConfig(_NetworkConfig):
-    """Bidirectional recurrent encoder and a recurrent decoder with additive attention.
-
-    Without `use_attention` the decoder gets only the encoder's last state: one vector of fixed size.
-    """
+    """Bidirectional recurrent encoder and a recurrent decoder with additive attention."""
 
     kind: ClassVar[str] = "recurrent-translator"
-    d_attention: int | None = None
+    d_attention: Size | None = None
     """Width of the additive attention; null: d_model."""
-    target_vocab_size: int | None = None
+    target_vocab_size: Size | None = None
     """Vocabulary size of the targets; null: source and target share the token embedding."""
-    num_layers: int = 1
+    num_layers: Size = 1
     """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "gru"
     """Recurrent cell."""
@@ -210,7 +202,7 @@ class RecurrentTranslatorConfig(_NetworkConfig):
     """Language-model head."""
 
     def __post_init__(self) -> None:
-        _check_sizes(self, num_layers=1, d_attention=1, target_vocab_size=1)
+        super().__post_init__()
         if self.d_model % 2:
             raise InvalidInput(f"d_model is {self.d_model}.", hint="d_model must be even: half for each direction.")
 
@@ -220,15 +212,12 @@ class Word2VecConfig(_BaseConfig):
     """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 
     kind: ClassVar[str] = "words"
-    d_model: int
+    d_model: Size
     """Width of the model (embedding dimension)."""
     task: Literal["next", "skip-gram"] = "next"
     """Predict the next word, or the neighbours of each word (skip-gram)."""
-    window: int = 1
+    window: Size = 1
     """Number of words before the predicted one, or on either side of it."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, vocab_size=1, d_model=1, window=1)
 
 
 ModelConfig = (
@@ -253,16 +242,9 @@ def read_config(data: object, where: str = "") -> ModelConfig:
     return reader.read(ModelConfig, data, where)  # type: ignore[arg-type]  # a union is not a type to mypy
 
 
-def _check_sizes(config: _NetworkConfig, **minimums: float) -> None:
-    check_minimums(config, vocab_size=1, d_model=1, dropout=0, **minimums)
-    if config.dropout >= 1:
-        raise InvalidInput(f"dropout is {config.dropout}.", hint="dropout must be at least 0 and below 1.")
-
-
 def _check_transformer(
     config: DecoderConfig | EncoderConfig | EncoderDecoderConfig, *stacks: nn_config.StackConfig
 ) -> None:
-    _check_sizes(config, max_seq_len=1)
     if isinstance(config.position, nn_config.LearnedPositionConfig) and config.max_seq_len is None:
         raise InvalidInput("max_seq_len is missing.", hint="Learned positions need a maximum sequence length.")
     for stack in stacks:
@@ -273,7 +255,10 @@ def _check_transformer(
                 hint="Choose num_heads that divides d_model, or set d_head.",
             )
         d_head = stack.attention.d_head or config.d_model // num_heads
-        if isinstance(config.position, nn_config.RotaryConfig) and d_head % 2:
-            raise InvalidInput(
-                f"Rotary positions need an even head width, not {d_head}.", hint="Choose an even d_head."
-            )
+        if isinstance(config.position, nn_config.RotaryConfig):
+            width = config.position.rotated_width(d_head)
+            if width % 2 or not 0 < width <= d_head:
+                raise InvalidInput(
+                    f"Rotary positions need an even head width, not {width} of {d_head} dimensions.",
+                    hint="Choose an even d_head; with position.share, an even number of dimensions is rotated.",
+                )

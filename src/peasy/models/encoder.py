@@ -10,6 +10,7 @@ from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig
 from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import make_context
+from peasy.nn.classifier import Classifier
 from peasy.nn.embedding import Embedding
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.lm_head import LMHead
@@ -20,7 +21,7 @@ _MIN_BATCH_TOKENS = 512
 
 
 class Encoder(Model[KVCache]):
-    """Bidirectional Transformer: embedding, blocks, optional pooler and masked-language-model head."""
+    """Bidirectional Transformer: embedding, blocks; optional pooler, masked-language-model and classification head."""
 
     config: EncoderConfig
 
@@ -31,6 +32,7 @@ class Encoder(Model[KVCache]):
         self.encoder = Stack("encoder", c.d_model, c.stack, c.position, causal=False, dropout=c.dropout)
         self.pooler = nn.Linear(c.d_model, c.d_model) if c.pooler else None
         self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.lm_head else None
+        self.classifier = Classifier(c.d_model, c.classifier, norm) if c.classifier else None
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Raise: an encoder cannot decode token by token."""
@@ -47,6 +49,16 @@ class Encoder(Model[KVCache]):
         if self.lm_head is None:
             raise InvalidInput("This encoder has no head for masked tokens.", hint="Use embed() or hidden().")
         return self.lm_head(hidden_states, self.embedding.token.weight)
+
+    def classify(self, ids: Tensor, *, padding_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
+        """Return the logits of the labels: `[batch, labels]` for texts, `[batch, time, labels]` for tokens."""
+        if self.classifier is None:
+            raise InvalidInput("This encoder has no classification head.", hint="Use embed() or hidden().")
+        hidden = self.hidden(ids, padding_mask=padding_mask, segments=segments)
+        settings = self.classifier.settings
+        if settings.level == "text":
+            hidden = self._pooled(hidden, padding_mask, settings.pooling).to(hidden.dtype)
+        return self.classifier(hidden)
 
     def embed(self, ids: Tensor, *, padding_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
         """Return one vector per text, `[batch, d_model]`."""
@@ -69,12 +81,11 @@ class Encoder(Model[KVCache]):
 
     def pool(self, hidden: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Pool hidden states to one vector per text; half precision is summed in float32."""
-        pooled = self._pooled(hidden, padding_mask)
+        pooled = self._pooled(hidden, padding_mask, self.config.pooling)
         pooled = pooled.to(_at_least_float32(pooled))
         return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled
 
-    def _pooled(self, hidden: Tensor, padding_mask: Tensor | None) -> Tensor:
-        pooling = self.config.pooling
+    def _pooled(self, hidden: Tensor, padding_mask: Tensor | None, pooling: str) -> Tensor:
         if pooling == "first" or pooling == "pooler":
             first = (
                 hidden[:, 0]

@@ -7,7 +7,7 @@ from peasy.formula import AttentionSteps
 from peasy.models.config import RecurrentTranslatorConfig
 from peasy.models.protocol import Model, ModelInputs, require_source
 from peasy.models.transformer import check_token_ids, normalize_padding_mask
-from peasy.nn.intervention import InterventionLike, intervene_context, intervene_single_query
+from peasy.nn.intervention import Intervention, edit_activation, edit_single_query, to_intervention
 from peasy.nn.lm_head import LMHead
 from peasy.nn.module_path import ModulePath
 from peasy.nn.recurrent import AdditiveAttention, HiddenState, Recurrent, RecurrentState
@@ -62,10 +62,10 @@ class RecurrentTranslator(Model[RecurrentState]):
         check_token_ids(ids, self.decoder_embedding.num_embeddings)
         assert decode_state.encoder_output is not None
         padding_mask, vectors = normalize_padding_mask(inputs.padding_mask), self.dropout(self.decoder_embedding(ids))
-        hidden, attentions = [], []
+        hidden, attentions, intervention = [], [], to_intervention(inputs.intervention)
         for t in range(ids.shape[1]):
             mask = None if padding_mask is None else padding_mask[:, t : t + 1]
-            steps, output = self._decode_step(decode_state, t, vectors[:, t : t + 1], mask, inputs.intervention)
+            steps, output = self._decode_step(decode_state, t, vectors[:, t : t + 1], mask, intervention)
             attentions.append(steps)
             hidden.append(output)
         decode_state.length += ids.shape[1]
@@ -79,7 +79,7 @@ class RecurrentTranslator(Model[RecurrentState]):
         t: int,
         token_vector: Tensor,
         padding_mask: Tensor | None,
-        intervention: InterventionLike | None,
+        intervention: Intervention | None,
     ) -> tuple[AttentionSteps, Tensor]:
         assert decode_state.hidden_state is not None
         assert decode_state.encoder_output is not None
@@ -88,14 +88,13 @@ class RecurrentTranslator(Model[RecurrentState]):
         steps = self.attention(
             query,
             decode_state.encoder_output,
-            *intervene_single_query(
+            *edit_single_query(
                 intervention, _ATTENTION_PATH, row, decode_state.encoder_padding_mask, decode_state.encoder_output
             ),
         )
         positions = torch.tensor([[row]], device=token_vector.device)
-        context = intervene_context(intervention, _ATTENTION_PATH, steps.context, positions)[:, 0].to(
-            token_vector.dtype
-        )
+        context = edit_activation(intervention, _ATTENTION_PATH, "context", steps.context, positions)[:, 0]
+        context = context.to(token_vector.dtype)
         if not self.config.use_attention:
             context = context * 0  # the unused weights stay, so that both variants have the same size
         output, state = self.decoder(torch.cat([token_vector, context], dim=-1), decode_state.hidden_state)

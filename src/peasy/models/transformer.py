@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, EncoderDecoderConfig
@@ -89,16 +89,19 @@ class EncoderDecoder(CausalTransformer):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)
-        self.embedding = self._make_embedding(config.vocab_size)
-        self.target_embedding = self._make_embedding(config.target_vocab_size) if config.target_vocab_size else None
         c, target_size = config, config.target_vocab_size or config.vocab_size
+        self.embedding = self._make_embedding(c.vocab_size)
+        self.target_embedding = None
+        if c.target_vocab_size or c.target_positions:
+            shared = None if c.target_vocab_size else self.embedding.token
+            self.target_embedding = self._make_embedding(target_size, shared)
         self.encoder = Stack("encoder", c.d_model, c.encoder, c.position, causal=False, dropout=c.dropout)
         self.decoder = Stack("decoder", c.d_model, c.decoder, c.position, causal=True, cross=True, dropout=c.dropout)
         self.lm_head = LMHead(target_size, c.d_model, c.lm_head, c.decoder.norm)
 
-    def _make_embedding(self, vocab_size: int) -> Embedding:
-        c = self.config
-        return Embedding(vocab_size, c.d_model, c.embedding, c.position, c.encoder.norm, c.max_seq_len, c.dropout)
+    def _make_embedding(self, vocab_size: int, tokens: nn.Embedding | None = None) -> Embedding:
+        c, norm = self.config, self.config.encoder.norm
+        return Embedding(vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout, tokens)
 
     @property
     def decoder_embedding(self) -> Embedding:
@@ -166,13 +169,12 @@ def _pack_sequences(
     if not all(sequences):
         raise InvalidInput("A sequence has no new token.", hint="Leave out sequences without new tokens.")
     tokens = [token for sequence in sequences for token in sequence]
-    _check_token_range(min(tokens), max(tokens), embedding.token.num_embeddings)
+    check_token_range(tokens, embedding.token.num_embeddings)
     ids = torch.tensor([tokens], device=embedding.token.weight.device)
+    contexts, taps = [], broadcast(tap, len(sequences))
+    interventions: Sequence[InterventionLike | None] = broadcast(intervention, len(sequences))
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
-    contexts = []
-    taps = broadcast(tap, len(sequences))
-    interventions: Sequence[InterventionLike | None] = broadcast(intervention, len(sequences))
     for sequence, cache, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
         ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
@@ -199,14 +201,14 @@ def check_token_ids(ids: Tensor, vocab_size: int) -> None:
     if torch.compiler.is_compiling() or ids.device.type == "meta":
         return
     smallest, largest = ids.aminmax()
-    _check_token_range(int(smallest), int(largest), vocab_size)
+    check_token_range((int(smallest), int(largest)), vocab_size)
 
 
-def _check_token_range(smallest: int, largest: int, vocab_size: int) -> None:
-    """Raise if ids are outside the vocabulary."""
-    if smallest < 0 or largest >= vocab_size:
-        invalid = smallest if smallest < 0 else largest
-        raise InvalidInput(
-            f"Token id {invalid} is outside the vocabulary of this model, 0 to {vocab_size - 1}.",
-            hint="Was the text tokenized with this model's own tokenizer?",
-        )
+def check_token_range(ids: Sequence[int], vocab_size: int) -> None:
+    """Raise if an id is outside the vocabulary: a tokenizer may have more tokens than the embedding has rows."""
+    for id in (min(ids, default=0), max(ids, default=0)):
+        if not 0 <= id < vocab_size:
+            raise InvalidInput(
+                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
+                hint="Was the text tokenized with this model's own tokenizer?",
+            )

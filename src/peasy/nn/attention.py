@@ -14,6 +14,7 @@ from peasy.nn import config as nn_config
 from peasy.nn.attention_backends import FUSED, AttentionBackend
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
+from peasy.nn.intervention import edit_activation
 from peasy.nn.kv_cache import KVBatch, LayerKVCache
 from peasy.nn.mask import MaskSpec
 from peasy.nn.module_path import ModulePath
@@ -44,14 +45,22 @@ class Attention(nn.Module):
         self.key = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=settings.bias)
         self.value = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=settings.bias)
         self.output = nn.Linear(self.num_heads * self.d_head, d_model, bias=settings.output_bias)
-        self.query_norm = make_norm(norm, self.d_head) if settings.qk_norm else None
-        self.key_norm = make_norm(norm, self.d_head) if settings.qk_norm else None
+        self.norm_projections = settings.qk_norm_over == "projection"
+        widths = [
+            self.d_head * (heads if self.norm_projections else 1) for heads in (self.num_heads, self.num_kv_heads)
+        ]
+        self.query_norm = make_norm(norm, widths[0]) if settings.qk_norm else None
+        self.key_norm = make_norm(norm, widths[1]) if settings.qk_norm else None
+        self.sinks = nn.Parameter(torch.zeros(self.num_heads)) if settings.sinks else None
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
         query, key, value = self._project(x)
-        if ctx.cos_sin is not None:
-            query, key = apply_rope(query, ctx.cos_sin), apply_rope(key, ctx.cos_sin)
+        if ctx.rope and (cos_sin := ctx.rope[self.path.layer]) is not None:
+            query, key = apply_rope(query, cos_sin), apply_rope(key, cos_sin)
+        if ctx.any_intervention:
+            steps = zip(("query", "key", "value"), (query, key, value), strict=True)
+            query, key, value = (ctx.edit(self.path, step, array, 2) for step, array in steps)
         if ctx.sequences:
             caches = [self._layer_cache(sequence) for sequence in ctx.sequences]
         else:
@@ -67,9 +76,13 @@ class Attention(nn.Module):
         else:
             heads = _split_heads(self.qkv_proj(x), self.num_heads + 2 * self.num_kv_heads)
             query, key, value = heads.split_with_sizes([self.num_heads, self.num_kv_heads, self.num_kv_heads], dim=1)
-        if self.query_norm is not None and self.key_norm is not None:
-            query, key = self.query_norm(query), self.key_norm(key)
-        return query, key, value
+        return self._norm_heads(self.query_norm, query), self._norm_heads(self.key_norm, key), value
+
+    def _norm_heads(self, norm: nn.Module | None, heads: Tensor) -> Tensor:
+        """Normalise each head `[batch, head, time, d_head]` by itself, or all heads of a token together."""
+        if norm is None or not self.norm_projections:
+            return heads if norm is None else norm(heads)
+        return _split_heads(norm(heads.transpose(1, 2).flatten(2)), heads.shape[1])
 
     def fuse_projections(self, make_linear: LinearFactory) -> None:
         """Replace the projections of queries, keys and values by one linear layer, for decoding."""
@@ -104,9 +117,8 @@ class CrossAttention(Attention):
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Map `[batch, time, d_model]` to the same shape."""
-        query = _split_heads(self.query(x), self.num_heads)
-        if self.query_norm is not None:
-            query = self.query_norm(query)
+        query = self._norm_heads(self.query_norm, _split_heads(self.query(x), self.num_heads))
+        query = ctx.edit(self.path, "query", query, 2)
         encoder_kv = [self._encoder_kv(sequence) for sequence in ctx.sequences or (ctx,)]
         context = self.backend.attend(self, ctx, query, KVBatch(encoder_kv=encoder_kv))
         return self.output(context)
@@ -118,7 +130,13 @@ class CrossAttention(Attention):
         assert ctx.encoder_output is not None, "cross-attention needs an encoder output"
         projections = (self.key(ctx.encoder_output), self.value(ctx.encoder_output))
         key, value = (_split_heads(projection, self.num_kv_heads) for projection in projections)
-        cross_kv = (key if self.key_norm is None else self.key_norm(key)), value
+        key = self._norm_heads(self.key_norm, key)
+        positions = torch.arange(key.shape[2], device=key.device)[None]
+        key, value = (
+            edit_activation(ctx.active_intervention, self.path, step, array, positions)
+            for step, array in (("key", key), ("value", value))
+        )
+        cross_kv = key, value
         if cache is not None:
             cache.cross_kv = cross_kv
         return cross_kv

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from peasy.nn.capture import AttentionInputs, capture_steps
 from peasy.nn.forward_context import ForwardContext
-from peasy.nn.intervention import intervene_attention, intervene_context
+from peasy.nn.intervention import edit_activation, edit_attention
 from peasy.nn.kv_cache import KVBatch
 from peasy.nn.mask import AttentionMask
 
@@ -62,26 +62,28 @@ class FormulaBackend:
         for sequence, new_query, (key, value) in zip(sequences, queries, kv.append(ctx.seq_lens), strict=True):
             mask_spec = layer.mask_spec(sequence)
             mask = mask_spec.attention_mask(layer.window, key.shape[2])
-            inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap)
-            if (intervention := sequence.intervention) is not None:
-                inputs = intervene_attention(intervention, layer.path, inputs, mask_spec)
-            context = self.run(inputs)
+            inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap, layer.sinks)
+            weights = None
+            if (intervention := sequence.active_intervention) is not None:
+                inputs, weights = edit_attention(intervention, layer.path, inputs.expand_keys(), mask_spec)
+            context = self.run(inputs) if weights is None else inputs.context_of(weights)
+            context = edit_activation(intervention, layer.path, "context", context, mask_spec.query_positions)
             if sequence.tap is not None and sequence.tap.wants(layer.path):
-                capture_steps(sequence.tap, layer.path, inputs, context)
-            if intervention is not None:
-                context = intervene_context(intervention, layer.path, context, mask_spec.query_positions)
+                capture_steps(sequence.tap, layer.path, inputs, context, weights)
             contexts.append(context.transpose(1, 2).flatten(2))
         return contexts[0] if len(contexts) == 1 else torch.cat(contexts, dim=1)
 
 
 class FusedBackend(FormulaBackend):
-    """Torch's fused kernel (SDPA), which has no soft cap and would let a NaN through the mask."""
+    """Torch's fused kernel (SDPA), which has no soft cap and no sinks, and would let a NaN through the mask."""
 
     fallback = FormulaBackend()
 
     def supports(self, inputs: AttentionInputs) -> bool:
-        """Return True without a soft cap, and if no masked key or value is NaN or infinite."""
-        return not inputs.softcap and (not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value))
+        """Return True without soft cap and sinks, and if no masked key or value is NaN or infinite."""
+        if inputs.softcap or inputs.sinks is not None:
+            return False
+        return not inputs.attention_mask.has_mask or _all_finite(inputs.key, inputs.value)
 
     def kernel(self, inputs: AttentionInputs) -> Tensor:
         """Run the fused kernel; query heads may share key/value heads (GQA)."""
@@ -112,7 +114,8 @@ class RowWiseBackend(FormulaBackend):
             row_bias = None if bias is None else bias[:, :, row : row + 1, first:last]
             key, value = inputs.key[:, :, first:last], inputs.value[:, :, first:last]
             mask = AttentionMask(bias=row_bias)
-            row_inputs = AttentionInputs(query[:, :, row : row + 1], key, value, mask, inputs.scale, inputs.softcap)
+            row_query = query[:, :, row : row + 1]
+            row_inputs = AttentionInputs(row_query, key, value, mask, inputs.scale, inputs.softcap, inputs.sinks)
             contexts.append(FUSED.run(row_inputs))
         return contexts[0] if time == 1 else torch.cat(contexts, dim=2)
 

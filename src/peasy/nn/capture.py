@@ -4,12 +4,12 @@ Only the requested rows and heads are recomputed, a block of rows at a time.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from peasy.formula import AttentionSteps, attend
+from peasy.formula import AttentionSteps, attend, weighted_sum
 from peasy.nn.mask import AttentionMask
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, Activation, Tap
@@ -31,14 +31,29 @@ class AttentionInputs:
     attention_mask: AttentionMask
     scale: float
     softcap: float | None = None
+    sinks: Tensor | None = None
+    """Sink score of each head, `[head]`."""
 
     def compute_steps(self) -> AttentionSteps:
         """Compute all steps by the formula."""
         return attend(
             self.query, self.key, self.value,
             mask=self.attention_mask.mask, bias=self.attention_mask.bias, causal=self.attention_mask.causal,
-            scale=self.scale, softcap=self.softcap,
+            scale=self.scale, softcap=self.softcap, sinks=self.sinks,
         )  # fmt: skip
+
+    def context_of(self, weights: Tensor) -> Tensor:
+        """Return the context for other weights, `[batch, head, query, key]`."""
+        context: Tensor = weighted_sum(weights, self.value)
+        return context.to(self.query.dtype)
+
+    def expand_keys(self) -> "AttentionInputs":
+        """Return the inputs with keys and values for each row of the queries: an intervention may add rows."""
+        rows = len(self.query)
+        if len(self.key) == rows:
+            return self
+        key, value = (array.expand(rows, -1, -1, -1) for array in (self.key, self.value))
+        return replace(self, key=key, value=value)
 
     def visible_keys(self, row: int) -> tuple[int, int]:
         """Return the keys of a query as (first, end), where the mask is a range."""
@@ -57,18 +72,21 @@ class AttentionInputs:
             self.attention_mask.select(heads, rows, self.query),
             self.scale,
             self.softcap,
+            None if self.sinks is None else self.sinks[list(heads)],
         )
 
     def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
         """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
         return AttentionInputs(
             self.query[:, :, rows], self.key[:, :, :n_key], self.value[:, :, :n_key, :1],
-            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap,
+            self.attention_mask.slice_rows(rows, n_key, self.query), self.scale, self.softcap, self.sinks,
         )  # fmt: skip
 
 
-def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor) -> None:
-    """Pass the requested steps of one attention call to the tap."""
+def capture_steps(
+    tap: Tap, path: ModulePath, inputs: AttentionInputs, context: Tensor, weights: Tensor | None = None
+) -> None:
+    """Pass the requested steps of one attention call to the tap; `weights` are those that an intervention changed."""
     if tap.on_attention is not None:
         tap.on_attention(path, inputs)
     heads, rows = tap.resolve_heads(inputs.query.shape[1]), tap.resolve_rows(inputs.query.shape[2])
@@ -77,10 +95,14 @@ def capture_steps(tap: Tap, path: ModulePath, inputs: AttentionInputs, context: 
     for step, array in projections.items():
         if step in tap.steps:
             tap.callback(Activation(path, step, array, heads, rows if step == "query" else None))
-    recomputed = [step for step in FORMULA_STEPS if step in tap.steps]
-    if recomputed:
-        for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
+    recomputed = [step for step in FORMULA_STEPS if step in tap.steps and (step != "weights" or weights is None)]
+    for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
+        if recomputed:
             _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
+        if weights is not None and "weights" in tap.steps:
+            tap.callback(
+                Activation(path, "weights", _select_heads_and_rows(weights, heads, rows[piece]), heads, rows[piece])
+            )
     if "context" in tap.steps:
         tap.callback(Activation(path, "context", _select_heads_and_rows(context, heads, rows), heads, rows))
 

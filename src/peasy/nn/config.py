@@ -3,82 +3,93 @@
 No tensors: reading a config does not import torch.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
+from peasy.parameters import BoundedSettings
 
-ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu"]
-
-
-def check_minimums(settings: object, **minimums: float) -> None:
-    """Raise if a field is below its minimum; None is always allowed."""
-    for name, minimum in minimums.items():
-        value = getattr(settings, name)
-        if value is not None and not value >= minimum:
-            raise InvalidInput(f"{name} is {value}.", hint=f"{name} must be at least {minimum:g}.")
+ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu", "tanh"]
 
 
-class _Checked:
-    """Base of the configs: numbers are checked against `minimums`; a soft cap is above 0."""
-
-    minimums: ClassVar[Mapping[str, float]] = {}
-
-    def __post_init__(self) -> None:
-        check_minimums(self, **self.minimums)
-        if (softcap := getattr(self, "softcap", None)) is not None and softcap <= 0:
-            raise InvalidInput(f"softcap is {softcap}.", hint="softcap must be above 0.")
+Size = Annotated[int, Ge(1)]
+"""Number of rows, heads, layers or dimensions."""
+SoftCap = Annotated[float, Gt(0)]
 
 
 # Position encodings.
 
 
 @dataclass(frozen=True)
-class LearnedPositionConfig(_Checked):
-    """Learned absolute position embeddings; the first `offset` rows are unused."""
+class RelativeBiasConfig(BoundedSettings):
+    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"offset": 0}
-    kind: ClassVar[str] = "learned"
-    offset: int = 0
-    """Unused rows at the start of the position table."""
+    kind: ClassVar[str] = "relative"
+    num_buckets: Annotated[int, Ge(4)] = 32
+    """Number of distance buckets; a multiple of 4."""
+    max_distance: int = 128
+    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_buckets % 4:
+            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
+        if self.max_distance <= self.num_buckets // 2:
+            hint = f"max_distance must be above half of num_buckets, {self.num_buckets // 2}."
+            raise InvalidInput(f"max_distance is {self.max_distance}.", hint=hint)
 
 
 @dataclass(frozen=True)
-class SinusoidalPositionConfig:
+class LearnedPositionConfig(BoundedSettings):
+    """Learned absolute position embeddings; the first `offset` rows are unused."""
+
+    kind: ClassVar[str] = "learned"
+    offset: Annotated[int, Ge(0)] = 0
+    """Unused rows at the start of the position table."""
+    relative: RelativeBiasConfig | None = None
+    """Relative position bias, in addition; null: none."""
+
+
+@dataclass(frozen=True)
+class SinusoidalPositionConfig(BoundedSettings):
     """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
 
     kind: ClassVar[str] = "sinusoidal"
     layout: Literal["pairs", "halves"] = "pairs"
     """Order of the components: sine and cosine in pairs, or all sines first (halves)."""
+    offset: Annotated[int, Ge(0)] = 0
+    """Position of the first token."""
+    reaches_base: bool = False
+    """Whether the lowest frequency is exactly 1/10000; in the paper it is one step above."""
 
 
 @dataclass(frozen=True)
-class LinearRopeScaling(_Checked):
+class LinearRopeScaling(BoundedSettings):
     """Linear RoPE scaling: positions are divided by `factor`."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"factor": 1}
     kind: ClassVar[str] = "linear"
-    factor: float
+    factor: Annotated[float, Ge(1)]
     """Divisor of the positions."""
 
 
 @dataclass(frozen=True)
-class Llama3RopeScaling:
+class Llama3RopeScaling(BoundedSettings):
     """Llama 3 RoPE scaling: low frequencies are divided by `factor`, high ones kept, those between interpolated."""
 
     kind: ClassVar[str] = "llama3"
-    factor: float
+    factor: Annotated[float, Ge(1)]
     """Divisor of the low frequencies."""
-    low_freq_factor: float
+    low_freq_factor: Annotated[float, Gt(0)]
     """Frequencies with fewer periods than this in the original length are divided by factor."""
     high_freq_factor: float
     """Frequencies with more periods than this in the original length are kept; above low_freq_factor."""
-    original_max_seq_len: int
+    original_max_seq_len: Size
     """Maximum sequence length of the original training, in tokens."""
 
     def __post_init__(self) -> None:
-        check_minimums(self, factor=1, low_freq_factor=1e-6, original_max_seq_len=1)
+        super().__post_init__()
         if self.high_freq_factor <= self.low_freq_factor:
             raise InvalidInput(
                 f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}.",
@@ -87,15 +98,61 @@ class Llama3RopeScaling:
 
 
 @dataclass(frozen=True)
-class RotaryConfig(_Checked):
+class YarnRopeScaling(BoundedSettings):
+    """YaRN RoPE scaling: frequencies between `beta_fast` and `beta_slow` periods are interpolated, queries scaled."""
+
+    kind: ClassVar[str] = "yarn"
+    factor: Annotated[float, Ge(1)]
+    """Divisor of the low frequencies."""
+    original_max_seq_len: Size
+    """Maximum sequence length of the original training, in tokens."""
+    beta_fast: Annotated[float, Gt(0)] = 32.0
+    """Frequencies with more periods than this in the original length are kept."""
+    beta_slow: Annotated[float, Gt(0)] = 1.0
+    """Frequencies with fewer periods than this in the original length are divided by factor."""
+    attention_factor: Annotated[float, Gt(0)] | None = None
+    """Factor of cosine and sine; null: 0.1 ln(factor) + 1."""
+    truncate: bool = True
+    """Whether the interpolated range is extended to whole pairs of dimensions."""
+
+
+@dataclass(frozen=True)
+class LongRopeScaling(BoundedSettings):
+    """LongRoPE scaling: each frequency is divided by its own factor, up to the original length by `short_factors`."""
+
+    kind: ClassVar[str] = "longrope"
+    short_factors: tuple[float, ...]
+    """Divisor of each frequency, for sequences up to the original length."""
+    long_factors: tuple[float, ...]
+    """Divisor of each frequency for longer sequences; kept for export, as peasy computes only the shorter ones."""
+    original_max_seq_len: Size
+    """Maximum sequence length of the original training, in tokens."""
+    attention_factor: Annotated[float, Gt(0)] = 1.0
+    """Factor of cosine and sine."""
+
+
+RopeScaling = LinearRopeScaling | Llama3RopeScaling | YarnRopeScaling | LongRopeScaling
+
+
+@dataclass(frozen=True)
+class RotaryConfig(BoundedSettings):
     """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"base": 1}
     kind: ClassVar[str] = "rotary"
-    base: float = 10_000.0
+    base: Annotated[float, Ge(1)] = 10_000.0
     """Base of the geometric series of wavelengths (theta)."""
-    scaling: LinearRopeScaling | Llama3RopeScaling | None = None
+    scaling: RopeScaling | None = None
     """RoPE scaling to longer sequences; null: none."""
+    share: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Share of each head that is rotated: its first dimensions (partial rotary embedding)."""
+    local_base: Annotated[float, Ge(1)] | None = None
+    """Base in the layers with sliding-window attention, which are not scaled; null: like the other layers."""
+    skipped_layers: tuple[int, ...] = ()
+    """Layers without rotation (NoPE), from 0 on."""
+
+    def rotated_width(self, d_head: int) -> int:
+        """Return how many dimensions of a head are rotated."""
+        return int(d_head * self.share)
 
 
 @dataclass(frozen=True)
@@ -105,52 +162,38 @@ class AlibiConfig:
     kind: ClassVar[str] = "alibi"
 
 
-@dataclass(frozen=True)
-class RelativeBiasConfig:
-    """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
-
-    kind: ClassVar[str] = "relative"
-    num_buckets: int = 32
-    """Number of distance buckets; a multiple of 4."""
-    max_distance: int = 128
-    """Distance in tokens from which on all share the last bucket; above half of num_buckets."""
-
-    def __post_init__(self) -> None:
-        check_minimums(self, num_buckets=4, max_distance=self.num_buckets // 2 + 1)
-        if self.num_buckets % 4:
-            raise InvalidInput(f"num_buckets is {self.num_buckets}.", hint="num_buckets must be a multiple of 4.")
-
-
 PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig | AlibiConfig | RelativeBiasConfig
 
 
 # Normalisation layers.
 
+NormPlacement = Literal["pre", "post", "output", "around"]
+
 
 @dataclass(frozen=True)
-class LayerNormConfig(_Checked):
-    """LayerNorm, before each sublayer (pre-norm) or after it (post-norm, as in the paper)."""
+class LayerNormConfig(BoundedSettings):
+    """LayerNorm before each sublayer (pre-norm), after it (post-norm, as in the paper), on its output, or around it."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "layer"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
-    eps: float = 1e-5
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
+    eps: Annotated[float, Ge(0)] = 1e-5
     """Added to the variance."""
     bias: bool = True
     """Whether the norm has a bias."""
 
 
 @dataclass(frozen=True)
-class RMSNormConfig(_Checked):
-    """RMSNorm, before each sublayer (pre-norm) or after it (post-norm)."""
+class RMSNormConfig(BoundedSettings):
+    """RMSNorm before each sublayer (pre-norm), after it (post-norm), on its output, or around it."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"eps": 0}
     kind: ClassVar[str] = "rms"
-    placement: Literal["pre", "post"] = "pre"
-    """Before each sublayer (pre) or after it (post)."""
-    eps: float = 1e-6
+    placement: NormPlacement = "pre"
+    """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
+    eps: Annotated[float, Ge(0)] = 1e-6
     """Added to the mean square."""
+    unit_offset: bool = False
+    """Whether 1 is added to the weight, which then starts at 0."""
 
 
 NormConfig = LayerNormConfig | RMSNormConfig
@@ -160,34 +203,33 @@ NormConfig = LayerNormConfig | RMSNormConfig
 
 
 @dataclass(frozen=True)
-class AttentionConfig(_Checked):
-    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`.
+class AttentionConfig(BoundedSettings):
+    """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`."""
 
-    `window`: sliding-window attention, in the layers listed in `windowed_layers` (None = all). `qk_norm`: normalise
-    queries and keys. `scale`: factor of the scores, None = 1/sqrt(d_head).
-    """
-
-    minimums: ClassVar[Mapping[str, float]] = {"num_heads": 1, "num_kv_heads": 1, "d_head": 1, "window": 1, "scale": 0}
-    num_heads: int
+    num_heads: Size
     """Number of query heads."""
-    num_kv_heads: int | None = None
+    num_kv_heads: Size | None = None
     """Number of key-value heads (GQA); must divide num_heads. null: num_heads."""
-    d_head: int | None = None
+    d_head: Size | None = None
     """Width of a head; null: d_model / num_heads."""
     bias: bool = True
     """Whether the query, key and value projections have a bias."""
     output_bias: bool = True
     """Whether the output projection has a bias."""
-    window: int | None = None
+    window: Size | None = None
     """Sliding-window attention: how many tokens a query attends to; null: unlimited."""
     windowed_layers: tuple[int, ...] | None = None
     """Layers with sliding-window attention, from 0 on; null: all."""
     qk_norm: bool = False
     """Whether queries and keys are normalised."""
-    scale: float | None = None
+    scale: Annotated[float, Ge(0)] | None = None
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
-    softcap: float | None = None
+    softcap: SoftCap | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
+    qk_norm_over: Literal["head", "projection"] = "head"
+    """Whether each head is normalised by itself, or all heads together."""
+    sinks: bool = False
+    """Whether each head has a learned sink: a score without a key, to which a query can give its weight."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,12 +245,11 @@ class AttentionConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class MLPConfig(_Checked):
+class MLPConfig(BoundedSettings):
     """Two-layer MLP: up projection, activation, down projection."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"d_ff": 1}
     kind: ClassVar[str] = "mlp"
-    d_ff: int
+    d_ff: Size
     """Width of the hidden layer."""
     activation: ActivationName = "gelu"
     """Activation function."""
@@ -217,12 +258,11 @@ class MLPConfig(_Checked):
 
 
 @dataclass(frozen=True)
-class GatedMLPConfig(_Checked):
+class GatedMLPConfig(BoundedSettings):
     """Gated MLP (SwiGLU with silu): down(act(gate(x)) * up(x))."""
 
-    minimums: ClassVar[Mapping[str, float]] = {"d_ff": 1}
     kind: ClassVar[str] = "gated"
-    d_ff: int
+    d_ff: Size
     """Width of the hidden layer."""
     activation: ActivationName = "silu"
     """Activation function of the gate."""
@@ -234,14 +274,10 @@ FeedForwardConfig = MLPConfig | GatedMLPConfig
 
 
 @dataclass(frozen=True)
-class StackConfig(_Checked):
-    """Stack of identical Transformer blocks.
+class StackConfig(BoundedSettings):
+    """Stack of identical Transformer blocks."""
 
-    `token_shift`: half of each input vector of attention and MLP comes from the previous token.
-    """
-
-    minimums: ClassVar[Mapping[str, float]] = {"num_layers": 1}
-    num_layers: int
+    num_layers: Size
     """Number of Transformer blocks."""
     attention: AttentionConfig
     """Attention of each block."""
@@ -251,39 +287,43 @@ class StackConfig(_Checked):
     """Normalisation of each sublayer."""
     token_shift: bool = False
     """Whether half of each input vector of attention and MLP comes from the previous token."""
+    parallel: bool = False
+    """Whether attention and MLP of a block both read its input (parallel residual), not one after the other."""
+    residual_scale: Annotated[float, Ge(0)] = 1.0
+    """Factor of each sublayer's output before it is added to the residual stream."""
+    first_norm: bool = True
+    """Whether the first block has a norm before its attention; without it, the embedding is normalised instead."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parallel and self.norm.placement == "post":
+            raise InvalidInput("A parallel residual cannot be post-norm.", hint='Set norm.placement to "pre".')
 
 
 # Embedding and LM head.
 
 
 @dataclass(frozen=True)
-class EmbeddingConfig(_Checked):
-    """Token embedding, optionally `scaled` by sqrt(d_model), with `segments` (token types) and a `norm`.
+class EmbeddingConfig(BoundedSettings):
+    """Token embedding, with optional segments (token types) and hashed n-gram embeddings, which are added to it."""
 
-    `max_ngram`: hashed n-gram embeddings up to this length are added to each token's vector, with one table of
-    `ngram_buckets` vectors per length.
-    """
-
-    minimums: ClassVar[Mapping[str, float]] = {"segments": 0, "max_ngram": 1, "ngram_buckets": 1}
     scaled: bool = False
     """Whether token embeddings are multiplied by sqrt(d_model)."""
-    segments: int = 0
+    segments: Annotated[int, Ge(0)] = 0
     """Number of segment (token type) embeddings; 0: none."""
     norm: bool = False
     """Whether the sum of the embeddings is normalised."""
-    max_ngram: int = 1
+    max_ngram: Size = 1
     """Length of the longest hashed n-gram embedding; 1: none."""
-    ngram_buckets: int = 16_384
+    ngram_buckets: Size = 16_384
     """Vectors per table of n-gram embeddings."""
+    multiplier: float = 1.0
+    """Factor of the token embeddings."""
 
 
 @dataclass(frozen=True)
-class LMHeadConfig(_Checked):
-    """LM head: from hidden states to logits.
-
-    `tied`: shares the token embedding's weights. `scaled`: the input is divided by sqrt(d_model).
-    `transform`: a linear layer, this activation and a norm come first (as in BERT).
-    """
+class LMHeadConfig(BoundedSettings):
+    """LM head: from hidden states to logits."""
 
     tied: bool = True
     """Whether the head shares the weights of the token embedding."""
@@ -293,5 +333,29 @@ class LMHeadConfig(_Checked):
     """Whether the input is divided by sqrt(d_model)."""
     transform: ActivationName | None = None
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
-    softcap: float | None = None
+    softcap: SoftCap | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
+    divisor: Annotated[float, Gt(0)] = 1.0
+    """Divisor of the logits."""
+    transform_bias: bool = True
+    """Whether the layer before the head has a bias."""
+
+
+@dataclass(frozen=True)
+class ClassifierConfig:
+    """Classification head: a label for each text, or one for each token."""
+
+    labels: tuple[str, ...]
+    """Names of the labels."""
+    level: Literal["text", "token"] = "text"
+    """Whether texts or tokens are classified."""
+    pooling: Literal["first", "mean", "pooler"] = "first"
+    """How the hidden states become one vector of the text: of its first token, their mean, or by the pooler."""
+    transform: ActivationName | None = None
+    """Activation of a linear layer before the head; null: no such layer."""
+    transform_bias: bool = True
+    """Whether that layer has a bias."""
+    transform_norm: bool = False
+    """Whether a norm follows that layer."""
+    multi_label: bool = False
+    """Whether a text can have several labels: each has a probability of its own."""

@@ -13,7 +13,9 @@ from peasy.nn.position import sinusoidal_encoding
 
 
 class Embedding(nn.Module):
-    """Embedding of token ids, plus position, segment and n-gram embeddings."""
+    """Embedding of token ids, plus position, segment and n-gram embeddings; `tokens` are those of another embedding."""
+
+    token: nn.Embedding
 
     def __init__(
         self,
@@ -24,11 +26,15 @@ class Embedding(nn.Module):
         norm: nn_config.NormConfig,
         max_seq_len: int | None = None,
         dropout: float = 0.0,
+        tokens: nn.Embedding | None = None,
     ) -> None:
         super().__init__()
         self.position_config, self.max_seq_len = position, max_seq_len
-        self.scale = d_model**0.5 if settings.scaled else 1.0
-        self.token = nn.Embedding(vocab_size, d_model)
+        self.scale = settings.multiplier * (d_model**0.5 if settings.scaled else 1.0)
+        if tokens is None:
+            self.token = nn.Embedding(vocab_size, d_model)
+        else:
+            object.__setattr__(self, "token", tokens)  # not registered: its weight is stored once, by its owner
         self.position = None
         if isinstance(position, nn_config.LearnedPositionConfig):
             assert max_seq_len is not None, "learned positions need a maximum length"
@@ -71,7 +77,7 @@ class Embedding(nn.Module):
             assert isinstance(self.position_config, nn_config.LearnedPositionConfig)
             return x + self.position(positions + self.position_config.offset)
         if isinstance(self.position_config, nn_config.SinusoidalPositionConfig):
-            return x + sinusoidal_encoding(positions, x.shape[-1], self.position_config.layout).to(x.dtype)
+            return x + sinusoidal_encoding(positions, x.shape[-1], self.position_config).to(x.dtype)
         return x
 
     def check_length(self, length: int) -> None:

@@ -25,6 +25,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
     "silu": functional.silu,
+    "tanh": torch.tanh,
 }
 
 
@@ -56,8 +57,7 @@ class FeedForward(nn.Module):
             inner = self.activation(gate) * up
         else:
             inner = self.activation(self.up(x)) if self.gate is None else self.activation(self.gate(x)) * self.up(x)
-        ctx.record(self.path, "activation", inner)
-        return self.down(inner)
+        return self.down(ctx.edit_and_record(self.path, "activation", inner))
 
     def fuse_projections(self, make_linear: LinearFactory) -> None:
         """Replace gate and up projection by one linear layer, for decoding; without a gate, nothing is done."""

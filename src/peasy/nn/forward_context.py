@@ -1,11 +1,12 @@
 """Forward context shared by all layers: mask, KV cache, tap, intervention."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from peasy.nn.intervention import InterventionLike, intervene_residual
+from peasy.nn.intervention import Intervention, InterventionLike, edit_activation, to_intervention
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.mask import MaskSpec
 from peasy.nn.module_path import ModulePath
@@ -15,7 +16,7 @@ from peasy.nn.tap import Tap, record_step
 
 @dataclass(eq=False)
 class ForwardContext:
-    """Context of one forward pass of one stack. `encoder_output` is for cross-attention.
+    """Context of one forward pass of one stack. `encoder_output` is for cross-attention; `rope` is by layer.
 
     With `sequences`, a packed batch without padding, `[1, all new tokens, width]`: attention, KV cache, tap and
     intervention use the context of each sequence.
@@ -27,10 +28,11 @@ class ForwardContext:
     intervention: InterventionLike | None = None
     encoder_output: Tensor | None = None
     cross_mask_spec: MaskSpec | None = None
-    cos_sin: CosSin | None = None
+    rope: Sequence[CosSin | None] = ()
     sequences: tuple["ForwardContext", ...] = ()
 
     def __post_init__(self) -> None:
+        self.active_intervention: Intervention | None = to_intervention(self.intervention)
         # Precomputed: read many times in every decoding step. `seq_lens` are the new tokens of each sequence.
         self.seq_lens = [sequence.mask_spec.query_positions.shape[1] for sequence in self.sequences]
         sequences = self.sequences or (self,)
@@ -46,16 +48,21 @@ class ForwardContext:
             for sequence, values in zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True):
                 record_step(sequence.tap, path, step, values)
 
-    def apply_and_record(self, path: ModulePath, step: str, array: Tensor) -> Tensor:
-        """Apply the interventions to a step, pass the result to the taps, and return it."""
+    def edit(self, path: ModulePath, step: str, array: Tensor, time_axis: int = 1) -> Tensor:
+        """Apply the interventions to an activation of all new tokens; `time_axis` is 2 for steps of attention."""
+        if not self.any_intervention:
+            return array
         if not self.sequences:
-            array = intervene_residual(self.intervention, path, step, array, self.mask_spec.query_positions)
-        elif self.any_intervention:
-            pairs = zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True)
-            changed = [
-                intervene_residual(sequence.intervention, path, step, values, sequence.mask_spec.query_positions)
-                for sequence, values in pairs
-            ]
-            array = torch.cat(changed, dim=1)
+            return edit_activation(self.active_intervention, path, step, array, self.mask_spec.query_positions)
+        pairs = zip(self.sequences, array.split(self.seq_lens, dim=time_axis), strict=True)
+        changed = [
+            edit_activation(sequence.active_intervention, path, step, values, sequence.mask_spec.query_positions)
+            for sequence, values in pairs
+        ]
+        return torch.cat(changed, dim=time_axis)
+
+    def edit_and_record(self, path: ModulePath, step: str, array: Tensor) -> Tensor:
+        """Apply the interventions to a step `[batch, time, width]`, pass the result to the taps, and return it."""
+        array = self.edit(path, step, array)
         self.record(path, step, array)
         return array

@@ -44,6 +44,8 @@ def batch_invariant(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 class RMSNorm(nn.RMSNorm):
     """RMSNorm of torch, with a faster backward pass in training on a CPU."""
 
+    unit_offset = False
+
     def forward(self, x: Tensor) -> Tensor:
         """Normalise `[..., width]`."""
         if self.eps is not None and x.dtype == self.weight.dtype and use_fused_backward(x, self.weight):
@@ -51,11 +53,23 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x)
 
 
-def make_norm(settings: nn_config.NormConfig, width: int) -> nn.LayerNorm | nn.RMSNorm:
+class UnitOffsetRMSNorm(RMSNorm):
+    """RMSNorm whose weight is stored as the difference from 1; computed in float32."""
+
+    unit_offset = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise `[..., width]`."""
+        wide = torch.promote_types(x.dtype, torch.float32)
+        normed = functional.rms_norm(x.to(wide), self.normalized_shape, 1 + self.weight.to(wide), self.eps)
+        return normed.to(x.dtype)
+
+
+def make_norm(settings: nn_config.NormConfig, width: int) -> nn.LayerNorm | RMSNorm:
     """Build the layer norm or RMSNorm described by `settings` for vectors of `width`."""
     if isinstance(settings, nn_config.LayerNormConfig):
         return nn.LayerNorm(width, eps=settings.eps, bias=settings.bias)
-    return RMSNorm(width, eps=settings.eps)
+    return (UnitOffsetRMSNorm if settings.unit_offset else RMSNorm)(width, eps=settings.eps)
 
 
 def use_fused_backward(*arrays: Tensor) -> bool:

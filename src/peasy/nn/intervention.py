@@ -1,4 +1,4 @@
-"""Interventions: interface for ablation and activation patching during a forward pass."""
+"""Interventions: interface of ablation, activation patching and steering during a forward pass."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,13 @@ from torch import Tensor
 
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.mask import AttentionMask, MaskSpec
-from peasy.nn.module_path import ModulePath
+from peasy.nn.module_path import Address, ModulePath
+
+EDITABLE_STEPS = ("query", "key", "value", "weights", "context", "activation", "output", "residual")
+"""Steps that an intervention can change, in the order of the forward pass of a block."""
+
+EditFunction = Callable[[Address, Tensor], Tensor | None]
+"""Function of an address and its activation; it returns the changed activation, or None to leave it as it is."""
 
 
 class Intervention:
@@ -27,43 +33,87 @@ class Intervention:
         """Return the heads that attend uniformly to all unmasked keys."""
         return ()
 
-    def patch_context(self, path: ModulePath, context: Tensor, query_positions: Tensor) -> Tensor:
-        """Return the changed outputs of the heads, `[batch, head, query, d_value]`, before the output projection."""
-        return context
+    def edits(self, address: Address) -> bool:
+        """Return True if this activation may be changed; only then `edit` is called."""
+        return False
 
-    def patch_residual(self, path: ModulePath, step: str, array: Tensor, query_positions: Tensor) -> Tensor:
-        """Return the changed residual stream ("residual") or sublayer output ("output"), `[batch, time, width]`."""
+    def edit(self, address: Address, array: Tensor, positions: Tensor) -> Tensor:
+        """Return the changed activation; the same object if nothing changed.
+
+        `[batch, head, time, width]` for steps of attention (weights: `[batch, head, query, key]`), else
+        `[batch, time, width]`. `positions` are those of the tokens of its time axis, `[batch or 1, time]`.
+        """
         return array
 
 
-InterventionLike = Intervention | Callable[[ModulePath, Tensor], Tensor]
-"""An intervention, or simply a function of a module path and the context of its heads."""
+InterventionLike = Intervention | EditFunction
+"""An intervention, or simply a function of an address and an activation, called with every editable activation."""
 
 
-def intervene_attention(
-    intervention: InterventionLike | None, path: ModulePath, inputs: AttentionInputs, mask_spec: MaskSpec
-) -> AttentionInputs:
-    """Apply an intervention to the inputs of attention: cut edges, make heads uniform."""
-    if not isinstance(intervention, Intervention):
-        return inputs
+class _FunctionIntervention(Intervention):
+    """Intervention by a function."""
+
+    def __init__(self, function: EditFunction) -> None:
+        self.function = function
+
+    def edits(self, address: Address) -> bool:
+        return True
+
+    def edit(self, address: Address, array: Tensor, positions: Tensor) -> Tensor:
+        changed = self.function(address, array)
+        return array if changed is None else changed
+
+
+def to_intervention(intervention: InterventionLike | None) -> Intervention | None:
+    """Return an intervention; a function becomes one."""
+    return (
+        intervention
+        if intervention is None or isinstance(intervention, Intervention)
+        else _FunctionIntervention(intervention)
+    )
+
+
+def edit_activation(
+    intervention: Intervention | None, path: ModulePath, step: str, array: Tensor, positions: Tensor
+) -> Tensor:
+    """Apply an intervention to one activation."""
+    address = Address(*path, step)
+    if intervention is None or not intervention.edits(address):
+        return array
+    return intervention.edit(address, array, positions)
+
+
+def edit_attention(
+    intervention: Intervention, path: ModulePath, inputs: AttentionInputs, mask_spec: MaskSpec
+) -> tuple[AttentionInputs, Tensor | None]:
+    """Apply an intervention inside attention: return the inputs, and the weights if it changed them.
+
+    Cut edges and uniform heads change the inputs. Weights are computed by the formula if they may be changed.
+    """
     heads, n_key = inputs.query.shape[1], inputs.key.shape[2]
     keys = torch.arange(n_key, device=inputs.key.device) + max(mask_spec.key_positions.shape[1] - n_key, 0)
     cut = intervention.mask_edges(path, heads, mask_spec.query_positions[0], keys)
     uniform = intervention.uniform_heads(path)
     if cut is not None:
         inputs = replace(inputs, attention_mask=_cut_edges(inputs, cut))
-    return _make_uniform(inputs, uniform) if uniform else inputs
+    if uniform:
+        inputs = _make_uniform(inputs, uniform)
+    if not intervention.edits(Address(*path, "weights")):
+        return inputs, None
+    weights = inputs.compute_steps().weights
+    changed = edit_activation(intervention, path, "weights", weights, mask_spec.query_positions)
+    return inputs, None if changed is weights else changed
 
 
-def intervene_single_query(
-    intervention: InterventionLike | None,
+def edit_single_query(
+    intervention: Intervention | None,
     path: ModulePath,
     position: int,
     padding_mask: Tensor | None,
     encoder_output: Tensor,
 ) -> tuple[Tensor | None, bool]:
     """Apply an intervention to one query of a recurrent decoder: return key mask `[batch, key]` and uniform flag."""
-    if not isinstance(intervention, Intervention):
+    if intervention is None:
         return padding_mask, False
     keys = torch.arange(encoder_output.shape[1], device=encoder_output.device)
     cut = intervention.mask_edges(path, 1, torch.tensor([position], device=encoder_output.device), keys)
@@ -72,30 +122,6 @@ def intervene_single_query(
             padding_mask = encoder_output.new_ones(encoder_output.shape[:2], dtype=torch.bool)
         padding_mask = padding_mask & ~cut[:, 0]
     return padding_mask, 0 in intervention.uniform_heads(path)
-
-
-def intervene_context(
-    intervention: InterventionLike | None, path: ModulePath, context: Tensor, query_positions: Tensor
-) -> Tensor:
-    """Apply an intervention to the outputs of the heads; `query_positions` is `[batch or 1, query]`."""
-    if intervention is None:
-        return context
-    return (
-        intervention.patch_context(path, context, query_positions[0])
-        if isinstance(intervention, Intervention)
-        else intervention(path, context)
-    )
-
-
-def intervene_residual(
-    intervention: InterventionLike | None, path: ModulePath, step: str, array: Tensor, query_positions: Tensor
-) -> Tensor:
-    """Apply an intervention to the residual stream or a sublayer output."""
-    return (
-        intervention.patch_residual(path, step, array, query_positions[0])
-        if isinstance(intervention, Intervention)
-        else array
-    )
 
 
 def _cut_edges(inputs: AttentionInputs, cut: Tensor) -> AttentionMask:
@@ -115,6 +141,8 @@ def _make_uniform(inputs: AttentionInputs, heads: tuple[int, ...]) -> AttentionI
     if bias is not None:
         bias = bias.clone()
         bias[:, list(heads)] = 0
-    return replace(
-        inputs, query=query, attention_mask=replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
-    )
+    sinks = None if inputs.sinks is None else inputs.sinks.clone()
+    if sinks is not None:
+        sinks[list(heads)] = -torch.inf
+    mask = replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
+    return replace(inputs, query=query, attention_mask=mask, sinks=sinks)

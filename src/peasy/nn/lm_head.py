@@ -19,10 +19,10 @@ class LMHead(nn.Module):
     ) -> None:
         super().__init__()
         self.packed_linear: nn.Module | None = None
-        self.scale = d_model**-0.5 if settings.scaled else 1.0
+        self.scale = (d_model**-0.5 if settings.scaled else 1.0) / settings.divisor
         self.softcap = settings.softcap
         self.activation = ACTIVATIONS[settings.transform] if settings.transform else None
-        self.transform = nn.Linear(d_model, d_model) if settings.transform else None
+        self.transform = nn.Linear(d_model, d_model, bias=settings.transform_bias) if settings.transform else None
         self.norm = make_norm(norm or nn_config.LayerNormConfig(), d_model) if settings.transform else None
         self.weight = None if settings.tied else nn.Parameter(torch.empty(vocab_size, d_model))
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None

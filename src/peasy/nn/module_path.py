@@ -14,6 +14,20 @@ class ModulePath(NamedTuple):
     part: str
 
 
+class Address(NamedTuple):
+    """Address of an activation: module path and step, as in `Address("decoder", 2, "attention", "weights")`."""
+
+    stack: str
+    layer: int
+    part: str
+    step: str
+
+    @property
+    def path(self) -> ModulePath:
+        """The module without the step."""
+        return ModulePath(self.stack, self.layer, self.part)
+
+
 @dataclass(frozen=True, eq=False)
 class LayerTopK:
     """Top attention of one layer when one token was generated: `keys` and `weights` `[head, rank]`, largest first.

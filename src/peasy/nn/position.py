@@ -5,6 +5,8 @@ filled from a file is complete.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -16,37 +18,63 @@ CosSin = tuple[Tensor, Tensor]
 """Cosine and sine of the RoPE angles, `[batch or 1, 1, time, d_head / 2]`."""
 
 
-def sinusoidal_encoding(positions: Tensor, width: int, layout: str) -> Tensor:
+def sinusoidal_encoding(positions: Tensor, width: int, settings: nn_config.SinusoidalPositionConfig) -> Tensor:
     """Return the sinusoidal position encoding `[..., width]`: sin and cos of position / 10000^(2i / width).
 
-    >>> sinusoidal_encoding(torch.tensor([0]), 4, "pairs")
+    >>> sinusoidal_encoding(torch.tensor([0]), 4, nn_config.SinusoidalPositionConfig())
     tensor([[0., 1., 0., 1.]])
     """
     half = (width + 1) // 2
-    frequency = torch.exp(torch.arange(half, device=positions.device) * (-2 * math.log(10_000.0) / width))
-    angle = positions[..., None].float() * frequency
+    steps = max(half - 1, 1) if settings.reaches_base else width / 2
+    frequency = torch.exp(torch.arange(half, device=positions.device) * (-math.log(10_000.0) / steps))
+    angle = (positions + settings.offset)[..., None].float() * frequency
     sin, cos = batch_invariant(torch.sin, angle), batch_invariant(torch.cos, angle)
-    if layout == "halves":
+    if settings.layout == "halves":
         return torch.cat([sin, cos], dim=-1)[..., :width]
     return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
 
 
+def rope_of_layers(
+    positions: Tensor, d_head: int, settings: nn_config.RotaryConfig, windows: Sequence[int | None]
+) -> list[CosSin | None]:
+    """Return cosine and sine of each layer; layers of the same kind share them, a layer without rotation has None."""
+    everywhere = rope_cos_sin(positions, d_head, settings)
+    local = everywhere
+    if settings.local_base is not None:
+        local = rope_cos_sin(positions, d_head, replace(settings, base=settings.local_base, scaling=None))
+    return [
+        None if layer in settings.skipped_layers else everywhere if window is None else local
+        for layer, window in enumerate(windows)
+    ]
+
+
 def rope_cos_sin(positions: Tensor, d_head: int, settings: nn_config.RotaryConfig) -> CosSin:
     """Return cosine and sine of the RoPE angles at each position."""
-    exponent = torch.arange(0, d_head, 2, device=positions.device).float() / d_head
-    frequency = scale_rope_frequency(1.0 / settings.base**exponent, settings.scaling)
+    frequency = scale_rope_frequency(rope_frequency(d_head, settings, positions.device), settings)
     angle = positions[:, None, :, None].float() * frequency
-    return batch_invariant(torch.cos, angle), batch_invariant(torch.sin, angle)
+    cos, sin = batch_invariant(torch.cos, angle), batch_invariant(torch.sin, angle)
+    factor = _rope_attention_factor(settings.scaling)
+    return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
 
 
-def scale_rope_frequency(
-    frequency: Tensor, scaling: nn_config.LinearRopeScaling | nn_config.Llama3RopeScaling | None
-) -> Tensor:
+def rope_frequency(d_head: int, settings: nn_config.RotaryConfig, device: torch.device | None = None) -> Tensor:
+    """Return the unscaled RoPE frequency of each pair of rotated dimensions."""
+    width = settings.rotated_width(d_head)
+    return 1.0 / settings.base ** (torch.arange(0, width, 2, device=device).float() / width)
+
+
+def scale_rope_frequency(frequency: Tensor, settings: nn_config.RotaryConfig) -> Tensor:
     """Scale the RoPE frequencies for sequences longer than those of the training."""
+    scaling = settings.scaling
     if scaling is None:
         return frequency
     if isinstance(scaling, nn_config.LinearRopeScaling):
         return frequency / scaling.factor
+    if isinstance(scaling, nn_config.LongRopeScaling):
+        return frequency / torch.tensor(scaling.short_factors, device=frequency.device)
+    if isinstance(scaling, nn_config.YarnRopeScaling):
+        scaled_share = _yarn_ramp(len(frequency), settings.base, scaling).to(frequency.device)
+        return frequency / scaling.factor * scaled_share + frequency * (1 - scaled_share)
     periods_in_context = scaling.original_max_seq_len * frequency / (2 * math.pi)
     unscaled_share = (
         (periods_in_context - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
@@ -54,8 +82,32 @@ def scale_rope_frequency(
     return unscaled_share * frequency + (1 - unscaled_share) * frequency / scaling.factor
 
 
+def _yarn_ramp(pairs: int, base: float, scaling: nn_config.YarnRopeScaling) -> Tensor:
+    """Return how much of each frequency is scaled: 0 up to the pair with beta_fast periods, 1 from beta_slow on."""
+
+    def pair_with(periods: float) -> float:
+        return pairs * math.log(scaling.original_max_seq_len / (periods * 2 * math.pi)) / math.log(base)
+
+    first, last = pair_with(scaling.beta_fast), pair_with(scaling.beta_slow)
+    if scaling.truncate:
+        first, last = math.floor(first), math.ceil(last)
+    first, last = max(first, 0), min(last, 2 * pairs - 1)
+    last = first + 0.001 if first == last else last
+    return ((torch.arange(pairs, dtype=torch.float32) - first) / (last - first)).clamp(0, 1)
+
+
+def _rope_attention_factor(scaling: nn_config.RopeScaling | None) -> float:
+    """Return the factor of cosine and sine, by which YaRN and LongRoPE sharpen attention in long sequences."""
+    if isinstance(scaling, nn_config.YarnRopeScaling) and scaling.attention_factor is None:
+        return 0.1 * math.log(scaling.factor) + 1.0
+    return getattr(scaling, "attention_factor", None) or 1.0
+
+
 def apply_rope(x: Tensor, cos_sin: CosSin) -> Tensor:
-    """Apply RoPE: rotate each pair (i, i + half) of `[batch, head, time, d_head]`."""
+    """Apply RoPE: rotate each pair (i, i + half) of `[batch, head, time, d_head]`; the rest of a head is kept."""
+    width = 2 * cos_sin[0].shape[-1]
+    if width < x.shape[-1]:
+        return torch.cat([apply_rope(x[..., :width], cos_sin), x[..., width:]], dim=-1)
     cos, sin = cos_sin[0].to(x.dtype), cos_sin[1].to(x.dtype)
     if use_fused_backward(x):
         return RotaryFn.apply(x, cos, sin)

@@ -1,4 +1,4 @@
-"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, CSV, JSON, NumPy.
+"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy.
 
 May import: views and the packages below; rich only in terminal. Imported by: commands, the front ends.
 In: a Document. Out: text or bytes, or a file in the format of its suffix.
@@ -10,13 +10,15 @@ from pathlib import Path
 
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
+from peasy.models.describe import Box
 from peasy.views.document import Document
 
 FORMATS = {
     "text": "terminal.draw",
     "html": "html.draw",
     "svg": "svg.draw",
-    "png": "svg.draw_png",
+    "png": "picture.draw_png",
+    "pdf": "picture.draw_pdf",
     "tex": "latex.draw",
     "md": "markdown.draw",
     "csv": "csv.draw",
@@ -32,7 +34,7 @@ __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundl
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """Render the document in one of `FORMATS`; bytes for png and npz, text for all others.
+    """Render the document in one of `FORMATS`; bytes for png, pdf and npz, text for all others.
 
     >>> from peasy.views.document import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))
@@ -90,12 +92,16 @@ def document_of(result: object) -> Document | None:
         document: Document = make_document(result)
         return document
     from peasy.formula import Steps
-    from peasy.models.describe import Box
+    from peasy.inspection.results import LabelledMatrix
 
     if isinstance(result, Steps):
         from peasy.views.steps import steps_document
 
         return steps_document(result)
+    if isinstance(result, LabelledMatrix):
+        from peasy.views.inspection import labelled_matrix_document
+
+        return labelled_matrix_document(result)
     if isinstance(result, Box):
         from peasy.views.model import model_document
 

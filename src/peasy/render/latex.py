@@ -6,7 +6,10 @@ preamble: as a LaTeX command if there is one, else as its code point in a box.
 
 import unicodedata
 from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
 
+from peasy import config
 from peasy.render import number, sanitize, tex
 from peasy.render.figure_tables import tables_of
 from peasy.render.grid import Grid, lay_out, table_text
@@ -16,45 +19,13 @@ from peasy.views.document import Document, DocumentPart
 _MAX_SIZE = 40
 """Maximum number of rows or columns of one table."""
 
-_ESCAPES = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
-    "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"\textquotesingle{}", "`": r"\textasciigrave{}",
-    "-": "{-}", "[": "{[}", "]": "{]}", "*": "{*}",
-}  # fmt: skip
-"""Brackets and stars after a line end would be its options, two hyphens a dash; so they are escaped too."""
-
-_UNICODE_COMMANDS = {
-    "·": r"\textperiodcentered", "−": r"\ensuremath{-}", "∞": r"\ensuremath{\infty}", "⋯": r"\ensuremath{\cdots}",
-    "⏎": r"\ensuremath{\hookleftarrow}", "⇥": r"\ensuremath{\mapsto}", "↓": r"\ensuremath{\downarrow}",
-    "→": r"\ensuremath{\rightarrow}", "←": r"\ensuremath{\leftarrow}", "✓": r"\ensuremath{\surd}",
-    "✗": r"\ensuremath{\times}", "×": r"\ensuremath{\times}", "√": r"\ensuremath{\surd}", "∑": r"\ensuremath{\sum}",
-    "≈": r"\ensuremath{\approx}", "≤": r"\ensuremath{\leq}", "≥": r"\ensuremath{\geq}", "≠": r"\ensuremath{\neq}",
-    "⟨": r"\ensuremath{\langle}", "⟩": r"\ensuremath{\rangle}", "…": r"\dots{}", "ᵀ": r"\ensuremath{^{\top}}",
-    "‖": r"\ensuremath{\Vert}", "½": r"\ensuremath{\frac12}",
-}  # fmt: skip
+_TABLES = config.load(Path(__file__).with_suffix(".toml"))
+_ESCAPES: dict[str, str] = _TABLES["escapes"]
+_CHARACTERS: dict[str, str] = _TABLES["unicode_commands"] | _TABLES["letters"]
+_ACCENTS: dict[str, str] = _TABLES["accents"]
 
 _KEEP_WITH_NEXT = r"\par\nopagebreak"
 """Keeps a caption on the page of its table."""
-
-_PREAMBLE = r"""\documentclass[a4paper,11pt]{article}
-\usepackage{iftex}
-\ifPDFTeX
-  \usepackage[utf8]{inputenc}
-  \usepackage[T1]{fontenc}
-  \usepackage{textcomp}
-  \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
-\fi
-\usepackage{amsmath}
-\usepackage{graphicx}
-\usepackage{color}
-\IfFileExists{colortbl.sty}{\usepackage{colortbl}}{\newcommand{\cellcolor}[2][]{}}
-\IfFileExists{geometry.sty}{\usepackage[margin=25mm]{geometry}}{}
-\renewcommand{\arraystretch}{1.2}
-\setlength{\parindent}{0pt}
-\setlength{\parskip}{6pt plus 2pt}
-\newcommand{\peasyfit}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
-"""
 
 
 def draw(document: Document) -> str:
@@ -63,7 +34,8 @@ def draw(document: Document) -> str:
     notice = _small(escape(number.rounding_notice(document.decimals)))
     closing = f"\n\n{notice}" if document.has_numbers() else ""
     content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
-    return f"{_PREAMBLE}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
+    preamble = (resources.files("peasy.render") / "preamble.tex").read_text(encoding="utf-8")
+    return f"{preamble}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
 
 
 def escape(text: str) -> str:
@@ -88,22 +60,12 @@ def _declarations(content: str) -> str:
 
 
 def _latex_for(character: str) -> str:
-    if character in _UNICODE_COMMANDS:
-        return _UNICODE_COMMANDS[character]
-    if character in _LETTERS:
-        return _LETTERS[character]
+    if character in _CHARACTERS:
+        return _CHARACTERS[character]
     parts = unicodedata.normalize("NFD", character)
     if "\u00c0" <= character <= "\u017f" and len(parts) == 2 and parts[0].isascii() and parts[1] in _ACCENTS:
         return rf"\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
     return rf"\fbox{{\tiny U+{ord(character):04X}}}"
-
-
-_ACCENTS = {
-    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0308": '"', "\u0327": "c ", "\u030c": "v ",
-    "\u0304": "=", "\u0306": "u ", "\u030b": "H ", "\u0307": ".", "\u030a": "r ", "\u0328": "k ",
-}  # fmt: skip
-_LETTERS = {"ß": r"\ss{}", "æ": r"\ae{}", "Æ": r"\AE{}", "ø": r"\o{}", "Ø": r"\O{}", "œ": r"\oe{}", "Œ": r"\OE{}"}
-_LETTERS |= {"ł": r"\l{}", "Ł": r"\L{}", "ı": r"\i{}", "đ": r"\dj{}", "Đ": r"\DJ{}", "ð": r"\dh{}", "þ": r"\th{}"}
 
 
 def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""SVG and PNG output: all figures of a document in panels, with text as text.
+"""SVG output: all figures of a document in panels, with text as text.
 
 The file is self-contained (no scripts, fonts or links) and follows the reader's light or dark theme.
 """
@@ -6,7 +6,6 @@ The file is self-contained (no scripts, fonts or links) and follows the reader's
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from peasy.errors import MissingExtra
 from peasy.render import figures_svg, heatmap, plot, sanitize, svg_layout, tex
 from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, text_at, text_width
 from peasy.views import document as doc
@@ -42,18 +41,6 @@ def draw_inline(document: Document, styled: bool) -> str:
     """Render the figures as inline SVG for a page; `styled` if the page has no style sheet for them."""
     drawing = svg_layout.stack([piece for panel in _panels(document) for line in panel.lines for piece in line], 16)
     return svg_layout.inline_svg(drawing, sanitize.one_line(document.title), _description(document), styled)
-
-
-def draw_png(document: Document) -> bytes:
-    """Rasterise the SVG of the document at twice its size; needs the extra `plots`."""
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra(
-            "PNG output needs the extra plots, which is not installed.",
-            hint='Install it with: pip install "peasy[plots]" (or write .svg, which needs nothing).',
-        ) from None
-    return vl_convert.svg_to_png(draw(document, dark=False), scale=2)
 
 
 @dataclass(frozen=True)

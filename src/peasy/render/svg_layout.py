@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-_SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
+SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
+"""Font families of all figures."""
 
 BOLD_WIDTH_FACTOR = 1.15
 """Width of bold text relative to normal text."""
@@ -151,7 +152,7 @@ def _scope_css(rules: str) -> str:
 
 
 _BASE_STYLE = _scope_css(
-    f"text{{font-family:{_SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
+    f"text{{font-family:{SANS};font-size:13px;unicode-bidi:isolate;white-space:pre}}"
     ".title{font-size:20px;font-weight:700}.heading{font-size:15px;font-weight:600}"
     ".name{font-weight:700}.formula{font-style:italic;font-size:12px}.axis{font-size:11px}"
     ".number{font-variant-numeric:tabular-nums}.small{font-size:11px}.tiny{font-size:10px}.index{font-size:9px}"

@@ -5,26 +5,15 @@ An unknown command is an error: captions are our own, so one that cannot be rend
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from xml.sax.saxutils import escape
 
-SYMBOLS = {
-    "top": "⊤", "cdot": "·", "times": "×", "dots": "…", "ldots": "…", "cdots": "⋯", "sum": "∑", "prod": "∏",
-    "infty": "∞", "langle": "⟨", "rangle": "⟩", "lVert": "‖", "rVert": "‖", "lvert": "|", "rvert": "|",
-    "lfloor": "⌊", "rfloor": "⌋", "lceil": "⌈", "rceil": "⌉", "le": "≤", "leq": "≤", "ge": "≥", "geq": "≥",
-    "ne": "≠", "neq": "≠", "approx": "≈", "in": "∈", "to": "→", "rightarrow": "→", "mapsto": "↦", "odot": "⊙",
-    "oplus": "⊕", "circ": "∘", "pm": "±", "partial": "∂", "nabla": "∇", "ell": "ℓ", "mid": "∣", "propto": "∝",
-    "forall": "∀", "mod": "mod", "bmod": "mod", "colon": ":", "lt": "<", "gt": ">", "prime": "′", "ast": "∗",
-    "{": "{", "}": "}", "%": "%", "_": "_", "&": "&", "#": "#", "$": "$", "|": "‖",
-}  # fmt: skip
-LETTERS = {
-    "alpha": "α", "beta": "β", "gamma": "γ", "delta": "δ", "epsilon": "ϵ", "varepsilon": "ε", "zeta": "ζ",
-    "eta": "η", "theta": "θ", "kappa": "κ", "lambda": "λ", "mu": "μ", "nu": "ν", "xi": "ξ", "pi": "π", "rho": "ρ",
-    "sigma": "σ", "tau": "τ", "phi": "ϕ", "varphi": "φ", "chi": "χ", "psi": "ψ", "omega": "ω", "Gamma": "Γ",
-    "Delta": "Δ", "Theta": "Θ", "Lambda": "Λ", "Sigma": "Σ", "Phi": "Φ", "Psi": "Ψ", "Omega": "Ω",
-}  # fmt: skip
-FUNCTIONS = {"tanh", "exp", "log", "ln", "sin", "cos", "tan", "max", "min", "arg", "det", "dim", "lim"}
-SPACES = {",": 0.17, ":": 0.22, ";": 0.28, " ": 0.28, "!": 0.0, "quad": 1.0, "qquad": 2.0}
-ACCENTS = {"bar": "¯", "hat": "^", "tilde": "~", "vec": "→", "overline": "¯"}
+from peasy import config
+
+_TABLES = config.load(Path(__file__).with_suffix(".toml"))
+SYMBOLS: dict[str, str] = _TABLES["symbols"]
+LETTERS: dict[str, str] = _TABLES["letters"]
+ACCENTS: dict[str, str] = _TABLES["accents"]
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
 
@@ -49,8 +38,8 @@ class TexNode:
 _LEAVES = {
     **{name: TexNode("mo", sign) for name, sign in SYMBOLS.items()},
     **{name: TexNode("mi", letter) for name, letter in LETTERS.items()},
-    **{name: TexNode("function", name) for name in FUNCTIONS},
-    **{name: TexNode("space", str(width)) for name, width in SPACES.items()},
+    **{name: TexNode("function", name) for name in _TABLES["functions"]},
+    **{name: TexNode("space", str(width)) for name, width in _TABLES["spaces"].items()},
 }
 
 

@@ -173,7 +173,7 @@ class SecurityMiddleware:
 
     async def _read_body(self, receive: Receive) -> bytes | None:
         """Return the body, or None if the client disconnects before its end; raise if it is too large."""
-        body = b""
+        body: bytes = b""
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":

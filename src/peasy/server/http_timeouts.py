@@ -1,7 +1,8 @@
-"""uvicorn's h11 protocol with idle, request and slow-reader timeouts.
+"""uvicorn's h11 protocol with idle, request and slow-reader timeouts, and a strict reading of headers.
 
 uvicorn waits for ever for a request that trickles in, an idle socket or a client that does not read. Here each has a
 timeout below ten seconds, after which the connection is aborted. A request that is being processed has none.
+h11 also accepts headers that a proxy in front may read differently, which lets one request hide another: those get 400.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import sys
 from typing import Any
 
 import h11
+from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 IDLE_TIMEOUT = 8.0
@@ -33,6 +35,33 @@ _SEND_BUFFER_BYTES = 128 * 1024
 """Kernel send buffer in bytes."""
 
 
+class StrictReceiveBuffer(ReceiveBuffer):
+    """Receive buffer that refuses ambiguous header lines."""
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        """Return the lines before the first blank one, or None if it has not arrived; raise if they are ambiguous."""
+        before = bytes(self._data)
+        lines = super().maybe_extract_lines()
+        if lines is not None:
+            _check_head(before[: len(before) - len(self._data)])
+        return lines
+
+
+def _check_head(head: bytes) -> None:
+    """Raise if a proxy could read these headers differently."""
+    text = head.replace(b"\r\n", b"")
+    if b"\n" in text or b"\r" in text:
+        raise h11.LocalProtocolError("a line ends without CR LF")
+    first, *rest = head.split(b"\r\n")
+    if any(line[:1] in (b" ", b"\t") for line in rest):
+        raise h11.LocalProtocolError("a header is folded")
+    names = [line.partition(b":")[0].strip().lower() for line in rest]
+    if names.count(b"content-length") > 1 or names.count(b"transfer-encoding") > 1:
+        raise h11.LocalProtocolError("a header that gives the length is repeated")
+    if b"transfer-encoding" in names and (b"content-length" in names or not first.endswith(b"HTTP/1.1")):
+        raise h11.LocalProtocolError("Transfer-Encoding together with Content-Length, or before HTTP/1.1")
+
+
 class TimeoutProtocol(H11Protocol):
     """h11 protocol with timeouts."""
 
@@ -45,6 +74,7 @@ class TimeoutProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Start the request timeout."""
         super().connection_made(transport)
+        self.conn._receive_buffer = StrictReceiveBuffer()
         transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
         if (connection := transport.get_extra_info("socket")) is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)

@@ -138,10 +138,12 @@ class ModelRegistry:
                 pass
 
     def is_ready(self, name: str) -> bool:
-        """True if this model is loaded, with its newest checkpoint, and its engine running."""
+        """True if a request for this model need not wait: for its newest checkpoint, its engine, or another process."""
         with self._lock:
             entry = self._loaded.get(name)
-            return entry is not None and entry.engine_thread is not None and entry.version == self._version(name)
+            if entry is None or entry.engine_thread is None or entry.version != self._version(name):
+                return False
+            return entry.loaded.tokenizer is None or not entry.loaded.tokenizer.is_isolated
 
     def cancel_all(self) -> None:
         """Accept no more requests and cancel all running ones; each gets a final event."""

@@ -9,9 +9,13 @@ from peasy.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from peasy.generation.request import Event, Token
+    from peasy.generation.sampling import SampledToken
 
 _FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
+
+_MIN_LOGPROB = -9999.0
+"""Log-probability of an impossible token, as in OpenAI's API: JSON has no infinity."""
 
 
 @dataclass(eq=False)
@@ -36,7 +40,10 @@ class ChoiceDelta:
 
 @dataclass(eq=False)
 class ChoiceBuilder:
-    """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's."""
+    """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's.
+
+    With `echo`, the prompt comes first, scored by the engine's `prompt_logprobs`; without `generates`, nothing follows.
+    """
 
     tokenizer: Tokenizer
     source_tokenizer: Tokenizer
@@ -44,9 +51,13 @@ class ChoiceBuilder:
     is_encoder_decoder: bool = False
     stop_token_ids: frozenset[int] = frozenset()
     with_logprobs: bool = False
+    echo: bool = False
+    prompt_logprobs: "Sequence[SampledToken | None]" = ()
+    generates: bool = True
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
+    _began: bool = False
 
     @property
     def finished(self) -> bool:
@@ -59,14 +70,28 @@ class ChoiceBuilder:
 
         if self.finished:
             return ChoiceDelta()
+        if isinstance(event, Ended) and event.error is not None:
+            raise event.error
+        piece = self._echo_delta() if self.echo and not self._began else ChoiceDelta()
+        self._began = True
         if isinstance(event, Ended):
-            piece = ChoiceDelta(event.text, finish_reason=_FINISH_REASONS.get(event.reason, event.reason))
-            if event.error is not None:
-                raise event.error
-        else:
-            piece = self._token_delta(event)
+            reason = _FINISH_REASONS.get(event.reason, event.reason)
+            done = ChoiceDelta(event.text, finish_reason=reason)
+            piece.append(done if self.generates else ChoiceDelta(finish_reason=reason.replace("stop", "length")))
+        elif self.generates:
+            piece.append(self._token_delta(event))
         self.complete.append(piece)
         return piece
+
+    def _echo_delta(self) -> ChoiceDelta:
+        """Return the prompt as text, with log-probabilities of its tokens if asked for; the first has none."""
+        echo = ChoiceDelta(self.source_tokenizer.decode(self.prompt))
+        decoder, offset = self.source_tokenizer.incremental_decoder(), 0
+        for id, scored in zip(self.prompt, self.prompt_logprobs, strict=False):
+            echo.tokens.append(self._scored_fields(id, scored) | {"offset": offset})
+            offset += len(decoder.push(id))
+        self.text_length = len(echo.text)
+        return echo
 
     def _token_delta(self, token: "Token") -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
@@ -79,13 +104,14 @@ class ChoiceBuilder:
         return piece
 
     def _logprob_entry(self, token: "Token") -> JsonDict:
-        others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in token.sampled.top_logprobs]
-        return {
-            **self._token_fields(token.sampled.id),
-            "logprob": token.sampled.logprob,
-            "top": others,
-            "offset": self.text_length,
-        }
+        return self._scored_fields(token.sampled.id, token.sampled) | {"offset": self.text_length}
+
+    def _scored_fields(self, id: int, scored: "SampledToken | None") -> JsonDict:
+        fields = self._token_fields(id)
+        if scored is None or scored.logprob is None:
+            return {**fields, "logprob": None, "top": None}
+        others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in scored.top_logprobs]
+        return {**fields, "logprob": max(scored.logprob, _MIN_LOGPROB), "top": others}
 
     def _token_fields(self, id: int) -> JsonDict:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
@@ -118,14 +144,22 @@ class ChoiceBuilder:
         return {"position": position, "token": piece, "weight": weight}
 
 
-def completion_logprobs(tokens: Sequence[JsonDict], start: int = 0) -> JsonDict:
+def completion_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:
     """Return logprobs in the format of /v1/completions."""
     return {
         "tokens": [token["token"] for token in tokens],
         "token_logprobs": [token["logprob"] for token in tokens],
-        "top_logprobs": [{other["token"]: other["logprob"] for other in token["top"]} for token in tokens],
-        "text_offset": [start + token["offset"] for token in tokens],
+        "top_logprobs": [None if token["top"] is None else _by_text(token["top"]) for token in tokens],
+        "text_offset": [token["offset"] for token in tokens],
     }
+
+
+def _by_text(top: Sequence[JsonDict]) -> dict[str, float]:
+    """Return log-probabilities by the text of the token; of two tokens with the same text, the more likely one's."""
+    logprobs: dict[str, float] = {}
+    for other in top:
+        logprobs.setdefault(other["token"], other["logprob"])
+    return logprobs
 
 
 def chat_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:

@@ -1,9 +1,12 @@
-"""Pydantic models of the OpenAI-compatible requests; unknown fields are rejected."""
+"""Pydantic models of the OpenAI-compatible requests.
+
+Fields that change nothing in a response are accepted and named in a note; unsupported and unknown ones are rejected.
+"""
 
 import random
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
@@ -38,6 +41,26 @@ _SAMPLING_FIELDS = {
 }  # fmt: skip
 
 
+_UNSUPPORTED_FIELDS = {
+    "tools": "calls no tools", "tool_choice": "calls no tools",
+    "functions": "calls no functions", "function_call": "calls no functions",
+    "json_schema": "does not constrain its output", "guided_json": "does not constrain its output",
+    "guided_regex": "does not constrain its output", "guided_choice": "does not constrain its output",
+    "guided_grammar": "does not constrain its output", "grammar": "does not constrain its output",
+    "structured_outputs": "does not constrain its output", "audio": "writes only text",
+    "modalities": "writes only text", "prediction": "takes no predicted output",
+    "web_search_options": "never uses the network", "reasoning_effort": "has no reasoning models",
+}  # fmt: skip
+"""Fields of OpenAI's API and of other servers that would change the output, with what peasy does instead."""
+
+_Note = Annotated[str, Field(max_length=1000)]
+_IGNORED = "Accepted and ignored."
+_IGNORED_FIELDS = (
+    "user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "parallel_tool_calls",
+    "ignore_eos",
+)  # fmt: skip
+
+
 class SamplingBody(Strict):
     """Fields that completions and chat completions share: sampling and stopping."""
 
@@ -52,11 +75,39 @@ class SamplingBody(Strict):
     frequency_penalty: float | None = Field(0.0, ge=-2, le=2)
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = Field(None, max_length=1024)
     seed: int | None = None
-    user: Annotated[str, Field(max_length=1000)] | None = None
+    user: _Note | None = Field(None, description=_IGNORED)
+    metadata: dict[_Note, _Note] | None = Field(None, max_length=64, description=_IGNORED)
+    store: bool | None = Field(None, description=_IGNORED)
+    service_tier: _Note | None = Field(None, description=_IGNORED)
+    safety_identifier: _Note | None = Field(None, description=_IGNORED)
+    prompt_cache_key: _Note | None = Field(None, description=_IGNORED)
+    parallel_tool_calls: bool | None = Field(None, description=_IGNORED)
+    ignore_eos: bool | None = Field(None, description=_IGNORED)
     top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
     repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
     attention: AttentionTopKBody | None = Field(None, description="Return the top attention weights of each token.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unsupported(cls, value: Any) -> Any:
+        """Refuse by name what would change the output; empty fields are left out."""
+        if not isinstance(value, dict):
+            return value
+        for name in sorted(_UNSUPPORTED_FIELDS.keys() & value.keys()):
+            if value[name] not in (None, False, [], {}, "none", "auto", ["text"]):
+                raise ValueError(f"{name} is not supported: peasy {_UNSUPPORTED_FIELDS[name]}. Leave it out")
+        response_format = value.get("response_format")
+        if isinstance(response_format, dict) and str(response_format.get("type")).startswith("json"):
+            raise ValueError(
+                "response_format of JSON is not supported: peasy does not constrain its output. Leave it out"
+            )
+        return {name: item for name, item in value.items() if name not in _UNSUPPORTED_FIELDS}
+
+    @property
+    def ignored_fields(self) -> list[str]:
+        """Names of the fields that were sent and have no effect."""
+        return [name for name in _IGNORED_FIELDS if getattr(self, name)]
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> SamplingParams:
         """Return the sampling parameters; a field that is null has its default."""
@@ -84,7 +135,7 @@ class CompletionBody(SamplingBody):
     """Body of /v1/completions: one or more prompts, as text or token ids."""
 
     prompt: Prompt
-    max_tokens: int | None = Field(16, ge=1, le=1_000_000)
+    max_tokens: int | None = Field(16, ge=0, le=1_000_000)
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = False
     best_of: int | None = Field(None, ge=1, le=16)

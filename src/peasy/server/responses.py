@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
@@ -14,6 +14,7 @@ from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import widget_parts
 from peasy.render.json import to_plain
+from peasy.server.worker_pool import WorkerPool
 
 _SCHEMA_VERSION = 1
 
@@ -21,16 +22,18 @@ Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 
-_OutputFormat = Literal["html", "svg", "png", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz"]
 
 MEDIA_TYPES = {
-    "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "tex": "application/x-tex", "md": "text/markdown",
-    "csv": "text/csv", "json": "application/json", "npz": "application/zip",
+    "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf",
+    "tex": "application/x-tex", "md": "text/markdown", "csv": "text/csv", "json": "application/json",
+    "npz": "application/zip",
 }  # fmt: skip
 
 _STATUS_BY_CODE = {
-    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "overloaded": 429,
-    "missing-extra": 501, "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
+    "usage": 400, "malformed": 400, "invalid-input": 400, "no-valid-token": 400, "not-found": 404, "busy": 409,
+    "overloaded": 429, "lost": 503, "diverged": 422, "missing-extra": 501,
+    "needs-network": 503, "resource-unavailable": 507, "internal-error": 500, "error": 500,
 }  # fmt: skip
 
 
@@ -68,19 +71,18 @@ class CommandBody(Strict):
 _NON_ARGUMENTS = ("html", "format", "model")
 
 
-async def respond(
-    request: Request, command: str, body: CommandBody, work: Callable[[], Result], next_commands: Sequence[str] = ()
-) -> Response:
+async def respond(request: Request, command: str, body: CommandBody, work: Callable[[], Result]) -> Response:
     """Run a command in the worker pool and return its result as a response."""
-    return await request.app.state.worker_pool.run(lambda: make_response(command, body, work(), next_commands))
+    pool: WorkerPool = request.app.state.worker_pool
+    return await pool.run(lambda: make_response(command, body, work()))
 
 
-def make_response(command: str, body: CommandBody, result: Result, next_commands: Sequence[str] = ()) -> Response:
+def make_response(command: str, body: CommandBody, result: Result) -> Response:
     """Return a result as a JSON envelope, or as a file if `format` is given."""
     if body.format is not None:
         return file_response(command, result, body.format)
     envelope: dict[str, Any] = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
-    envelope |= {"files": [], "next": list(next_commands)}
+    envelope |= {"files": [], "next": []}
     if body.html:
         envelope["html"], _, arithmetic = widget_parts(result.document())
         envelope["arithmetic"] = json.loads(arithmetic)

@@ -13,7 +13,7 @@ from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
-from peasy.server.openai_schema import MAX_CHOICES, SamplingBody
+from peasy.server.openai_schema import MAX_CHOICES, CompletionBody, SamplingBody
 
 if TYPE_CHECKING:
     from peasy.generation import request as engine
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 LONG_PROMPT_CHARS = 20_000
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
+
+KEEP_ALIVE_SECONDS = 10.0
+"""Seconds without an event after which a stream sends a comment, so that no proxy or client gives it up."""
 
 _PromptEncoder = Callable[[LoadedModel], Sequence[list[int]]]
 """Function that returns the token ids of all prompts, given the model."""
@@ -43,7 +46,7 @@ class Session:
     streams: "list[ResponseStream]" = field(default_factory=list)
 
     async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
-        """Yield the new events in order, as (index of the choice, event)."""
+        """Yield the new events in order, as (index of the choice, event); no events after `KEEP_ALIVE_SECONDS`."""
         from peasy.generation.request import Ended
 
         ready, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -57,7 +60,11 @@ class Session:
         ready.set()
         num_unfinished = self.n * len(self.prompts)
         while num_unfinished:
-            await ready.wait()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ready.wait(), KEEP_ALIVE_SECONDS)
+            if not ready.is_set():
+                yield []
+                continue
             ready.clear()
             events = [
                 (self.n * index + event.choice, event)
@@ -100,6 +107,7 @@ def _open_session(
     from peasy.generation.request import Request as EngineRequest
 
     attention_query, n = None, body.n or 1
+    scores_prompt = isinstance(body, CompletionBody) and bool(body.echo) and body.logprobs is not None
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
         attention_query = AttentionQuery(layers, heads, options.keys)
@@ -112,7 +120,9 @@ def _open_session(
             raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {MAX_CHOICES} choices per request.")
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
-            engine_request = EngineRequest(prompt, sampling, source, n, attention_query=attention_query)
+            engine_request = EngineRequest(
+                prompt, sampling, source, n, attention_query=attention_query, scores_prompt=scores_prompt
+            )
             session.streams.append(session.engine_thread.submit(engine_request))
     except BaseException:
         session.close()

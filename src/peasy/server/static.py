@@ -11,7 +11,7 @@ from peasy.errors import NotFound
 from peasy.render.html import style_sheet
 from peasy.server.guard import Guard
 
-PAGES = ("work", "look", "generate", "translate", "meaning", "experiments", "train", "models", "glossary")
+PAGES = ("home", "work", "look", "generate", "translate", "meaning", "experiments", "train", "models", "glossary")
 """Pages of the navigation bar; each is a URL that serves index.html."""
 
 _STYLE_SHEETS = ("web/style.css", "web/render/page.css")

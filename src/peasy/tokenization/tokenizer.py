@@ -7,16 +7,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import tokenizers
-
+from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
-from peasy.tokenization.tokenizer_validation import JsonDict, component_types, validate_tokenizer_json
+from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
+from peasy.tokenization.tokenizer_validation import (
+    JsonDict,
+    check_built,
+    component_types,
+    is_own_form,
+    validate_tokenizer_json,
+)
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 UNREACHABLE_PREFIX = "\ue000"
 """Prefix of pieces that have an id but must never match text (see convert.py); a private-use character."""
 
+_ENCODING_SECTIONS = ("normalizer", "pre_tokenizer", "post_processor")
+_ANY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 _REPLACEMENT_CHAR = "\ufffd"
 _MAX_PENDING = 64
 
@@ -51,9 +59,15 @@ class Tokenizer:
     """
 
     def __init__(self, data: JsonDict, config: JsonDict | None = None) -> None:
+        import tokenizers
+
         self._data, self._max_chars = validate_tokenizer_json(dict(data))
         with library_errors("Building the tokenizer"):
-            self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data))
+            check_built(self._data, _build_steps(self._data))
+            self._isolated_encoder = None if is_own_form(self._data) else IsolatedEncoder(self._data)
+            # The steps of a foreign tokenizer run only in its own process; here it decodes.
+            without = dict.fromkeys(_ENCODING_SECTIONS) if self._isolated_encoder is not None else {}
+            self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}
         self._config = dict(config or {})
@@ -124,26 +138,35 @@ class Tokenizer:
     def encode(self, text: str, *, add_special_tokens: bool = True) -> Encoding:
         """Encode a text; `add_special_tokens` adds those that the model expects (`[CLS]`, `<s>`, ...)."""
         self._check_text(text)
-        with library_errors("Tokenizing"):
-            encoding = self._backend.encode(text, add_special_tokens=add_special_tokens)
-            ids, offsets = self._map_ids(encoding, text), tuple(encoding.offsets)
+        ((ids, spans),) = self._encode([text], add_special_tokens=add_special_tokens, offsets=True)
+        ids, offsets = self._map_ids(ids, spans, text), tuple(spans)
         return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, token_word_ids(text, offsets))
 
     def encode_ids(self, text: str) -> list[int]:
         """Return only the ids of a text, with special tokens."""
         self._check_text(text)
-        with library_errors("Tokenizing"):
-            return self._map_ids(self._backend.encode(text), text)
+        ((ids, spans),) = self._encode([text], add_special_tokens=True, offsets="peasy_vocab_size" in self._config)
+        return self._map_ids(ids, spans, text)
 
     def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return only the ids of many texts; fast, for a corpus."""
         for text in texts:
             self._check_text(text)
+        is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
+        encoded = self._encode(texts, add_special_tokens=add_special_tokens, offsets=is_mapped)
+        return [self._map_ids(ids, spans, text) for (ids, spans), text in zip(encoded, texts, strict=True)]
+
+    def _encode(self, texts: Sequence[str], *, add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
+        """Return ids of each text, and offsets if asked for; a foreign tokenizer runs in its own process."""
+        if self._isolated_encoder is not None:
+            return self._isolated_encoder.encode(texts, add_special_tokens=add_special_tokens, offsets=offsets)
         with library_errors("Tokenizing"):
-            is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
-            encode = self._backend.encode_batch if is_mapped else self._backend.encode_batch_fast
-            encodings = encode(list(texts), add_special_tokens=add_special_tokens)
-            return [self._map_ids(encoding, text) for encoding, text in zip(encodings, texts, strict=True)]
+            if len(texts) == 1:
+                encodings = [self._backend.encode(texts[0], add_special_tokens=add_special_tokens)]
+            else:
+                encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
+                encodings = encode(list(texts), add_special_tokens=add_special_tokens)
+        return [(encoding.ids, encoding.offsets if offsets else []) for encoding in encodings]
 
     def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False) -> str:
         """Decode ids to text, without special tokens unless `keep_special_tokens`."""
@@ -184,13 +207,18 @@ class Tokenizer:
         token = self._id_to_token.get(int(id))
         return b"" if token is None or id in self._special_ids else token_to_bytes(token)
 
-    def _map_ids(self, encoding: tokenizers.Encoding, text: str) -> list[int]:
+    @property
+    def is_isolated(self) -> bool:
+        """True if texts are encoded in another process, so that a call may wait."""
+        return self._isolated_encoder is not None
+
+    def _map_ids(self, ids: list[int], offsets: Sequence[tuple[int, int]], text: str) -> list[int]:
         """Map ids to the separate vocabulary of a sentencepiece model, if any; missing pieces become unknown."""
         if "peasy_vocab_size" not in self._config:
-            return encoding.ids
+            return ids
         unknown = self.special_tokens.unk
         assert unknown is not None, "checked when the config was read"
-        pairs = zip(encoding.ids, encoding.offsets, strict=True)
+        pairs = zip(ids, offsets, strict=True)
         ids = [self._token_to_id.get(text[slice(*span)], unknown) if id == unknown else id for id, span in pairs]
         return [id if id < self.vocab_size else unknown for id in ids]
 
@@ -245,14 +273,21 @@ class IncrementalDecoder:
 
 def _parse(text: str | bytes, name: str) -> JsonDict:
     try:
-        data = json.loads(text)
-    except RecursionError:
-        raise InvalidInput(f"{name} is nested too deeply.") from None
+        data = parse_json(text)
     except ValueError as error:
         raise InvalidInput(f"{name} is empty." if not text.strip() else f"{name} is not valid JSON: {error}.") from None
     if not isinstance(data, dict):
         raise InvalidInput(f"{name} should contain a JSON object.")
     return data
+
+
+def _build_steps(data: JsonDict) -> dict[str, object]:
+    """Return the steps of all sections as the library builds and writes them; none of them is run."""
+    import tokenizers
+
+    backend = tokenizers.Tokenizer.from_str(json.dumps(data | {"added_tokens": [], "model": _ANY_MODEL}))
+    steps = {section: getattr(backend, section) for section in (*_ENCODING_SECTIONS, "decoder")}
+    return {section: step and json.loads(step.__getstate__()) for section, step in steps.items()}
 
 
 def _find_special_tokens(config: JsonDict, vocabulary: Mapping[str, int]) -> SpecialTokenIds:

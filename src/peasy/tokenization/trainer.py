@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-
-import tokenizers
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from typing import TYPE_CHECKING
 
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.tokenization.encoding import WORD_PATTERN
 from peasy.tokenization.tokenizer import Tokenizer, library_errors
 from peasy.tokenization.tokenizer_validation import JsonDict
+
+if TYPE_CHECKING:  # an extra: imported where it is used
+    import tokenizers
+    from tokenizers import decoders, models, pre_tokenizers, trainers
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")
 """Special tokens of every trained tokenizer, its first ids."""
@@ -23,62 +25,44 @@ _LONG_RUN = re.compile(r"\S{256}(?=\S)")
 """Longer runs without a space are split to this length for training: merging is quadratic in their length."""
 
 
+TOKENIZER_KINDS = {"characters": 5_000, "words": 20_000, "bpe": 8_000, "wordpiece": 8_000, "unigram": 8_000}
+"""The kinds that can be trained, each with its default vocabulary size."""
+
+
 @dataclass(frozen=True)
 class _TokenizerRecipe:
-    """How one kind of tokenizer is built: its model, pipeline and trainer, and the usual size of its vocabulary."""
+    """How one kind of tokenizer is built: its model, pipeline and trainer."""
 
-    model: Callable[[], models.Model]
-    pre_tokenizers: Sequence[pre_tokenizers.PreTokenizer]
-    decoder: decoders.Decoder
-    trainer: Callable[..., trainers.Trainer]
-    default_vocab_size: int
-
-
-def _word_level() -> models.Model:
-    return models.WordLevel(unk_token=_UNK)
+    model: "models.Model"
+    pre_tokenizers: "Sequence[pre_tokenizers.PreTokenizer]"
+    decoder: "decoders.Decoder"
+    trainer: "Callable[..., trainers.Trainer]"
 
 
-_SUBWORDS = decoders.WordPiece(prefix="##", cleanup=True)
+def _recipe(kind: str) -> _TokenizerRecipe:
+    from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
-TOKENIZER_KINDS = {
-    "characters": _TokenizerRecipe(
-        _word_level,
-        [pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")],
-        decoders.Fuse(),
-        trainers.WordLevelTrainer,
-        5_000,
-    ),
-    "words": _TokenizerRecipe(
-        _word_level,
-        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")],
-        _SUBWORDS,
-        trainers.WordLevelTrainer,
-        20_000,
-    ),
-    "bpe": _TokenizerRecipe(
-        models.BPE,
-        # Single digits, so that unseen numbers can be copied and translated like any other.
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)],
-        decoders.ByteLevel(),
-        partial(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet())),
-        8_000,
-    ),
-    "wordpiece": _TokenizerRecipe(
-        lambda: models.WordPiece(unk_token=_UNK),
-        [pre_tokenizers.BertPreTokenizer()],
-        _SUBWORDS,
-        trainers.WordPieceTrainer,
-        8_000,
-    ),
-    "unigram": _TokenizerRecipe(
-        models.Unigram,
-        [pre_tokenizers.Metaspace()],
-        decoders.Metaspace(),
-        partial(trainers.UnigramTrainer, unk_token=_UNK),
-        8_000,
-    ),
-}
-"""The kinds that can be trained, each with its default vocabulary size."""
+    match kind:
+        case "characters":
+            every_character = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+            model = models.WordLevel(unk_token=_UNK)
+            return _TokenizerRecipe(model, [every_character], decoders.Fuse(), trainers.WordLevelTrainer)
+        case "words":
+            words = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(WORD_PATTERN), "isolated")]
+            subwords = decoders.WordPiece(prefix="##", cleanup=True)
+            return _TokenizerRecipe(models.WordLevel(unk_token=_UNK), words, subwords, trainers.WordLevelTrainer)
+        case "bpe":
+            # Single digits, so that unseen numbers can be copied and translated like any other.
+            digits = pre_tokenizers.Digits(individual_digits=True)
+            byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            train_bpe = partial(trainers.BpeTrainer, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+            return _TokenizerRecipe(models.BPE(), [digits, byte_level], decoders.ByteLevel(), train_bpe)
+        case "wordpiece":
+            subwords = decoders.WordPiece(prefix="##", cleanup=True)
+            words = [pre_tokenizers.BertPreTokenizer()]
+            return _TokenizerRecipe(models.WordPiece(unk_token=_UNK), words, subwords, trainers.WordPieceTrainer)
+    train_unigram = partial(trainers.UnigramTrainer, unk_token=_UNK)
+    return _TokenizerRecipe(models.Unigram(), [pre_tokenizers.Metaspace()], decoders.Metaspace(), train_unigram)
 
 
 def train_tokenizer(
@@ -99,13 +83,16 @@ def train_tokenizer(
     if kind not in TOKENIZER_KINDS:
         hint = did_you_mean(kind, TOKENIZER_KINDS) or f"Known: {', '.join(TOKENIZER_KINDS)}."
         raise InvalidInput(f'There is no kind of tokenizer "{kind}".', hint=hint)
-    recipe = TOKENIZER_KINDS[kind]
-    size = recipe.default_vocab_size if vocab_size is None else vocab_size
+    size = TOKENIZER_KINDS[kind] if vocab_size is None else vocab_size
     minimum = len(SPECIAL_TOKENS) + (256 if kind == "bpe" else 1)
     if size < minimum:
         raise InvalidInput(f"A vocabulary of {size} is too small.", hint=f"{kind} needs at least {minimum}.")
+    import tokenizers
+    from tokenizers import normalizers, pre_tokenizers, processors
+
     with library_errors(f"Training a tokenizer ({kind})"):
-        inner = tokenizers.Tokenizer(recipe.model())
+        recipe = _recipe(kind)
+        inner = tokenizers.Tokenizer(recipe.model)
         inner.decoder = recipe.decoder
         first, *rest = recipe.pre_tokenizers
         inner.pre_tokenizer = pre_tokenizers.Sequence([first, *rest]) if rest else first
@@ -153,7 +140,7 @@ def _sort_tied_scores(scored: list[tuple[str, float]]) -> list[list[str | float]
     return [list(pair) for pair in sorted((scores | dict(reassigned)).items(), key=lambda pair: (-pair[1], pair[0]))]
 
 
-def _count_words(inner: tokenizers.Tokenizer, texts: Iterable[str]) -> Counter[str]:
+def _count_words(inner: "tokenizers.Tokenizer", texts: Iterable[str]) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
         normalized = inner.normalizer.normalize_str(text)

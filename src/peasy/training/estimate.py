@@ -1,12 +1,10 @@
 """Memory and throughput estimates of training, from model sizes and hardware numbers alone."""
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from annotated_types import Ge, Gt, Le
 
-from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
 from peasy.parameters import BoundedSettings
@@ -159,21 +157,3 @@ class TrainingEstimate:
     def kv_cache_bytes(self) -> int:
         """Bytes of a 16-bit KV cache for one sequence of full length."""
         return _FLOAT16_BYTES * self.sizes.kv_per_token * self.seq_len
-
-
-def parse_amount(text: str | float) -> float:
-    """Parse a number of bytes, FLOP/s or bytes/s with a unit prefix.
-
-    >>> parse_amount("80GB"), parse_amount("312T"), parse_amount("64GiB"), parse_amount(1e9)
-    (80000000000.0, 312000000000000.0, 68719476736.0, 1000000000.0)
-    """
-    if not isinstance(text, str):
-        return float(text)
-    word = text.strip().removesuffix("/s").removesuffix("FLOP").removesuffix("B")
-    prefix = re.search(r"(?:[KMGTP]i?|[kmgtp])?$", word)
-    assert prefix is not None, "the empty prefix matches"
-    base, power = 1024 if prefix[0].endswith("i") else 1000, " KMGTP".index(prefix[0][:1].upper() or " ")
-    try:
-        return float(word[: prefix.start()]) * float(base**power)
-    except ValueError:
-        raise InvalidInput(f'"{text}" is not a valid amount.', hint="For example 80GB, 64GiB, 312T or 1e12.") from None

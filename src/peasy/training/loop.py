@@ -141,12 +141,12 @@ class TrainLoop:
         yield self._train_step(before)
         after, last = self.fraction_done, self.fraction_done >= 1.0
         if due(recipe.num_validations, before, after):
-            validated = self._validate(last)
+            validated = _validate(self.spec, self.progress, self.budget, last=last)
             if validated is not None:
                 self.validation_loss = validated.loss
                 yield validated
         if self.spec.sample_fn is not None and due(recipe.num_samplings, before, after):
-            yield self._sample(self.spec.sample_fn)
+            yield _sample(self.learner, self.spec.sample_fn, self.progress.step)
         save_due = due(recipe.num_saves, before, after)
         if save_due:
             self._write_snapshot()
@@ -174,48 +174,6 @@ class TrainLoop:
             step, self.loss, recipe.optimizer.lr * lr_scale, grad_norm, self.progress.tokens,
             tokens / self.seconds_per_step, elapsed, self.budget.seconds_left(step, self.seconds_per_step),
         )  # fmt: skip
-
-    @torch.inference_mode()
-    def _validate(self, last: bool) -> Validated | None:
-        """Return the mean validation loss: on a subset during the run, on more at the end.
-
-        None without validation data, or if the loss is not finite.
-        """
-        spec, recipe, progress, budget = self.spec, self.spec.recipe, self.progress, self.budget
-        seq_len, max_tokens = recipe.seq_len if last else progress.seq_len, self._max_validation_tokens(last)
-        batch_size = max(1, min(2 * recipe.batch_size, 16_384 // seq_len))
-        deadline = math.inf if budget.seconds is None else budget.elapsed + _VALIDATION_OVERTIME * budget.seconds
-        precision = choose_precision(recipe.precision, self.device)
-        total, count = 0.0, 0
-        spec.model.eval()
-        for number, batch in enumerate(spec.data_loader.validation(batch_size, seq_len)):
-            batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, 0, number))
-            batch = {name: array.to(self.device) for name, array in batch.items()}
-            with autocast(precision, self.device):
-                total += float(spec.objective.loss_sum(spec.model, batch))
-            count += spec.objective.num_targets(batch)
-            is_enough = count >= min(max_tokens, recipe.validation_tokens)
-            if count >= max_tokens or (is_enough and budget.elapsed > deadline):
-                break
-        spec.model.train()
-        if not count or not math.isfinite(total):
-            return None
-        return Validated(progress.step, total / count, count, budget.elapsed)
-
-    def _max_validation_tokens(self, last: bool) -> int:
-        configured, trained = self.spec.recipe.validation_tokens, self.progress.tokens
-        if last:
-            return min(_FINAL_VALIDATION_FACTOR * configured, max(configured, trained))
-        return min(configured, trained // _TRAIN_TOKENS_PER_VALIDATION_TOKEN)
-
-    def _sample(self, sample_fn: SampleFn) -> Sampled:
-        """Generate samples; raise if the weights are NaN or infinite."""
-        step = self.progress.step
-        with self.learner.inference_model() as model:
-            if model is None:
-                return Sampled(step, (), ())
-            check_weights_finite(model, step)
-            return sample_fn(model, step)
 
     def _write_snapshot(self, stopped: bool = False) -> None:
         """Record the attention of the tracked sentence, if any; `stopped` marks the snapshot of an interrupted run."""
@@ -248,6 +206,47 @@ class TrainLoop:
             progress.step, newest, self.checkpointer.sha256, self.loss, self.validation_loss, progress.tokens,
             self.budget.elapsed,
         )  # fmt: skip
+
+
+@torch.inference_mode()
+def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool) -> Validated | None:
+    """Return the mean validation loss: on a subset during the run, on more at the end.
+
+    None without validation data, or if the loss is not finite.
+    """
+    recipe, device = spec.recipe, str(spec.model.device)
+    seq_len, max_tokens = recipe.seq_len if last else progress.seq_len, recipe.validation_tokens
+    if last:
+        max_tokens = min(_FINAL_VALIDATION_FACTOR * max_tokens, max(max_tokens, progress.tokens))
+    else:
+        max_tokens = min(max_tokens, progress.tokens // _TRAIN_TOKENS_PER_VALIDATION_TOKEN)
+    batch_size = max(1, min(2 * recipe.batch_size, 16_384 // seq_len))
+    deadline = math.inf if budget.seconds is None else budget.elapsed + _VALIDATION_OVERTIME * budget.seconds
+    precision = choose_precision(recipe.precision, device)
+    total, count = 0.0, 0
+    spec.model.eval()
+    for number, batch in enumerate(spec.data_loader.validation(batch_size, seq_len)):
+        batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, 0, number))
+        batch = {name: array.to(device) for name, array in batch.items()}
+        with autocast(precision, device):
+            total += float(spec.objective.loss_sum(spec.model, batch))
+        count += spec.objective.num_targets(batch)
+        is_enough = count >= min(max_tokens, recipe.validation_tokens)
+        if count >= max_tokens or (is_enough and budget.elapsed > deadline):
+            break
+    spec.model.train()
+    if not count or not math.isfinite(total):
+        return None
+    return Validated(progress.step, total / count, count, budget.elapsed)
+
+
+def _sample(learner: Learner, sample_fn: SampleFn, step: int) -> Sampled:
+    """Generate samples; raise if the weights are NaN or infinite."""
+    with learner.inference_model() as model:
+        if model is None:
+            return Sampled(step, (), ())
+        check_weights_finite(model, step)
+        return sample_fn(model, step)
 
 
 def _make_budget(spec: TrainSpec, progress: Progress) -> Budget:

@@ -8,21 +8,10 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from peasy import config
 from peasy.errors import PeasyError
 
 _LOCK_FILE = ".lock"
-_ADJECTIVES = (
-    "amber", "brave", "bright", "calm", "clear", "clever", "cosy", "crisp", "early", "fair", "gentle", "glad", "golden",
-    "green", "happy", "honest", "keen", "kind", "late", "light", "lively", "lucky", "mellow", "merry", "neat", "noble",
-    "patient", "plain", "proud", "quick", "quiet", "rapid", "silver", "sleepy", "smart", "snowy", "steady", "sunny",
-    "swift", "tidy", "warm", "wise",
-)  # fmt: skip
-_ANIMALS = (
-    "badger", "bear", "beaver", "bee", "bison", "crane", "crow", "deer", "dove", "duck", "eagle", "falcon", "ferret",
-    "finch", "fox", "frog", "gecko", "goose", "hare", "hawk", "heron", "ibis", "lark", "lemur", "lynx", "magpie",
-    "marten", "mole", "moose", "newt", "otter", "owl", "panda", "puffin", "raven", "robin", "seal", "stoat", "swan",
-    "tiger", "trout", "wolf", "wren", "yak",
-)  # fmt: skip
 
 
 def random_run_name(taken: Container[str] = ()) -> str:
@@ -31,8 +20,10 @@ def random_run_name(taken: Container[str] = ()) -> str:
     >>> len(random_run_name().split("-"))
     2
     """
+    words = config.load(Path(__file__).with_name("run_names.toml"))
+    adjectives, animals = words["adjectives"].split(), words["animals"].split()
     for _ in range(100):
-        name = f"{secrets.choice(_ADJECTIVES)}-{secrets.choice(_ANIMALS)}"
+        name = f"{secrets.choice(adjectives)}-{secrets.choice(animals)}"
         if name not in taken:
             return name
     return f"{name}-{secrets.token_hex(3)}"

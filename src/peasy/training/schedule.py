@@ -101,10 +101,6 @@ class Budget:
         assert self.seconds is not None
         return min(self.elapsed / self.seconds, 1.0)
 
-    def is_exhausted(self, step: int) -> bool:
-        """Return whether the budget is used up."""
-        return self.progress(step) >= 1.0
-
     def seconds_left(self, step: int, seconds_per_step: float) -> float:
         """Return the estimated seconds left."""
         if self.steps is not None:

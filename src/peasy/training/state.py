@@ -18,7 +18,7 @@ from torch import Tensor
 from peasy import config
 from peasy.atomic import set_aside
 from peasy.checkpoint.model import check_weights, save_model
-from peasy.checkpoint.paths import list_checkpoints
+from peasy.checkpoint.paths import latest_checkpoint, list_checkpoints
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import is_intact, read_checkpoint
 from peasy.checkpoint.tensors import TensorFile, check_finite
@@ -85,7 +85,7 @@ def save_state(
         set_aside(target, "damaged")
     check_weights_finite(model, progress.step)
     for name, tensor in optimizer_state.items():
-        check_finite(tensor, f"The optimizer's {name}")
+        check_finite(tensor, name, "The optimizer's tensor ")
     extras = {
         _PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
         _STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in optimizer_state.items()}),
@@ -104,9 +104,7 @@ def save_state(
 
 def latest_state(run: Path) -> tuple[Path | None, str | None]:
     """Return the newest intact checkpoint, and a warning if newer ones are damaged; those are set aside."""
-    folders = list_checkpoints(run)
-    newest = next((folder for folder in folders if is_intact(folder)), None)
-    damaged = folders if newest is None else folders[: folders.index(newest)]
+    newest, damaged = latest_checkpoint(run)
     for folder in damaged:
         set_aside(folder, "damaged")
     instead = f"{newest.name} is used instead" if newest else "training starts over"

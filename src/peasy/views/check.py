@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table, pluralize
 from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
+from peasy.worked.checking.difference import TableDifference
+from peasy.worked.label import format_number
 
 VERDICT_SIGNS = {"wrong": "✗", "follows": "→", "truncated": "…", "blank": "?"}
 """Mark after each cell that is not right, so that colour is not the only sign."""
@@ -15,23 +17,9 @@ _MISSING_SCALE_HINT = (
 )
 
 
-def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequence[str] = ()) -> Document:
-    """Document of the check results. `ignored` are the captions of tables that match no step."""
-    passed, checked = all(part.passed for part in parts), any(part.cells or part.rows for part in parts)
-    shown: list[DocumentPart] = [
-        Paragraph(verdict_sentence(parts), ("good" if passed else "bad") if checked else "plain")
-    ]
-    if ignored:
-        captions = ", ".join(f'"{caption}"' for caption in ignored if caption) or "tables without a caption"
-        shown.append(Paragraph(f"Not checked, because the caption names no step of attention: {captions}.", "note"))
-    unverified = list(dict.fromkeys(name for part in parts for name in part.unverified))
-    if unverified:
-        note = f"{', '.join(unverified)}: taken as given, because its inputs are not in the file."
-        lacks_d_k = any(  # scores are present, but the steps after them could not be calculated
-            any(table.name == "scores" for table in part.tables) and {"scaled", "weights"} & set(part.unverified)
-            for part in parts
-        )
-        shown.append(Paragraph(f"{note} {_MISSING_SCALE_HINT}" if lacks_d_k else note, "note"))
+def check_document(title: str, parts: Sequence[CheckedExample]) -> Document:
+    """Document of the check results."""
+    shown: list[DocumentPart] = [Paragraph(verdict_sentence(parts), _tone(parts)), *_notes(parts)]
     for part in parts:
         findings = list(_findings(part))
         if len(parts) > 1:
@@ -40,10 +28,86 @@ def check_document(title: str, parts: Sequence[CheckedExample], ignored: Sequenc
             shown += findings
     if any(part.count(verdict) for part in parts for verdict in VERDICT_SIGNS):
         shown.append(Paragraph(_LEGEND, "note"))
+    shown += _points(parts)
     for part in parts:
         shown += [Heading(f"{part.title}: as written" if len(parts) > 1 else "As written")]
         shown += [_matrix(table) for table in part.tables]
     return Document(f"{title}: checked", tuple(shown))
+
+
+def files_document(
+    verdict: str,
+    passed: bool | None,
+    files: Sequence[tuple[str, Sequence[CheckedExample], tuple[int, int]]],
+    failures: Sequence[tuple[str, str]],
+) -> Document:
+    """Document of many files: a summary with points, the most common mistakes, then the findings of each file."""
+    rows = [
+        (name, _OUTCOMES[_passed(parts)], f"{got} / {most}", verdict_sentence(parts))
+        for name, parts, (got, most) in files
+    ]
+    rows += [(name, "not readable", "", reason) for name, reason in failures]
+    shown: list[DocumentPart] = [
+        Paragraph(verdict, _TONES[passed]),
+        Table(("file", "result", "points", "findings"), tuple(rows), title="Summary"),
+    ]
+    for name, parts, _ in files:
+        findings = [finding for part in parts for finding in _findings(part)]
+        if findings:
+            shown += [Heading(name), *findings]
+    return Document("Checked files", tuple(shown))
+
+
+def difference_document(title: str, expected: str, verdict: str, differences: Sequence[TableDifference]) -> Document:
+    """Document of the comparison of two solutions."""
+    rows = tuple((d.table, "yes" if d.agrees else "no", f"{d.largest:.3g}", " ".join(d.reasons)) for d in differences)
+    agrees = all(difference.agrees for difference in differences)
+    tone = ("good" if agrees else "bad") if differences else "plain"
+    table = Table(("table", "agrees", "largest difference", "reason"), rows, title="Tables in both")
+    return Document(f"{title} and {expected}: compared", (Paragraph(verdict, tone), *([table] if rows else [])))
+
+
+_OUTCOMES = {True: "no mistakes", False: "mistakes", None: "not read in full"}
+_TONES: dict[bool | None, str] = {True: "good", False: "bad", None: "plain"}
+
+
+def _passed(parts: Sequence[CheckedExample]) -> bool | None:
+    outcomes = [part.passed for part in parts]
+    return False if False in outcomes else None if None in outcomes else True
+
+
+def _tone(parts: Sequence[CheckedExample]) -> str:
+    checked = any(part.cells or part.rows for part in parts)
+    return _TONES[_passed(parts)] if checked else "plain"
+
+
+def _notes(parts: Sequence[CheckedExample]) -> Iterator[DocumentPart]:
+    """Yield what was not read, what was taken as given, and how tables were read."""
+    unread = [unread for part in parts for unread in part.unread]
+    if unread:
+        yield Table(("table", "reason"), tuple((u.table or "no caption", u.reason) for u in unread), title="Not read")
+    unverified = list(dict.fromkeys(name for part in parts for name in part.unverified))
+    if unverified:
+        note = f"{', '.join(unverified)}: taken as given, because its inputs are not in the file."
+        lacks_d_k = any(  # scores are present, but the steps after them could not be calculated
+            any(table.name == "scores" for table in part.tables) and {"scaled", "weights"} & set(part.unverified)
+            for part in parts
+        )
+        yield Paragraph(f"{note} {_MISSING_SCALE_HINT}" if lacks_d_k else note, "note")
+    yield from (Paragraph(remark, "note") for part in parts for remark in part.remarks)
+
+
+def _points(parts: Sequence[CheckedExample]) -> Iterator[DocumentPart]:
+    """Yield the points per table: a cell that follows from an earlier mistake counts as right."""
+    rows = [
+        (table.name, *map(str, table.points))
+        for part in parts
+        for table in part.tables
+        if table.points[1] and any(verdict != "blank" for row in table.verdicts for verdict in row if verdict)
+    ]
+    if rows:
+        total = [sum(int(row[index]) for row in rows) for index in (1, 2)]
+        yield Table(("table", "points", "of"), (*rows, ("all", *map(str, total))), title="Points")
 
 
 def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
@@ -58,6 +122,8 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     if not checked and not rows:
         if count["blank"]:
             return f"Nothing to check yet: {pluralize(count['blank'], 'cell')} blank."
+        if any(part.unread for part in parts):
+            return "Nothing could be checked: the tables could not be read."
         return "Nothing could be checked: no table can be calculated from another one."
     kinds = [
         (count["wrong"], "wrong"), (count["follows"], "consistent with an earlier mistake"),
@@ -67,7 +133,10 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     problems += [f"{pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
     listed = " and ".join([", ".join(problems[:-1]), problems[-1]] if len(problems) > 1 else problems)
     sentence = f"{pluralize(checked, 'cell')} checked: {listed or 'all right'}"
-    return sentence + (f"; {count['blank']} blank." if count["blank"] else ".")
+    unread = sum(len(part.unread) for part in parts)
+    rest = [f"{count['blank']} blank"] if count["blank"] else []
+    rest += [f"{unread} {'table or cell' if unread == 1 else 'tables or cells'} not read"] if unread else []
+    return "; ".join([sentence, *rest]) + "."
 
 
 def _findings(part: CheckedExample) -> Iterator[DocumentPart]:
@@ -89,7 +158,11 @@ def _format_expected(cell: CheckedCell) -> str:
         return cell.expected
     if "%" in cell.written and cell.decimals is not None:
         return f"{100 * cell.expected:.{max(cell.decimals - 2, 0)}f} %"
-    return f"{cell.expected:.4f}" if cell.decimals is None else f"{cell.expected:.{max(cell.decimals, 0)}f}"
+    if cell.decimals is None:
+        return f"{cell.expected:.4f}"
+    short = f"{cell.expected:.{max(cell.decimals, 0)}f}"
+    # A whole number would hide what 2.5989 differs in from a written 3.
+    return short if cell.decimals > 0 or float(short) == cell.expected else format_number(cell.expected)
 
 
 def _matrix(table: CheckedTable) -> Matrix:

@@ -1,6 +1,7 @@
 """Analyses of a model as documents: alignment, interventions, logit lens, head scores, rollout, traces, history."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,7 +10,11 @@ from peasy.nn.module_path import ModulePath
 from peasy.views import document as doc
 from peasy.views.attention import attention_name, opening_notes
 
-_SCORE_FIELDS = ("previous", "next", "first", "own", "same", "induction", "position", "sharpness")
+_SCORE_TABLES = {
+    "Pattern": ("entropy", "sharpness", "distance", "position"),
+    "Shares of attention": ("previous", "next", "first", "own", "same", "induction"),
+}
+"""Head scores in tables that fit into 80 columns."""
 _MAX_PROFILES = 6
 _MAX_CANDIDATES = 6
 
@@ -21,6 +26,10 @@ def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Docum
         row_axis="translation", column_axis="source",
     )  # fmt: skip
     parts: list[doc.DocumentPart] = [alignment_links(alignment), heat_map]
+    if alignment.gold:
+        counted = (f"{side}: {_numbered_words(tokens)}" for side, tokens in
+                   (("Source", alignment.source), ("Translation", alignment.target)))  # fmt: skip
+        parts += [doc.Paragraph(alignment.errors().summary()), *(doc.Paragraph(line, "note") for line in counted)]
     if len(alignment.scores) > 1:
         scores = alignment.scores[:top]
         known = any(score.accuracy is not None for score in scores)
@@ -33,6 +42,12 @@ def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Docum
         parts.append(doc.Table(columns, rows, "Heads by alignment quality"))
     parts.append(doc.capitalized_note(alignment.caveat))
     return doc.Document(doc.short_title(alignment.source.text, alignment.model), tuple(parts))
+
+
+def _numbered_words(tokens: results.Tokens) -> str:
+    """Words with the numbers by which gold links count them."""
+    pairs = zip(tokens.words, tokens.word_numbers or range(len(tokens.words)), strict=True)
+    return " ".join(f"{number} {word}" for word, number in pairs if number is not None)
 
 
 def alignment_links(alignment: results.Alignment) -> doc.Links:
@@ -112,25 +127,123 @@ def _lens_matrix(lens: results.LensTable, order: list[int], marks: frozenset[tup
 
 
 def ranking_document(report: results.HeadReport, by: str = "sharpness", top: int = 30) -> doc.Document:
-    """Document of the heads ranked by one score, with their distance profiles."""
+    """Document of the heads ranked by one score, with their distance profiles; each table fits into 80 columns."""
     ranked = report.ranked(by)[:top]
-    columns = ("head", "pattern", "entropy", "distance", *_SCORE_FIELDS)
-    rows = tuple(
-        (_head_name(score), score.summary(), *(getattr(score, name) for name in columns[2:])) for score in ranked
-    )
     summary = f"{report.sentences} sentences, {report.tokens:,} tokens. Ranked by {by}; scores are shares of attention."
+    tables = []
+    for title, names in _SCORE_TABLES.items():
+        names = (by, *(name for name in names if name != by)) if by in names else names
+        rows = tuple((_head_name(score), *(getattr(score, name) for name in names)) for score in ranked)
+        if title == "Pattern":
+            names = ("pattern", *names)
+            rows = tuple((row[0], score.summary(), *row[1:]) for row, score in zip(rows, ranked, strict=True))
+        tables.append(doc.Table(("head", *names), rows, title))
+    tables.sort(key=lambda table: by not in table.columns)
     lines = tuple(
         (_head_name(score), tuple((float(d), float(weight)) for d, weight in enumerate(score.profile)))
         for score in ranked[:_MAX_PROFILES]
     )
     parts: list[doc.DocumentPart] = [
         doc.Paragraph(summary),
-        doc.Table(columns, rows),
+        *tables,
         doc.Curves("Attention by distance", lines, "distance in tokens", "share of weight"),
         *(doc.Paragraph(note, "note") for note in report.notes),
         doc.capitalized_note(report.caveat),
     ]
     return doc.Document(f"Attention heads of {report.model}", tuple(parts), decimals=2)
+
+
+def attribution_document(attribution: results.LogitAttribution, top: int = 12) -> doc.Document:
+    """Document with the addends of a logit by layer, then the heads with the largest ones and their source tokens."""
+    what = f"The logit of {attribution.token}"
+    if attribution.against is not None:
+        what += f" minus that of {attribution.against}"
+    where = attribution.tokens.pieces[attribution.position]
+    parts: list[doc.DocumentPart] = [
+        *opening_notes(attribution.interventions),
+        doc.Paragraph(f"{what} after {where} is {attribution.logit:.4f}: the sum of all addends below."),
+        _layers_table(attribution),
+    ]
+    heads = sorted((c for c in attribution.components if c.head is not None), key=lambda c: -abs(c.value))[:top]
+    rows = tuple((head.name, head.value, _top_sources(head, attribution.attended[head.part])) for head in heads)
+    parts.append(doc.Table(("head", "addend", "largest parts by source token"), rows, "Heads with the largest addends"))
+    for part in attribution.attended:
+        matrix = attribution.heads(part)
+        parts.append(labelled_matrix(matrix, f"Addends of the {part.replace('_', '-')} heads"))
+    parts += [doc.Paragraph(note, "note") for note in attribution.notes]
+    return doc.Document(
+        f"Logit attribution: {doc.short_title(attribution.tokens.text, attribution.model)}", tuple(parts)
+    )
+
+
+def _layers_table(attribution: results.LogitAttribution) -> doc.Table:
+    """Table of the addends: one row per layer, one column per sublayer; the last row is the logit."""
+    components = attribution.components
+    parts = [
+        part for part in ("attention", "cross_attention", "feedforward") if any(c.part == part for c in components)
+    ]
+    rows: dict[str, dict[str, float]] = {}
+    for component in components:
+        row = component.part if component.layer is None else f"layer {component.layer}"
+        column = component.part if component.part in parts else "other"
+        by = rows.setdefault(row, {})
+        by[column] = by.get(column, 0.0) + component.value
+    rows["rounding"] = {"other": attribution.rounding}
+    cells: list[tuple[doc.Cell, ...]] = [
+        (name, *(by.get(part) for part in (*parts, "other")), sum(by.values())) for name, by in rows.items()
+    ]
+    totals = (sum(by.get(part, 0.0) for by in rows.values()) for part in (*parts, "other"))
+    cells.append(("logit", *totals, attribution.logit))
+    names = (part.replace("_", "-").replace("feedforward", "feed-forward") for part in parts)
+    return doc.Table(("", *names, "biases, other", "sum"), tuple(cells), "Addends by layer")
+
+
+def _top_sources(head: results.LogitComponent, keys: results.Tokens, top: int = 4) -> str:
+    assert head.sources is not None
+    first, *rest = np.argsort(-np.abs(head.sources), kind="stable")[:top]
+    shown = [first, *(index for index in rest if abs(head.sources[index]) >= 0.005)]
+    return "  ".join(f"{keys.pieces[index]} {head.sources[index]:+.2f}" for index in shown)
+
+
+def labelled_matrix(matrix: results.LabelledMatrix, name: str = "", description: str = "") -> doc.Matrix:
+    """Matrix of the document, shaded, from a labelled matrix."""
+    values = tuple(tuple(None if np.isnan(cell) else float(cell) for cell in row) for row in matrix.values)
+    return doc.Matrix(
+        name or matrix.name, values, matrix.rows, matrix.columns, matrix.row_axis, matrix.column_axis,
+        description=description, shaded=True,
+    )  # fmt: skip
+
+
+def labelled_matrix_document(matrix: results.LabelledMatrix) -> doc.Document:
+    """Document of one labelled matrix, for notebooks."""
+    return doc.Document(matrix.name or "Matrix", (labelled_matrix(matrix),))
+
+
+def sweep_document(
+    matrix: results.LabelledMatrix,
+    model: str,
+    text: str,
+    metric: str,
+    method: str,
+    clean: float,
+    corrupt: float | None,
+) -> doc.Document:
+    """Document of a sweep: the metric of each variant as a heat map, and of the unchanged texts."""
+    unchanged = f"Clean text: {clean:.4f}."
+    if corrupt is not None:
+        unchanged += (
+            f" Corrupt text: {corrupt:.4f}. One activation of the clean text at a time runs in the corrupt one."
+        )
+    what = {"patch": "Activation patching", "zero": "Zero ablation", "mean": "Mean ablation"}[method]
+    base = clean if corrupt is None else corrupt
+    shades = tuple(tuple(float(value) - base for value in row) for row in matrix.values)
+    heat_map = replace(labelled_matrix(matrix, description="Shaded by the change of the metric."), shades=shades)
+    parts: list[doc.DocumentPart] = [doc.Paragraph(f"{what}: {metric}. {unchanged}"), heat_map]
+    if method == "zero":
+        parts.append(
+            doc.Paragraph("Zero is not an activation that later layers have seen; compare with the mean.", "note")
+        )
+    return doc.Document(f"Sweep over {matrix.name}: {doc.short_title(text, model)}", tuple(parts))
 
 
 def _head_name(score: results.HeadScore) -> str:

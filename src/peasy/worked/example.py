@@ -98,6 +98,10 @@ class Example:
     w_k: MatrixRows | None = None
     w_v: MatrixRows | None = None
     w_o: MatrixRows | None = None
+    b_q: Vector | None = None
+    b_k: Vector | None = None
+    b_v: Vector | None = None
+    b_o: Vector | None = None
     q: MatrixRows | None = None
     k: MatrixRows | None = None
     v: MatrixRows | None = None
@@ -127,6 +131,7 @@ class Example:
             if getattr(self, name) is not None:
                 _check_rectangular(name, getattr(self, name))
         _check_lengths(self)
+        _check_biases(self)
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
 
@@ -218,6 +223,21 @@ def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
             raise InvalidInput(
                 f"{name} has rows of different lengths: row 0 has {len(matrix[0])}, row {index} has {len(row)}.",
                 hint="Give every row the same length.",
+            )
+
+
+def _check_biases(example: Example) -> None:
+    """Raise unless a bias belongs to a projection and has a number for each of its columns."""
+    for letter in "qkvo":
+        bias, weights = getattr(example, f"b_{letter}"), getattr(example, f"w_{letter}")
+        if bias is None:
+            continue
+        if weights is None and getattr(example, letter, None) is None and not example.written:
+            raise InvalidInput(f"b_{letter} is given without w_{letter}.", hint=f"Give w_{letter}, or leave it out.")
+        if weights is not None and len(bias) != len(weights[0]):
+            raise InvalidInput(
+                f"b_{letter} has {len(bias)} numbers for {len(weights[0])} columns of w_{letter}.",
+                hint="Give one number for each column.",
             )
 
 

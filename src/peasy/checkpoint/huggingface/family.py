@@ -23,10 +23,10 @@ _REQUIRED: Any = object()
 
 FROM_HF_ACTIVATION: dict[str, ActivationName] = {
     "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
-    "relu": "relu", "relu2": "relu-squared", "silu": "silu", "swish": "silu",
+    "relu": "relu", "relu2": "relu-squared", "silu": "silu", "swish": "silu", "tanh": "tanh",
 }  # fmt: skip
 TO_HF_ACTIVATION: dict[ActivationName, str] = {
-    "gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu-squared": "relu2", "silu": "silu",
+    "gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu-squared": "relu2", "silu": "silu", "tanh": "tanh",
 }  # fmt: skip
 
 IGNORED_FIELDS = """
@@ -95,6 +95,13 @@ class ConfigFields:
             raise self.invalid(name, f"a number from {minimum:g} to {maximum:g}")
         return float(value)
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Read a list of positive numbers."""
+        value = self._get(name, _REQUIRED)
+        if not isinstance(value, list) or not all(type(item) in (int, float) and 0 < item < 1e12 for item in value):
+            raise self.invalid(name, "a list of positive numbers")
+        return tuple(float(item) for item in value)
+
     def boolean(self, name: str, default: Any = _REQUIRED) -> bool:
         """Read a boolean."""
         value = self._get(name, default)
@@ -132,6 +139,7 @@ class ConfigFields:
             eos=self.token_ids("eos_token_id"),
             decoder_start=self.integer(decoder_start_field, None, minimum=0) if start is None else start,
             unk=self.integer("unk_token_id", None, minimum=0),
+            forced_bos=self.integer("forced_bos_token_id", None, minimum=0),
         )
 
     def nested(self, name: str) -> "ConfigFields":
@@ -177,7 +185,8 @@ class ModelFamily:
     """One model family as data.
 
     `architectures` are its class names in transformers; `architecture_of` chooses one for a config, by default
-    the first. A model without an LM head is stored without the `prefix`.
+    the first. A model without an LM head is stored without the `prefix`. `has_custom_code`: published files also name
+    code of their own, from the time before the family was part of transformers; it is not run.
 
     `read_config` converts a Hugging Face config to peasy's, `write_config` the reverse.
     A family supports a model if writing and reading its config gives the same config.
@@ -191,3 +200,4 @@ class ModelFamily:
     weight_map: Callable[[Any], WeightMap]
     prefix: str = ""
     architecture_of: Callable[[Any], str] | None = None
+    has_custom_code: bool = False

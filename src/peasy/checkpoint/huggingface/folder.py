@@ -86,11 +86,13 @@ def write_folder(
     tensors: Mapping[str, Tensor],
     tokenizer: TokenizerSource = None,
     *,
+    family: str | None = None,
     shard_bytes: int = SHARD_BYTES,
 ) -> Path:
     """Write a new folder that transformers (for encoders also sentence-transformers) can load, atomically.
 
-    `tensors` have peasy's names. `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json.
+    `tensors` have peasy's names. `tokenizer` is anything with `save(path)`, or the path of a tokenizer.json. `family`:
+    the one to write, if several represent the model exactly.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.models.build import build
@@ -101,13 +103,12 @@ def write_folder(
     >>> checkpoint.family, checkpoint.config.stack == config.stack
     ('arcee', True)
     """
-    family = registry.family_for(config)
-    pairs, _ = registry.match_weights(family, config)
+    model_family = registry.family_for(config, family)
+    pairs, _ = registry.match_weights(model_family, config)
     hf_tensors = export_weights(pairs, tensors)
-    if getattr(config, "lm_head", None) is None:
-        hf_tensors = {name.removeprefix(family.prefix): tensor for name, tensor in hf_tensors.items()}
-    architecture = family.architecture_of(config) if family.architecture_of else family.architectures[0]
-    hf_config = {"architectures": [architecture], **registry.write_hf_config(family, config)}
+    if getattr(config, "lm_head", None) is None and getattr(config, "classifier", None) is None:
+        hf_tensors = {name.removeprefix(model_family.prefix): tensor for name, tensor in hf_tensors.items()}
+    hf_config = registry.write_hf_config(model_family, config)
     dtype = str(next(iter(hf_tensors.values())).dtype).removeprefix("torch.")
     with atomic_dir(folder) as temporary:
         write_tensors(temporary, hf_tensors, shard_bytes=shard_bytes)

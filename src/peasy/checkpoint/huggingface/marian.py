@@ -1,8 +1,7 @@
-"""Marian (Opus-MT translation) and Pegasus: one weight map; sinusoidal positions, post-norm or pre-norm."""
+"""Marian, Pegasus, BART, mBART and M2M100 (NLLB): one weight map; differences are options."""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import RowVector, WeightMap, WeightRule, module_rules
@@ -11,17 +10,31 @@ from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = """
     activation_dropout encoder_layerdrop decoder_layerdrop is_decoder is_encoder_decoder num_hidden_layers
-    extra_pos_embeddings
+    extra_pos_embeddings force_bos_token_to_be_generated gradient_checkpointing
 """
-_REQUIRED_FALSE = ("normalize_before", "normalize_embedding", "add_final_layer_norm", "add_bias_logits")
+_POSITION_OFFSET = 2
+"""Position of the first token in BART and M2M100, whose tables begin with two unused rows."""
+_HALVES = nn_config.SinusoidalPositionConfig("halves")
 
 
 @dataclass(frozen=True)
 class _MarianOptions:
-    """Differences between the families: pre- or post-norm, and whether source and target vocabularies may differ."""
+    """Differences between the families: norms, vocabularies, positions and defaults.
 
-    norm_position: Literal["pre", "post"]
-    separate_vocabularies: bool
+    `learned_positions`: encoder and decoder have a table and a norm of their embeddings each.
+    """
+
+    norm_placement: nn_config.NormPlacement
+    separate_vocabularies: bool = False
+    position: nn_config.PositionConfig = _HALVES
+    scaled_embedding: bool = False
+    activation: str = "gelu"
+    start: str = "pad_token_id"
+
+    @property
+    def learned_positions(self) -> bool:
+        """True if the positions are learned."""
+        return isinstance(self.position, nn_config.LearnedPositionConfig)
 
 
 def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianOptions) -> EncoderDecoderConfig:
@@ -30,9 +43,11 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianO
     With untied embeddings, newer files store encoder and decoder embeddings separately, whatever the config contains.
     """
     fields.ignore(IGNORED_FIELDS)
-    for name in _REQUIRED_FALSE:
-        fields.require_value(name, False, reason="Only transformers' default arrangement is supported.")
-    fields.require_value("static_position_embeddings", True, reason="Only sinusoidal positions are supported.")
+    pre, learned = options.norm_placement == "pre", options.learned_positions
+    usual = {"normalize_before": pre, "add_final_layer_norm": pre, "normalize_embedding": learned}
+    usual |= {"add_bias_logits": False, "static_position_embeddings": not learned}
+    for name, value in usual.items():
+        fields.require_value(name, value, reason="Only the arrangement of transformers is supported.")
     shared, vocabulary = True, fields.integer("vocab_size")
     target = vocabulary
     if options.separate_vocabularies:
@@ -47,12 +62,15 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianO
         encoder=_read_stack(fields, "encoder", options),
         decoder=_read_stack(fields, "decoder", options),
         target_vocab_size=None if shared else target,
+        target_positions=options.learned_positions,
         max_seq_len=fields.integer("max_position_embeddings"),
-        position=nn_config.SinusoidalPositionConfig("halves"),
-        embedding=nn_config.EmbeddingConfig(scaled=fields.boolean("scale_embedding", False)),
+        position=options.position,
+        embedding=nn_config.EmbeddingConfig(
+            scaled=fields.boolean("scale_embedding", options.scaled_embedding), norm=options.learned_positions
+        ),
         lm_head=nn_config.LMHeadConfig(tied, bias="final_logits_bias" in weights),
         dropout=fields.number("dropout", 0.1, maximum=0.999),
-        special_tokens=fields.special_tokens(decoder_start_field="pad_token_id"),
+        special_tokens=fields.special_tokens(decoder_start_field=options.start),
     )
 
 
@@ -79,12 +97,12 @@ def write_config(config: EncoderDecoderConfig, *, options: _MarianOptions) -> di
 
 
 def _read_stack(fields: ConfigFields, side: str, options: _MarianOptions) -> nn_config.StackConfig:
-    activation = fields.activation("activation_function", "gelu")
+    activation = fields.activation("activation_function", options.activation)
     return nn_config.StackConfig(
         num_layers=fields.num_layers(f"{side}_layers"),
         attention=nn_config.AttentionConfig(num_heads=fields.integer(f"{side}_attention_heads")),
         feedforward=nn_config.MLPConfig(d_ff=fields.integer(f"{side}_ffn_dim"), activation=activation),
-        norm=nn_config.LayerNormConfig(options.norm_position),
+        norm=nn_config.LayerNormConfig(options.norm_placement),
     )
 
 
@@ -106,18 +124,20 @@ def weight_map(config: EncoderDecoderConfig) -> WeightMap:
         rules=(
             WeightRule(source, "embedding.token.weight"),
             WeightRule(target, "target_embedding.token.weight"),
-            *_block_rules("encoder"),
-            *_block_rules("decoder"),
+            *_block_rules("encoder", "embedding"),
+            *_block_rules("decoder", "target_embedding"),
             WeightRule("final_logits_bias", "lm_head.bias", RowVector()),
             WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={**(copies if shared else {}), "lm_head.weight": target},
-        derived_buffers=("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"),
+        derived_buffers=tuple(
+            f"model.{side}.embed_positions.{name}" for side in ("encoder", "decoder") for name in ("weight", "weights")
+        ),
         unused=() if shared else ("model.shared.weight",),
     )
 
 
-def _block_rules(side: str) -> tuple[WeightRule, ...]:
+def _block_rules(side: str, embedding: str) -> tuple[WeightRule, ...]:
     attentions = {"self_attn": "attention", "encoder_attn": "cross_attention"}
     projections = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "output"}
     names = {
@@ -130,6 +150,9 @@ def _block_rules(side: str) -> tuple[WeightRule, ...]:
     return (
         *module_rules(f"model.{side}.layers.{{layer}}.", f"{side}.blocks.{{layer}}.", names),
         *module_rules(f"model.{side}.", f"{side}.", {"layer_norm": "norm"}),
+        *module_rules(
+            f"model.{side}.", f"{embedding}.", {"embed_positions": "position", "layernorm_embedding": "norm"}
+        ),
     )
 
 
@@ -145,9 +168,21 @@ def _make_family(name: str, architecture: str, options: _MarianOptions) -> Model
     )
 
 
+_LEARNED = nn_config.LearnedPositionConfig(_POSITION_OFFSET)
+_FROM_TWO = nn_config.SinusoidalPositionConfig("halves", _POSITION_OFFSET, reaches_base=True)
+
 FAMILIES = (
-    _make_family("marian", "MarianMTModel", _MarianOptions(norm_position="post", separate_vocabularies=True)),
+    _make_family("marian", "MarianMTModel", _MarianOptions("post", separate_vocabularies=True)),
+    _make_family("pegasus", "PegasusForConditionalGeneration", _MarianOptions("pre")),
     _make_family(
-        "pegasus", "PegasusForConditionalGeneration", _MarianOptions(norm_position="pre", separate_vocabularies=False)
+        "bart", "BartForConditionalGeneration", _MarianOptions("post", position=_LEARNED, start="eos_token_id")
+    ),
+    _make_family(
+        "mbart", "MBartForConditionalGeneration", _MarianOptions("pre", position=_LEARNED, start="eos_token_id")
+    ),
+    _make_family(
+        "m2m_100",
+        "M2M100ForConditionalGeneration",
+        _MarianOptions("pre", position=_FROM_TWO, scaled_embedding=True, activation="relu", start="eos_token_id"),
     ),
 )

@@ -7,18 +7,39 @@ from typing import Any
 
 import torch
 
-from peasy.checkpoint.huggingface import bert, gpt2, llama, marian, t5
+from peasy.checkpoint.huggingface import (
+    bert_families,
+    gpt2,
+    gpt_neo,
+    gpt_neox,
+    llama_families,
+    marian,
+    modernbert,
+    opt,
+    t5,
+)
 from peasy.checkpoint.huggingface import family as hf
 from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
-from peasy.checkpoint.model import build_on_meta
 from peasy.config import to_plain
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.models.build import build_on_meta
 from peasy.models.config import ModelConfig
 from peasy.nn.config import LearnedPositionConfig
 
 FAMILIES: dict[str, ModelFamily] = {
-    family.name: family for family in (gpt2.FAMILY, *llama.FAMILIES, *bert.FAMILIES, *marian.FAMILIES, t5.FAMILY)
+    family.name: family
+    for family in (
+        gpt2.FAMILY,
+        *llama_families.FAMILIES,
+        gpt_neox.FAMILY,
+        gpt_neo.FAMILY,
+        opt.FAMILY,
+        *bert_families.FAMILIES,
+        modernbert.FAMILY,
+        *marian.FAMILIES,
+        *t5.FAMILIES,
+    )
 }
 
 
@@ -48,7 +69,9 @@ def detect_family(data: Mapping[str, object], where: str = "config.json") -> Mod
 def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.WeightNames) -> ModelConfig:
     """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
     fields.ignore(hf.IGNORED_FIELDS)
-    fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
+    if not family.has_custom_code:
+        fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
+    fields.ignore(["auto_map"])
     fields.require_value("quantization_config", reason="Quantised weights are not supported.")
     fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")
     fields.require_value(
@@ -69,7 +92,10 @@ def write_hf_config(family: ModelFamily, config: ModelConfig) -> dict[str, objec
     eos: object = list(special.eos) if len(special.eos) > 1 else next(iter(special.eos), None)
     ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
     start = {} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start}
-    return {"model_type": family.name, **ids, **start, **family.write_config(config)}
+    start |= {} if special.forced_bos is None else {"forced_bos_token_id": special.forced_bos}
+    architecture = family.architecture_of(config) if family.architecture_of else family.architectures[0]
+    settings = family.write_config(config)
+    return {"architectures": [architecture], "model_type": family.name, **ids, **start, **settings}
 
 
 def match_weights(
@@ -81,10 +107,10 @@ def match_weights(
     return pairs, export_weights(pairs, internal)
 
 
-def family_for(config: ModelConfig) -> ModelFamily:
-    """Return the family that represents a model of this config exactly."""
+def family_for(config: ModelConfig, preferred: str | None = None) -> ModelFamily:
+    """Return the family that represents a model of this config exactly; if several do, the `preferred` one."""
     reasons = []
-    for family in FAMILIES.values():
+    for family in sorted(FAMILIES.values(), key=lambda family: family.name != preferred):
         if isinstance(config, family.config_class):
             differences = _roundtrip_differences(family, config)
             if not differences:

@@ -1,4 +1,6 @@
-"""T5 and T5 1.1: relative position bias, pre-norm RMSNorm, unscaled attention scores."""
+"""T5, T5 1.1 and mT5: relative position bias, pre-norm RMSNorm, unscaled attention scores."""
+
+from functools import partial
 
 from peasy.checkpoint.huggingface.family import (
     FROM_HF_ACTIVATION,
@@ -11,11 +13,11 @@ from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, modul
 from peasy.models.config import EncoderDecoderConfig
 from peasy.nn import config as nn_config
 
-IGNORED_FIELDS = "n_positions is_decoder is_encoder_decoder"
+IGNORED_FIELDS = "n_positions is_decoder is_encoder_decoder output_past num_beams"
 
 
-def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderConfig:
-    """Convert a t5 config to peasy's.
+def read_config(fields: ConfigFields, weights: WeightNames, *, may_scale: bool) -> EncoderDecoderConfig:
+    """Convert a t5 config to peasy's; hidden states before the head are never scaled unless `may_scale`.
 
     In files of version 1.1, tie_word_embeddings = false meant two things: an untied head, and hidden states that are
     not scaled before it. Newer files have a separate field for the second; the first is read from the weights.
@@ -48,14 +50,14 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> EncoderDecoderCon
         position=relative,
         lm_head=nn_config.LMHeadConfig(
             tied=not weights.differ("lm_head.weight", "shared.weight"),
-            scaled=fields.boolean("scale_decoder_outputs", tie_word_embeddings),
+            scaled=may_scale and fields.boolean("scale_decoder_outputs", tie_word_embeddings),
         ),
         dropout=fields.number("dropout_rate", 0.1, maximum=0.999),
         special_tokens=fields.special_tokens(decoder_start_field="pad_token_id"),
     )
 
 
-def write_config(config: EncoderDecoderConfig) -> dict[str, object]:
+def write_config(config: EncoderDecoderConfig, *, may_scale: bool) -> dict[str, object]:
     """Convert peasy's config to a t5 config."""
     attention, feedforward = config.encoder.attention, config.encoder.feedforward
     activation = TO_HF_ACTIVATION[feedforward.activation]
@@ -78,7 +80,7 @@ def write_config(config: EncoderDecoderConfig) -> dict[str, object]:
         "dense_act_fn": activation,
         "is_gated_act": gated,
         "tie_word_embeddings": config.lm_head.scaled,
-        "scale_decoder_outputs": config.lm_head.scaled,
+        **({"scale_decoder_outputs": config.lm_head.scaled} if may_scale else {}),
         "dropout_rate": config.dropout,
     }
 
@@ -137,11 +139,14 @@ def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[W
     )
 
 
-FAMILY = ModelFamily(
-    "t5",
-    EncoderDecoderConfig,
-    ("T5ForConditionalGeneration", "T5WithLMHeadModel"),
-    read_config,
-    write_config,
-    weight_map,
+FAMILIES = tuple(
+    ModelFamily(
+        name,
+        EncoderDecoderConfig,
+        (f"{name.upper()}ForConditionalGeneration", *(["T5WithLMHeadModel"] if name == "t5" else [])),
+        partial(read_config, may_scale=name == "t5"),
+        partial(write_config, may_scale=name == "t5"),
+        weight_map,
+    )
+    for name in ("t5", "mt5")
 )

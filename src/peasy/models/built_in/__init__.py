@@ -35,7 +35,7 @@ class BuiltinModelRecipe:
         'peasy train gpt --data stories --steps 9 --seed 0 --set model.dropout=0.1'
         """
         base = f"peasy train {self.kind} --data {self.data} --steps {self.steps} --seed {self.seed}"
-        return " ".join([base, *(f"--set {path}={value}" for path, value in _flatten_settings(self.settings))])
+        return " ".join([base, *(f"--set {path}={value}" for path, value in config.flatten(self.settings).items())])
 
 
 @cache
@@ -55,13 +55,3 @@ def recipe(name: str) -> BuiltinModelRecipe:
 @dataclass(frozen=True)
 class _RecipesFile:
     models: dict[str, BuiltinModelRecipe]
-
-
-def _flatten_settings(settings: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    pairs: list[tuple[str, str]] = []
-    for key, value in settings.items():
-        if isinstance(value, dict):
-            pairs += _flatten_settings(value, f"{prefix}{key}.")
-        else:
-            pairs.append((prefix + key, str(value).lower() if isinstance(value, bool) else str(value)))
-    return pairs

@@ -24,6 +24,9 @@ from peasy.tokenization.chat_template import apply_chat_template
 
 router = APIRouter(prefix="/v1")
 
+_IGNORED_HEADER = "x-peasy-ignored"
+"""Header that lists the fields of a request that have no effect."""
+
 _DEFAULT_CHAT_TOKENS = 256
 """Default max_tokens of a chat completion."""
 
@@ -34,11 +37,10 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
     n = body.n or 1
     if body.best_of not in (None, n):
         raise InvalidInput("best_of must equal n: all choices are returned.", hint="Leave it out.")
-    if body.echo and body.logprobs is not None:
-        raise InvalidInput("echo with logprobs is not supported.", hint="Leave out echo or logprobs.")
     prompts = body.prompts()
     size = sum(len(prompt) for prompt in prompts)
-    sampling = body.sampling_params(body.max_tokens or 16, body.logprobs)
+    # Without new tokens, one is generated and dropped: the engine ends a request with a token.
+    sampling = body.sampling_params(16 if body.max_tokens is None else max(body.max_tokens, 1), body.logprobs)
 
     def encode(loaded: LoadedModel) -> list[list[int]]:
         return [loaded.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
@@ -77,19 +79,16 @@ class _CompletionFormat:
     id_prefix: str
     object_type: str
     chunk_type: str
-    make_choice: Callable[[ChoiceDelta, bool, str], JsonDict]
+    make_choice: Callable[[ChoiceDelta, bool], JsonDict]
     make_delta: Callable[[ChoiceDelta, bool], JsonDict]
     first_delta: JsonDict | None = None
 
 
-def _completion_choice(delta: ChoiceDelta, logprobs: bool, echoed: str = "") -> JsonDict:
-    return {
-        "text": echoed + delta.text,
-        "logprobs": completion_logprobs(delta.tokens, len(echoed)) if logprobs else None,
-    }
+def _completion_choice(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
+    return {"text": delta.text, "logprobs": completion_logprobs(delta.tokens) if logprobs else None}
 
 
-def _chat_choice(delta: ChoiceDelta, logprobs: bool, echoed: str) -> JsonDict:
+def _chat_choice(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
     message = {"role": "assistant", "content": delta.text, "refusal": None}
     return {"message": message, "logprobs": chat_logprobs(delta.tokens) if logprobs else None}
 
@@ -115,16 +114,18 @@ async def _respond(
     prompts = body.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
     logged = {"model": body.model, "stream": bool(body.stream)}
     request.state.log_fields = lambda: logged | reply.usage() | prompts
+    headers = {_IGNORED_HEADER: ", ".join(body.ignored_fields)} if body.ignored_fields else {}
     if body.stream:
-        return _CompletionStream(reply)
-    return JSONResponse(await run_until_disconnect(request, reply.complete()))
+        return _CompletionStream(reply, headers)
+    return JSONResponse(await run_until_disconnect(request, reply.complete()), headers=headers)
 
 
 class _CompletionStream(StreamingResponse):
     """Streaming response that closes its session at the end, also when the client disconnects."""
 
-    def __init__(self, response: "_CompletionResponse") -> None:
-        super().__init__(response.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    def __init__(self, response: "_CompletionResponse", headers: dict[str, str]) -> None:
+        headers = headers | {"x-accel-buffering": "no"}
+        super().__init__(response.stream(), media_type="text/event-stream", headers=headers)
         self.session = response.session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,12 +151,16 @@ class _CompletionResponse:
         eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)
         self.logprobs = logprobs is not None and logprobs is not False
         stop_ids = frozenset([eos]) if response_format is _CHAT_FORMAT and eos is not None else frozenset[int]()
+        echo = isinstance(body, CompletionBody) and bool(body.echo)
+        generates = not isinstance(body, CompletionBody) or body.max_tokens != 0
         self.choices = [
-            ChoiceBuilder(tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder, stop_ids, self.logprobs)
-            for ids in session.prompts
+            ChoiceBuilder(
+                tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder, stop_ids, self.logprobs, echo,
+                stream.prompt_logprobs, generates,
+            )
+            for ids, stream in zip(session.prompts, session.streams, strict=True)
             for _ in range(session.n)
-        ]
-        self.echoes = isinstance(body, CompletionBody) and bool(body.echo)
+        ]  # fmt: skip
 
     def usage(self) -> JsonDict:
         """Return OpenAI's usage object."""
@@ -186,20 +191,19 @@ class _CompletionResponse:
             _raise_if_incomplete(choice.complete.finish_reason)
         choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
         fields = {"object": self.format.object_type, "choices": choices, "usage": self.usage()}
+        if self.body.ignored_fields:
+            fields["note"] = f"Ignored: {', '.join(self.body.ignored_fields)}."
         reply = to_plain(self.common_fields | fields)
         assert isinstance(reply, dict)
         return reply
 
     def _choice(self, index: int, choice: ChoiceBuilder) -> JsonDict:
         delta = choice.complete
-        fields = self.format.make_choice(delta, self.logprobs, self._echoed(choice))
+        fields = self.format.make_choice(delta, self.logprobs)
         return {"index": index, **fields, "finish_reason": delta.finish_reason} | self._attention(delta)
 
     def _attention(self, delta: ChoiceDelta) -> JsonDict:
         return {} if self.body.attention is None else {"attention": delta.attention}
-
-    def _echoed(self, choice: ChoiceBuilder) -> str:
-        return self.session.loaded.require_tokenizer().decode(choice.prompt) if self.echoes else ""
 
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
@@ -208,7 +212,11 @@ class _CompletionResponse:
             async for deltas in self._deltas():
                 for _, delta in deltas:
                     _raise_if_incomplete(delta.finish_reason)
-                yield b"".join(self._chunk(index, delta) for index, delta in deltas if delta)
+                yield (
+                    b": keep-alive\n\n"
+                    if not deltas
+                    else b"".join(self._chunk(index, delta) for index, delta in deltas if delta)
+                )
             if self.body.include_usage:
                 yield _server_sent_event(
                     {**self.common_fields, "object": self.format.chunk_type, "choices": [], "usage": self.usage()}
@@ -221,13 +229,10 @@ class _CompletionResponse:
         yield b"data: [DONE]\n\n"
 
     def _first_chunks(self) -> bytes:
-        """Return the first chunks of a stream: the role of a chat message, or the echoed prompt."""
+        """Return the first chunks of a stream: the role of a chat message."""
         first = self.format.first_delta
-        return b"".join(
-            self._chunk_event(index, {"text": self._echoed(choice)} if first is None else {"delta": first})
-            for index, choice in enumerate(self.choices)
-            if first is not None or self.echoes
-        )
+        indices = range(len(self.choices)) if first is not None else ()
+        return b"".join(self._chunk_event(index, {"delta": first}) for index in indices)
 
     def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
         fields = self.format.make_delta(delta, self.logprobs)

@@ -1,4 +1,4 @@
-"""Inference routes: models, tokenize, generate, translate, align, beams, embed."""
+"""Inference routes: models, tokenize, generate, translate, align, beams, embed, classify."""
 
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -9,6 +9,7 @@ from pydantic import Field
 
 from peasy.commands.align import align
 from peasy.commands.beams import beams
+from peasy.commands.classify import classify
 from peasy.commands.embed import embed
 from peasy.commands.generate import GenerateSampling, generate
 from peasy.commands.models import ModelEntry, ModelResult, ModelsResult, models, read_card
@@ -108,6 +109,7 @@ add_command_route(
     changes={"text": Text, "num_beams": Le(16), "max_tokens": Le(256), "length_penalty": _LengthPenalty},
 )  # fmt: skip
 add_command_route(router, "/embed", embed, changes={"texts": Texts})
+add_command_route(router, "/classify", classify, changes={"texts": Texts})
 
 
 class AlignBody(CommandBody):

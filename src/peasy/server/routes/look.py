@@ -9,12 +9,14 @@ from annotated_types import Ge, Le, Lt
 from fastapi import APIRouter, Request, Response
 from pydantic import AfterValidator, Field
 
+from peasy.commands.forward_pass import forward_pass
 from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
 from peasy.commands.trace import trace
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, parameter_names
 from peasy.generation.sampling_params import SamplingParams
-from peasy.inspection.interventions import AblateHead, Cut, InterventionSpec, Patch, UniformAttention
+from peasy.inspection import edit
+from peasy.inspection.edit import Edit, Where
 from peasy.inspection.results import AttentionRecord
 from peasy.render.json import to_plain
 from peasy.server.derive import add_command_route, derive_body
@@ -27,36 +29,43 @@ ARRAYS_MEDIA_TYPE = "application/vnd.peasy.arrays"
 TokenRef = int | Annotated[str, Field(max_length=1000)]
 Indices = Annotated[list[Annotated[int, Field(ge=0, le=10_000)]], Field(min_length=1, max_length=1000)]
 
-_INTERVENTIONS = {"off": AblateHead, "cut": Cut, "even": UniformAttention, "patch": Patch}
 
+class EditBody(Strict):
+    """One edit: its kind, and the arguments that it has in Python (`peasy.edit.zero(layer=2, head=3)`)."""
 
-class InterventionBody(Strict):
-    """One intervention: its kind, and the fields that it has in Python (`peasy.off(layer=2, head=3)`)."""
-
-    kind: Literal["off", "cut", "even", "patch"]
-    layer: int | None = Field(None, ge=0)
-    head: int | None = Field(None, ge=0)
+    kind: Literal["zero", "mean", "resample", "patch", "steer", "scale", "uniform", "cut"]
+    layer: int | None = None
+    head: int | None = None
+    step: str | None = None
+    positions: Annotated[list[TokenRef], Field(max_length=1000)] | None = None
     part: str | None = None
     stack: str | None = None
     query: TokenRef | None = None
     key: TokenRef | None = None
-    text: Text | None = None
-    step: str | None = None
-    rows: list[TokenRef] | None = None
+    source: Text | None = None
+    data: Annotated[list[Text], Field(min_length=1, max_length=64)] | None = None
+    by_position: bool | None = None
+    seed: int | None = None
+    vector: Annotated[list[float], Field(max_length=100_000)] | None = None
+    factor: float | None = None
 
-    def to_intervention(self) -> InterventionSpec:
-        """Return the intervention itself."""
+    def to_edit(self) -> Edit:
+        """Return the edit itself."""
         fields = self.model_dump(exclude_none=True, exclude={"kind"})
+        make = getattr(edit, self.kind)
+        allowed = {*parameter_names(make), *(Where.__annotations__ if self.kind not in ("uniform", "cut") else ())}
         try:
-            intervention: InterventionSpec = _INTERVENTIONS[self.kind](**fields)
+            if unknown := fields.keys() - allowed:
+                raise TypeError(unknown)
+            made: Edit = make(**fields)
         except TypeError:
             given = ", ".join(fields) or "no fields"
-            raise InvalidInput(f'Intervention "{self.kind}" does not accept: {given}.') from None
-        return intervention
+            raise InvalidInput(f'The edit "{self.kind}" does not accept: {given}.') from None
+        return made
 
 
-Intervention = Annotated[InterventionBody, AfterValidator(InterventionBody.to_intervention)]
-"""Field of a body that holds the intervention itself."""
+EditField = Annotated[EditBody, AfterValidator(EditBody.to_edit)]
+"""Field of a body that holds the edit itself."""
 
 
 class _BinaryBody(CommandBody):
@@ -69,7 +78,7 @@ _EDIT = {
     "text": Text,
     "layers": Indices | None,
     "heads": Indices | None,
-    "edit": Annotated[list[Intervention], Field(max_length=64)],
+    "edit": Annotated[list[EditField], Field(max_length=64)],
 }
 _LookBody = derive_body(
     "LookBody", look_view, base=_BinaryBody, hide=("gold", "words", "data", "max_memory", "seed"),
@@ -121,6 +130,11 @@ def _pack_arrays(record: AttentionRecord) -> bytes:
     header = json.dumps(to_plain(fields), ensure_ascii=False).encode()
     return struct.pack("<I", len(header)) + header + b"".join(chunks)
 
+
+add_command_route(
+    router, "/forward-pass", forward_pass,
+    changes={"text": Text, "target": Text | None, "edit": _EDIT["edit"]},
+)  # fmt: skip
 
 post_look.__annotations__["body"] = _LookBody
 router.post("/look")(post_look)

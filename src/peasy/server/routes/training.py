@@ -20,8 +20,8 @@ from peasy.commands.prove import prove
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import metrics_since, runs
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
-from peasy.experiments.experiment import EXPERIMENTS, ExperimentsResult
-from peasy.experiments.result import ExperimentResult, load_result
+from peasy.experiments.experiment import ExperimentsResult
+from peasy.experiments.result import EXPERIMENTS, ExperimentResult, load_result
 from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.jobs import JobRunner
@@ -305,7 +305,7 @@ async def post_run(request: Request, body: ExperimentNameBody) -> Response:
 
 
 def _check_experiment(name: str) -> str:
-    if name not in {entry.name for entry in EXPERIMENTS}:
+    if name not in EXPERIMENTS:
         raise NotFound(f'There is no experiment "{name[:100]}".')
     return name
 

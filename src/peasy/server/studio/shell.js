@@ -29,7 +29,7 @@ export class Shell {
 
 	/** Name of the open page, from the URL. */
 	get name() {
-		return location.pathname.split("/")[1] || "work";
+		return location.pathname.split("/")[1] || "home";
 	}
 
 	get state() {
@@ -133,7 +133,16 @@ export class Shell {
 	}
 
 	#fileItems(getRequest) {
-		const formats = { SVG: "svg", PNG: "png", HTML: "html", CSV: "csv", LaTeX: "tex", Markdown: "md", JSON: "json" };
+		const formats = {
+			SVG: "svg",
+			PNG: "png",
+			PDF: "pdf",
+			HTML: "html",
+			CSV: "csv",
+			LaTeX: "tex",
+			Markdown: "md",
+			JSON: "json",
+		};
 		return Object.entries(formats).map(([label, format]) => ({
 			label,
 			run: () => this.saveFile(getRequest(), format),
@@ -202,7 +211,7 @@ export class Shell {
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "/work", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a", { class: "brand", href: "/home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
 			element(
 				"ul",
 				{},

@@ -41,6 +41,14 @@ export const GROUPS = [
     "Rotary position embedding: queries and keys are rotated by an angle that grows with the position."
    ],
    [
+    "YaRN",
+    "A scaling of RoPE to longer sequences: slow rotations are slowed down further, fast ones are kept."
+   ],
+   [
+    "NoPE",
+    "Layers without any position encoding."
+   ],
+   [
     "ALiBi",
     "A bias on the scores that grows with the distance between query and key."
    ]
@@ -56,6 +64,10 @@ export const GROUPS = [
    [
     "scaled dot-product attention",
     "softmax(QKᵀ/√d_k + M)V. peasy writes it once, as named steps, for NumPy and torch."
+   ],
+   [
+    "attention sink",
+    "A learned score per head without a key: weight that a query gives to no token."
    ],
    [
     "scores",
@@ -294,6 +306,14 @@ export const GROUPS = [
     "Replacing an activation by that of another text, to see what it causes."
    ],
    [
+    "steering",
+    "Adding a vector to the residual stream, to push the output in one direction."
+   ],
+   [
+    "logit attribution",
+    "A logit as a sum of what each head, MLP and the embedding add to it directly."
+   ],
+   [
     "logit lens",
     "What the model would predict if it stopped after each layer."
    ],
@@ -320,6 +340,23 @@ export const GROUPS = [
    [
     "weight map",
     "The table between peasy's weight names and another library's, used in both directions."
+   ]
+  ]
+ },
+ {
+  "title": "On paper",
+  "terms": [
+   [
+    "computation graph",
+    "The named steps of a worked example, each computed from others; explaining and checking walk the same graph."
+   ],
+   [
+    "interval arithmetic",
+    "Calculation with bounds: a number printed as 0.71 may be anything that rounds to it, and so may what follows from it."
+   ],
+   [
+    "slip",
+    "A mistake with a name, such as scores that were not scaled, found by calculating the wrong way and comparing."
    ]
   ]
  }

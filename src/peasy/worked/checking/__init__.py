@@ -4,7 +4,7 @@ May import: formula, errors, and the examples of worked. Imported by: worked.tab
 In: an example with hand-written tables. Out: a verdict and a reason for each cell, findings for rows.
 """
 
-from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, check
+from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, UnreadTable, check
 from peasy.worked.checking.table import RowFinding
 
-__all__ = ["CheckedCell", "CheckedExample", "CheckedTable", "RowFinding", "check"]
+__all__ = ["CheckedCell", "CheckedExample", "CheckedTable", "RowFinding", "UnreadTable", "check"]

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import product
 from typing import NoReturn
 
@@ -25,10 +26,11 @@ FLOAT_TOLERANCE = 1e-9
 
 
 class CellMark(Enum):
-    """Cell without a number: masked (`x`, `×`, `-∞`) or blank."""
+    """Cell without a number: masked (`x`, `×`, `-∞`), blank, or something that cannot be read."""
 
     MASKED = "masked"
     BLANK = "blank"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True)
@@ -42,15 +44,35 @@ class WrittenNumber:
 
     def is_rounding_of(self, exact: float) -> bool:
         """True if `exact` rounds to this number (halves may round either way)."""
-        noise = FLOAT_TOLERANCE * (1 + abs(exact))
-        return math.isfinite(exact) and self.low - noise <= exact <= self.high + noise
+        return self.may_be(exact, exact)
+
+    def may_be(self, low: float, high: float) -> bool:
+        """True if some number from `low` to `high` rounds to this number."""
+        noise = FLOAT_TOLERANCE * (1 + abs(low))
+        return math.isfinite(low) and math.isfinite(high) and self.low - noise <= high and low <= self.high + noise
+
+    def may_be_cut(self, low: float, high: float) -> bool:
+        """True if some number from `low` to `high`, truncated instead of rounded, gives this number."""
+        unit = 0.0 if self.decimals is None else 10.0**-self.decimals * (1 - FLOAT_TOLERANCE)
+        if not math.isfinite(low) or not math.isfinite(high):
+            return False
+        above = self.value >= 0 and low < self.value + unit and high > self.value
+        below = self.value <= 0 and high > self.value - unit and low < self.value
+        return above or below
 
     def is_truncation_of(self, exact: float) -> bool:
         """True if `exact` truncated (not rounded) gives this number."""
-        beyond = abs(exact) - abs(self.value)
-        same_side = self.value == 0 or (self.value > 0) == (exact > 0)
-        unit = 0.0 if self.decimals is None else 10.0**-self.decimals  # of the last written decimal
-        return same_side and 0 < beyond < unit * (1 - FLOAT_TOLERANCE)
+        return self.may_be_cut(exact, exact)
+
+    def at_decimals(self, decimals: int) -> "WrittenNumber":
+        """Return the number as if it were written with this many decimals: 0.4 as 0.40."""
+        half = 0.5 * 10.0**-decimals
+        return WrittenNumber(self.value, self.value - half, self.value + half, decimals)
+
+    def times(self, factor: float, more_decimals: int) -> "WrittenNumber":
+        """Return the number times a positive factor, such as 1/100 for a number in percent."""
+        decimals = None if self.decimals is None else self.decimals + more_decimals
+        return WrittenNumber(self.value * factor, self.low * factor, self.high * factor, decimals)
 
 
 @dataclass(frozen=True)
@@ -111,6 +133,16 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
         return WrittenNumber(interval.value, interval.low, interval.high, None)
     terms = tuple(_parse_term(piece, written, where) for piece in re.split(r"\s*\+\s*", text) if piece)
     return terms or _raise_unreadable(written, where)
+
+
+@lru_cache(maxsize=20_000)
+def read_number(text: str) -> WrittenNumber | None:
+    """Return the number of a cell, or None if it holds none."""
+    try:
+        content = read_cell(text)
+    except InvalidInput:
+        return None
+    return content if isinstance(content, WrittenNumber) else None
 
 
 def _normalise_notation(text: str) -> str:

@@ -1,30 +1,32 @@
 """Checker of hand-written tables: recomputes every table as far as the given numbers allow.
 
-A cell is right if it agrees at its author's own number of decimals, computed either from the exact inputs or from
-the author's own rounded earlier tables; both are tried for each table. An earlier table with mistakes has two
-readings: corrected, and as written. A cell that agrees only with the latter `follows` from the mistake and is
-not counted as a mistake of its own.
+Given numbers have the precision they are printed with: 0.71 may be anything that rounds to it. A cell is wrong only if
+no such numbers give it, whether the author went on with rounded numbers or with all digits. Coarse inputs may still be
+meant exactly, so the tables are checked under each reading of the inputs (all rounded, those with few decimals exact,
+all exact), and the reading that explains the written tables best is kept. An earlier table with mistakes is also
+followed as written: a cell that agrees only with that `follows` from the mistake and is not one of its own.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, PeasyError
+from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
-from peasy.worked.checking.derivations import build_derivations
-from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, table_caption
+from peasy.worked.checking.readings import TableReading, add_written, derive_readings
+from peasy.worked.checking.slips import Slip, SlipFinder
+from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption, table_caption
 from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
 from peasy.worked.checking.verdict import (
     CellVerdict,
-    Slip,
     SymbolIndexing,
-    TableReading,
     Verdict,
-    derive_readings,
-    exact_reading,
-    find_slip,
+    clean_reading,
+    extreme_remarks,
     judge_masked,
     judge_number,
     judge_symbols,
@@ -32,22 +34,27 @@ from peasy.worked.checking.verdict import (
     length_findings,
     missing_findings,
     range_findings,
-    readings_with_cell,
     sum_findings,
-    unique_readings,
-    written_readings,
+    total_findings,
 )  # fmt: skip
-from peasy.worked.example import Example
-from peasy.worked.solver import FormulaSettings, check_size, head_name
+from peasy.worked.example import Example, WrittenTable
+from peasy.worked.intervals import Interval
+from peasy.worked.solver import check_size
 
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
 
-_EXAMPLE_FIELDS = {
-    "x": "rows", "source": "source_x", "w_q": "w_q", "w_k": "w_k", "w_v": "w_v", "w_o": "w_o",
-    "query": "q", "key": "k", "value": "v", "weights": "weights",
-}  # fmt: skip
-"""Step name -> field of `Example` that gives it."""
+_MAX_DECIMALS = 12
+"""Given numbers with more decimals than this are exact: they were calculated, not printed."""
+
+_MISTAKE_RATE, _SLIP_RATE = 0.03, 0.01
+"""Assumed share of wrong cells and of tables with a named slip, for choosing between readings of the inputs."""
+
+_EVIDENCE = 3.0
+"""A stricter reading of the inputs must be this much more likely (natural logarithm) than the one that allows more."""
+
+_COARSE = 20.0
+"""A table is too coarse to be judged in its last digits if this many different numbers would be right in each cell."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +89,47 @@ class CheckedTable:
     is_unverified: bool = False
     """True if the table has content and none of it could be computed from other tables."""
 
+    @property
+    def points(self) -> tuple[int, int]:
+        """Cells that are right or follow from an earlier mistake, and all cells that were to be answered."""
+        verdicts = [verdict for row in self.verdicts for verdict in row if verdict]
+        return sum(verdict in ("right", "truncated", "follows") for verdict in verdicts), len(verdicts)
+
+
+@dataclass(frozen=True)
+class UnreadTable:
+    """Table, or cell of a table, that was not read, and why."""
+
+    table: str
+    reason: str
+
 
 @dataclass(frozen=True)
 class CheckedExample:
-    """Result of checking all written tables of an example."""
+    """Result of checking all written tables of an example.
+
+    `remarks` say how tables were read: a recognised name, percent without sign, numbers too coarse to judge by.
+    """
 
     title: str
     tables: tuple[CheckedTable, ...]
     cells: tuple[CheckedCell, ...]
     rows: tuple[RowFinding, ...]
+    unread: tuple[UnreadTable, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
-    def passed(self) -> bool:
-        """True if nothing is wrong; a truncated number is not a mistake."""
-        return not self.rows and all(cell.verdict in ("right", "truncated") for cell in self.cells)
+    def has_mistakes(self) -> bool:
+        """True if a cell or row is wrong; a truncated number is not a mistake."""
+        return bool(self.rows) or any(cell.verdict not in ("right", "truncated") for cell in self.cells)
+
+    @property
+    def passed(self) -> bool | None:
+        """False if something is wrong, None if something was not read or nothing could be checked, else True."""
+        if self.has_mistakes:
+            return False
+        checked = self.cells or self.count("blank")
+        return None if self.unread or not checked else True
 
     @property
     def unverified(self) -> tuple[str, ...]:
@@ -117,100 +151,188 @@ def check(example: Example) -> CheckedExample:
     >>> cell.verdict, cell.expected, cell.reason
     ('wrong', 13.0, '2·2 + 3·3 = 13, not 12.')
     """
-    check_size(example)
-    if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
-        raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
-    with np.errstate(all="ignore"):
-        return _TableChecker(example).run()
+    return TableChecker.best(example).result()
 
 
-class _TableChecker:
-    """Checks the tables of one example in order of dependence."""
+class TableChecker:
+    """Checks the tables of one example in order of dependence; numbers of up to `exact_decimals` decimals are exact."""
 
-    def __init__(self, example: Example) -> None:
-        self.example = example
+    def __init__(self, example: Example, exact_decimals: int = 0, names_slips: bool = True) -> None:
+        self.example, self.exact_decimals, self.names_slips = example, exact_decimals, names_slips
         self.settings = FormulaSettings.from_example(example)
-        projections = [
-            table_name(table, example) for table in example.written if table.table.strip().upper().startswith("W_")
-        ]
-        self.written = [(table_name(table, example, projections), table) for table in example.written]
-        given_steps = {step for step, name in _EXAMPLE_FIELDS.items() if getattr(example, name) is not None}
-        self.derivations = build_derivations(example, self.settings, given_steps | {node for node, _ in self.written})
+        self.unread: list[UnreadTable] = []
+        self.written = list(self._named_tables())
+        self.given = given_matrices(example)
+        self.graph = attention_graph(example, self.settings, (node for node, _ in self.written))
         self.symbols = SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
+        self.right: dict[str, TableReading] = {}
         self.tables: list[CheckedTable] = []
         self.cells: list[CheckedCell] = []
         self.row_findings: list[RowFinding] = []
+        self.remarks: list[str] = []
+        self.given_decimals: set[int] = set()
+        self.slips: dict[str, Slip] = {}
+        self.likelihood = 0.0
 
-    def run(self) -> CheckedExample:
-        for node in self.tables_in_order():
-            known = self.known_readings(node)
-            self.readings[node] = list(known)
-            for _, written in filter(lambda pair: pair[0] == node, self.written):
-                shape = known[0].values.shape if known else None
-                table = align_table(written, node, self.example, shape, self.settings.attention_mask)
-                self.readings[node] += self.judge_table(table, known)
-            self.readings[node] = unique_readings(self.readings[node])
-        return CheckedExample(self.example.title, tuple(self.tables), tuple(self.cells), tuple(self.row_findings))
+    @classmethod
+    def best(cls, example: Example, names_slips: bool = True) -> "TableChecker":
+        """Check under every reading of the inputs, and return the check that explains the written tables best.
 
-    def tables_in_order(self) -> Iterator[str]:
-        """Yield all tables, each after the ones it is computed from."""
-        heads = range(1, self.example.heads + 1) if self.example.heads > 1 else ()
-        for step in CAPTIONS:
-            yield step
-            yield from (head_name(step, head) for head in heads if step in PER_HEAD)
+        Without `names_slips`, mistakes are only counted, which is faster.
+        """
+        check_size(example)
+        if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
+            raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
+        with np.errstate(all="ignore"):
+            best = cls(example, names_slips=names_slips).run()
+            for decimals in sorted(best.given_decimals)[:3]:
+                stricter = cls(example, decimals, names_slips).run()
+                if stricter.likelihood >= best.likelihood + _EVIDENCE:
+                    best = stricter
+        return best
 
-    def known_readings(self, node: str) -> list[TableReading]:
-        """Return the readings of a table from everything given and written before it; the exact one first."""
-        matrix = getattr(self.example, _EXAMPLE_FIELDS[node]) if node in _EXAMPLE_FIELDS else None
-        if matrix is not None:
-            return [TableReading(np.asarray(matrix, dtype=float), clean=True)]
-        step, finite = node.rpartition(".")[2], []
+    def _named_tables(self) -> Iterator[tuple[str, WrittenTable]]:
+        projections = []
+        for table in self.example.written:
+            if table.table.strip().upper().startswith("W_"):
+                named = parse_caption(table.table)
+                projections += [named[0]] if named else []
+        for table in self.example.written:
+            try:
+                yield table_name(table, self.example, projections), table
+            except InvalidInput as error:
+                self.unread.append(UnreadTable(table.description or table.table, _sentence(error)))
+
+    def run(self) -> "TableChecker":
+        """Judge all tables, each after the ones that it is computed from."""
+        for node, written in self.written:
+            if node not in self.graph.nodes:
+                self.unread.append(UnreadTable(written.table, "There is no such table with this normalisation."))
+        for name in self.graph.nodes:
+            known = self.known_readings(name)
+            if clean := clean_reading(known):
+                self.right[name] = clean
+            self.readings[name] = known
+            for _, written in filter(lambda pair: pair[0] == name, self.written):
+                self.check_written(written, name, known)
+            if name not in self.right and (given := clean_reading(self.readings[name])):
+                self.right[name] = given
+        return self
+
+    def check_written(self, written: WrittenTable, name: str, known: list[TableReading]) -> None:
+        """Judge one written table; if it cannot be read, list it and go on."""
+        shape = known[0].point.shape if known else None
+        try:
+            table = align_table(written, name, self.example, shape, self.settings.attention_mask)
+        except PeasyError as error:
+            self.unread.append(UnreadTable(table_caption(name), _sentence(error)))
+            return
+        self.readings[name] = self.judge_table(table, known, self.readings[name])
+
+    def result(self) -> CheckedExample:
+        """Return the verdicts of all tables."""
+        return CheckedExample(
+            self.example.title, tuple(self.tables), tuple(self.cells), tuple(self.row_findings), tuple(self.unread),
+            tuple(dict.fromkeys(filter(None, [self.example.note, *self.remarks]))),
+        )  # fmt: skip
+
+    def known_readings(self, name: str) -> list[TableReading]:
+        """Return the readings of a table from everything given and written before it; the clean one first."""
+        if name in self.given:
+            matrix = self.given[name]
+            return [TableReading(matrix, self.given_bounds(matrix, _decimals_of(matrix)), clean=True)]
+        derived, failure = derive_readings(self.graph.nodes[name], self.readings)
+        if failure is not None:
+            self.unread.append(UnreadTable(table_caption(name), _sentence(failure)))
+        step = name.rpartition(".")[2]
         overflows = np.isposinf if step in ("scaled", "masked") else np.isinf
-        for reading in derive_readings(self.derivations.get(node, []), self.readings):
-            if not overflows(reading.values).any():
-                finite.append(reading)
-            elif reading.clean and step != "powers":  # nothing depends on the powers of e
-                raise InvalidInput(f"The numbers of {table_caption(node)} overflow.", hint="Use smaller numbers.")
+        finite = [reading for reading in derived if not overflows(reading.point).any()]
+        if len(finite) < len(derived) and step != "powers" and not any(reading.clean for reading in finite):
+            self.unread.append(UnreadTable(table_caption(name), "The numbers overflow. Use smaller numbers."))
         return finite
 
-    def judge_table(self, table: AlignedTable, known: list[TableReading]) -> list[TableReading]:
+    def given_bounds(self, numbers: np.ndarray, decimals: int) -> Interval:
+        """Return the bounds of given numbers: exact, or everything that rounds to them."""
+        if 0 < decimals <= _MAX_DECIMALS:
+            self.given_decimals.add(decimals)
+        if decimals <= self.exact_decimals or decimals > _MAX_DECIMALS:
+            return Interval.exact(numbers)
+        half = 0.5 * 10.0**-decimals
+        bounds = Interval.exact(numbers)
+        return Interval(bounds.low - half, bounds.high + half)
+
+    def judge_table(
+        self, table: AlignedTable, known: list[TableReading], readings: list[TableReading]
+    ) -> list[TableReading]:
         """Record verdicts for every cell and row of a written table; return its readings for later tables."""
         judgements = ((cell, self.judge_cell(table, *cell, content, known)) for cell, content in table.cells.items())
         judged = {cell: verdict for cell, verdict in judgements if verdict}
-        slip = self.explain_by_slip(table, judged)
+        slip = self.find_slip(table, judged, known)
         if slip:
-            mistakes = {cell: judgement for cell, judgement in judged.items() if judgement.verdict == "wrong"}
-            for cell, mistake in mistakes.items():
-                judged[cell] = replace(mistake, reason=f"{mistake.reason.removesuffix('.')}: {slip.description}.")
+            self.slips[table.node] = slip
+            judged = {cell: _with_slip(verdict, slip, cell) for cell, verdict in judged.items()}
         verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
         self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
         findings = self.judge_rows(table, verdicts, known)
         self.row_findings += findings
+        self.likelihood += _log_likelihood(table, judged, slip)
+        self.note_reading(table, judged)
         blank = [cell for cell, content in table.cells.items() if content is CellMark.BLANK]
-        blanks = {cell: "blank" for cell in blank if readings_with_cell(known, *cell)}
+        blanks = {cell: "blank" for cell in blank if any(reading.knows(*cell) for reading in known)}
         reasons = {cell: verdict.reason for cell, verdict in judged.items()}
         self.tables.append(_checked_table(table, verdicts | blanks, reasons))
-        wrong = np.zeros((len(table.rows), len(table.columns)), dtype=bool)
+        return self.written_readings(table, verdicts, findings, slip, readings)
+
+    def written_readings(
+        self,
+        table: AlignedTable,
+        verdicts: dict[tuple[int, int], str],
+        findings: list[RowFinding],
+        slip: Slip | None,
+        readings: list[TableReading],
+    ) -> list[TableReading]:
+        """Return the readings that later tables may be computed from."""
+        numbers, bounds = table.values()
+        wrong = np.zeros(numbers.shape, dtype=np.bool)
         for cell, verdict in verdicts.items():
             wrong[cell] = verdict in ("wrong", "follows")
-        if not known:  # given weights cannot be recomputed; only their row sums can be checked
+        if not readings:  # a table that is given cannot be recomputed; only the sums of weights can be checked
             doubtful = {fault.row for fault in findings if fault.finding == "sum"}
             wrong |= np.array([[label in doubtful] for label in table.rows])
-        slipped = [TableReading(slip.values, clean=False, written=table.caption)] if slip else []
-        return [*written_readings(table.caption, table.values(), wrong, known), *slipped]
+            printed = self.given_bounds(numbers, table.decimals)
+            plain = np.array(
+                [[_is_plain(table, (i, j)) for j in range(len(table.columns))] for i in range(len(table.rows))]
+            )
+            bounds = Interval(np.where(plain, printed.low, bounds.low), np.where(plain, printed.high, bounds.high))
+        known = add_written(readings, bounds, numbers, wrong, table.caption)
+        if slip and slip.values.shape == numbers.shape:
+            known.append(TableReading(slip.values, Interval.exact(slip.values), False, written=table.caption))
+        return known
 
-    def explain_by_slip(self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict]) -> Slip | None:
-        """Return the known slip that explains wrong weights, if there is one."""
-        scores, scaled = (exact_reading(self.earlier_readings(table, step)) for step in ("scores", "scaled"))
-        if table.step != "weights" or scaled is None:
-            return None
+    def find_slip(
+        self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict], known: list[TableReading]
+    ) -> Slip | None:
+        """Return the known slip that explains the wrong rows of a table, if there is one."""
+        clean = clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-        return find_slip(table, wrong, self.settings, (scores or scaled).values, scaled.values)
+        if clean is None or not wrong or not self.names_slips:
+            return None
+        prefix = table.node.removesuffix(table.step)
+        tables = {name: reading.point for name, reading in self.right.items()}
+        tables |= {
+            name.removeprefix(prefix): point for name, point in tables.items() if prefix and name.startswith(prefix)
+        }
+        return SlipFinder(self.settings, tables).find(table, wrong, clean)
 
     def judge_cell(
         self, table: AlignedTable, row: int, column: int, content: CellContent, known: list[TableReading]
     ) -> CellVerdict | None:
+        """Return the verdict on one cell, or None if it is blank or cannot be computed."""
+        if content is CellMark.UNREADABLE:
+            text = table.texts[row, column].strip()
+            self.unread.append(UnreadTable(table.location(row, column), f'"{text[:40]}" cannot be read as a number.'))
+            return None
         if content is CellMark.BLANK:
             return None
         if content is CellMark.MASKED:
@@ -219,31 +341,94 @@ class _TableChecker:
             masked = by_key and mask is not None and not mask[row, column]
             return judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, WrittenNumber):
-            return judge_number(content, table.texts[row, column].strip(), known, row, column)
+            text = table.texts[row, column].strip()
+            return judge_number(content, text, known, row, column, with_reason=self.names_slips)
         assert isinstance(content, tuple)
         if table.step == "context":
-            return judge_weighted_sum(
-                table, row, column, content, self.symbols, self.earlier_readings(table, "weights")
-            )
-        return judge_symbols(table, row, column, content, self.symbols)
+            judged = judge_weighted_sum(table, row, column, content, self.symbols, self.earlier(table, "weights"))
+        else:
+            judged = judge_symbols(table, row, column, content, self.symbols)
+        if judged is None and (table.step != "context" or not self.earlier(table, "weights")):
+            text = table.texts[row, column].strip()
+            self.unread.append(UnreadTable(table.location(row, column), f'"{text[:40]}" cannot be compared.'))
+        return judged
 
     def judge_rows(
         self, table: AlignedTable, verdicts: dict[tuple[int, int], str], known: list[TableReading]
     ) -> list[RowFinding]:
-        exact, findings = exact_reading(known), []
-        findings += length_findings(table, None if exact is None else exact.values)
+        """Return the mistakes of whole rows."""
+        clean, findings = clean_reading(known), []
+        findings += length_findings(table, None if clean is None else clean.point)
+        findings += total_findings(table, clean)
         if table.step == "weights" and self.example.normalise != "none":
             findings += sum_findings(table, verdicts)
         if table.step == "context":
-            findings += missing_findings(table, self.symbols, self.earlier_readings(table, "weights"))
-            value = self.earlier_readings(table, "value")
+            findings += missing_findings(table, self.symbols, self.earlier(table, "weights"))
+            value = self.earlier(table, "value")
             if value and self.example.normalise == "softmax":
-                findings += range_findings(table, verdicts, value[0].values, self.settings.attention_mask)
+                arguments = table, verdicts, value[0].bounds, self.settings.attention_mask
+                findings += range_findings(*arguments)
+                self.remarks += extreme_remarks(*arguments)
         return findings
 
-    def earlier_readings(self, table: AlignedTable, step: str) -> list[TableReading]:
+    def note_reading(self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict]) -> None:
+        """Remark how a table was read, and whether its last digits could be judged at all."""
+        self.remarks += table.remarks
+        choices = sorted(verdict.choices for verdict in judged.values())
+        if choices and choices[len(choices) // 2] > _COARSE:
+            self.remarks.append(
+                f"{table.caption}: too coarse to be judged in the last digits, "
+                "because the numbers it is calculated from have few decimals."
+            )
+
+    def earlier(self, table: AlignedTable, step: str) -> list[TableReading]:
         """Return the readings of an earlier table of the same head."""
-        return self.readings.get(table.node.replace(table.step, step), [])
+        return self.readings.get(table.node.removesuffix(table.step) + step, [])
+
+
+def _sentence(error: PeasyError) -> str:
+    return f"{error.message} {error.hint or ''}".strip()
+
+
+def _is_plain(table: AlignedTable, cell: tuple[int, int]) -> bool:
+    content = table.cells.get(cell)
+    return isinstance(content, WrittenNumber) and content.decimals is not None
+
+
+def _decimals_of(matrix: np.ndarray) -> int:
+    """Return the largest number of decimals that the numbers are written with."""
+    exponents = [number.as_tuple().exponent for number in _as_decimals(matrix)]
+    return max((-exponent for exponent in exponents if isinstance(exponent, int)), default=0)
+
+
+def _as_decimals(matrix: np.ndarray) -> Iterator[Decimal]:
+    return (Decimal(repr(float(number))).normalize() for number in matrix.ravel()[:10_000])
+
+
+def _with_slip(verdict: CellVerdict, slip: Slip, cell: tuple[int, int]) -> CellVerdict:
+    if verdict.verdict != "wrong":
+        return verdict
+    arithmetic, _, _ = verdict.reason.removesuffix(".").partition(", not ")
+    written = verdict.reason.removesuffix(".")[len(arithmetic) :].partition(": ")[0]
+    return replace(verdict, reason=f"{arithmetic}{written}: {slip.reason(*cell)}.")
+
+
+def _log_likelihood(table: AlignedTable, judged: dict[tuple[int, int], CellVerdict], slip: Slip | None) -> float:
+    """Return how likely the written table is under this reading of the inputs (natural logarithm).
+
+    A number that may be one of many is less likely than one that must be so; a wrong one may be anything.
+    """
+    total = math.log(_SLIP_RATE) if slip else 0.0
+    for cell, verdict in judged.items():
+        content = table.cells[cell]
+        if not isinstance(content, WrittenNumber):
+            continue
+        if verdict.verdict != "wrong":
+            total -= math.log(max(verdict.choices, 1.0))
+        elif not slip:
+            spread = 1 + abs(content.value)
+            total += math.log(_MISTAKE_RATE * min(max(content.high - content.low, 1e-6) / spread, 1.0))
+    return total
 
 
 def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdict) -> CheckedCell:

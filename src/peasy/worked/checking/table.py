@@ -3,18 +3,20 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.checking.cell import CellContent, CellMark, SymbolicTerm, WrittenNumber, read_cell
-from peasy.worked.checking.step_aliases import CAPTIONS, PER_HEAD, parse_caption, table_caption
+from peasy.worked.attention_graph import head_name
+from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber, read_cell
+from peasy.worked.checking.step_aliases import BIASES, CAPTIONS, PER_HEAD, PROJECTIONS, parse_caption, table_caption
 from peasy.worked.example import Example, WrittenTable
-from peasy.worked.solver import head_name
+from peasy.worked.intervals import Interval
 
-INPUTS = ("x", "source", "w_q", "w_k", "w_v", "w_o")
-"""Tables that cannot be derived from others: they must be complete."""
+INPUTS = ("x", "source", *PROJECTIONS, *BIASES)
+"""Tables that cannot be derived from others."""
 
 KEY_ROWS = ("source", "key", "value")
 """Tables with one row per key."""
@@ -22,7 +24,15 @@ KEY_ROWS = ("source", "key", "value")
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
 """Tables with one column per key."""
 
-_NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvz])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
+MASKABLE = ("scores", "scaled", "masked")
+"""Tables of scores, in which a masked cell is minus infinity."""
+
+MASKED_SCORE = -1e4
+"""A masked score at or below this counts as minus infinity."""
+
+_NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvzc])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
+_TOTAL_LABEL = re.compile(r"(?:row\s*|column\s*)?(?:sums?|totals?|summe|somme|suma|Σ|∑|\\sum|\$\\sum\$)", re.IGNORECASE)
+_MAX_DECIMALS = 15
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,10 @@ class RowFinding:
 
 @dataclass
 class AlignedTable:
-    """Written table aligned with its grid. `cells` are the aligned cells, `misfits` the rows that do not fit."""
+    """Written table aligned with its grid. `cells` are the aligned cells, `misfits` the rows that do not fit.
+
+    `row_totals` and `column_totals` are the cells of a column or row headed "sum", by row and by column.
+    """
 
     node: str
     description: str
@@ -47,6 +60,9 @@ class AlignedTable:
     cells: dict[tuple[int, int], CellContent] = field(default_factory=dict)
     texts: dict[tuple[int, int], str] = field(default_factory=dict)
     misfits: list[tuple[int | None, tuple[str, ...]]] = field(default_factory=list)
+    row_totals: dict[int, str] = field(default_factory=dict)
+    column_totals: dict[int, str] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def step(self) -> str:
@@ -73,22 +89,35 @@ class AlignedTable:
             rows.setdefault(cell[0], {})[cell] = content
         return rows
 
-    def values(self) -> np.ndarray:
-        """Return the written numbers: NaN if missing, 0 or -inf if masked."""
-        grid = np.full((len(self.rows), len(self.columns)), np.nan)
+    def values(self) -> tuple[np.ndarray, Interval]:
+        """Return the written numbers and their bounds: NaN if missing, 0 or -inf if masked."""
+        grid, low, high = (np.full((len(self.rows), len(self.columns)), np.nan) for _ in range(3))
         for cell, content in self.cells.items():
-            if isinstance(content, WrittenNumber):
-                grid[cell] = content.value
+            if isinstance(content, WrittenNumber) and content.value <= MASKED_SCORE and self.step in MASKABLE:
+                grid[cell] = low[cell] = high[cell] = -np.inf
+            elif isinstance(content, WrittenNumber):
+                grid[cell], low[cell], high[cell] = content.value, content.low, content.high
             elif content is CellMark.MASKED and self.step in ("weights", "powers"):
-                grid[cell] = 0.0
-            elif content is CellMark.MASKED and self.step in ("scores", "scaled", "masked"):
-                grid[cell] = -np.inf
-        return grid
+                grid[cell] = low[cell] = high[cell] = 0.0
+            elif content is CellMark.MASKED and self.step in MASKABLE:
+                grid[cell] = low[cell] = high[cell] = -np.inf
+        unknown = np.isnan(grid)
+        return grid, Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
+
+    @property
+    def decimals(self) -> int:
+        """Largest number of decimals in the table; 0 for whole numbers and exact expressions."""
+        numbers = (content for content in self.cells.values() if isinstance(content, WrittenNumber))
+        return max((number.decimals or 0 for number in numbers), default=0)
 
 
 def table_name(written: WrittenTable, example: Example, present: Sequence[str] = ()) -> str:
     """Return the name of the step that a written table represents."""
     named = parse_caption(written.table)
+    if not written.table and parse_caption(written.description):
+        raise InvalidInput("No calculation with the tables before it gives these numbers.")
+    if not written.table:
+        raise InvalidInput("Its caption names no step, and its numbers are those of no calculated table.")
     if named is None:
         hint = did_you_mean(written.table, CAPTIONS.values()) or f"Known: {', '.join(CAPTIONS.values())}."
         raise InvalidInput(f'There is no table "{_truncate(written.table)}" in attention.', hint=hint)
@@ -118,30 +147,29 @@ def align_table(
 ) -> AlignedTable:
     """Align a written table with the step it represents; `shape` is that table's shape if known."""
     step, caption = node.rpartition(".")[2], table_caption(node)
+    written, row_totals, column_totals = _split_totals(written, step, example)
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
     if not cells or not any(cells):
         raise InvalidInput(f"{caption} is empty.", hint="Give it at least one row with one cell.")
     if written.rows and len(written.rows) != len(cells):
         raise InvalidInput(f"{caption} has {len(cells)} rows but names {len(written.rows)}.")
-    rows = example.keys if step in KEY_ROWS else example.tokens
-    if step in ("w_q", "w_k", "w_v", "key_transposed", "w_o"):
-        rows = tuple(map(str, range(shape[0] if shape else len(cells))))
+    rows = _row_labels(step, example, shape, len(cells))
     columns = _column_labels(step, example, written, shape, cells)
-    has_symbols = step == "context" and any(isinstance(read_cell(text), tuple) for row in cells for text in row)
-    if has_symbols and len(cells[0]) in (1, len(example.keys)):
+    has_symbols = step == "context" and any(isinstance(_read(text), tuple) for row in cells for text in row)
+    if has_symbols and max(map(len, cells)) in (1, len(example.keys)):
         columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
     row_indices = list(range(len(cells)))
-    if written.rows:
+    if written.rows and step not in (*PROJECTIONS, *BIASES):
         row_indices = _match_labels(written.rows, rows, f"{caption}, rows")
     column_indices = None  # in order, unless the columns are labelled
     if written.columns and step in KEY_COLUMNS and all(len(row) <= len(written.columns) for row in cells):
         column_indices = _match_labels(written.columns, columns, f"{caption}, columns")
     placed = AlignedTable(node, written.description, rows, columns)
-    for index, row in zip(row_indices, cells, strict=True):
+    for position, (index, row) in enumerate(zip(row_indices, cells, strict=True)):
         if index >= len(rows):
             placed.misfits.append((None, row))
             continue
-        row_mask = None if attention_mask is None else attention_mask[index]
+        row_mask = attention_mask[index] if attention_mask is not None and rows == example.tokens else None
         assigned = _fit_row(row, column_indices, len(columns), row_mask, step)
         if assigned is None:
             placed.misfits.append((index, row))
@@ -149,10 +177,57 @@ def align_table(
         if any((index, column) in placed.cells for column, _ in assigned):
             raise InvalidInput(f"{caption} has two rows for {rows[index]}.", hint="Give each row once.")
         for column, text in assigned:
-            placed.cells[index, column] = read_cell(text, placed.location(index, column))
-            placed.texts[index, column] = text
+            placed.cells[index, column], placed.texts[index, column] = _read(text), text
+        if position in row_totals:
+            placed.row_totals[index] = row_totals[position]
+    order = [index for index in column_indices or range(len(columns)) if index < len(columns)]
+    placed.column_totals = {order[at]: text for at, text in column_totals.items() if at < len(order)}
     _check_inputs(placed)
+    _read_as_percent(placed)
+    _harmonise_decimals(placed)
     return placed
+
+
+@lru_cache(maxsize=20_000)
+def _read(text: str) -> CellContent:
+    """Read a cell; what cannot be read is marked, and the rest of the table is still checked."""
+    try:
+        return read_cell(text)
+    except InvalidInput:
+        return CellMark.UNREADABLE
+
+
+def _split_totals(
+    written: WrittenTable, step: str, example: Example
+) -> tuple[WrittenTable, dict[int, str], dict[int, str]]:
+    """Separate a last column or row headed "sum" from a table."""
+    tokens = {token.casefold() for token in (*example.tokens, *example.keys)}
+
+    def is_total(label: str) -> bool:
+        label = label.strip().strip("*_`: ")
+        return bool(_TOTAL_LABEL.fullmatch(label)) and label.casefold() not in tokens
+
+    row_totals: dict[int, str] = {}
+    column_totals: dict[int, str] = {}
+    rows, columns, cells = written.rows, written.columns, written.cells
+    if step == "sums":
+        return written, row_totals, column_totals
+    if len(columns) > 1 and is_total(columns[-1]):
+        row_totals = {at: str(row[-1]) for at, row in enumerate(cells) if len(row) == len(columns)}
+        cells, columns = tuple(row[: len(columns) - 1] for row in cells), columns[:-1]
+    if len(rows) > 1 and is_total(rows[-1]):
+        column_totals = {at: str(text) for at, text in enumerate(cells[-1])}
+        row_totals.pop(len(cells) - 1, None)
+        cells, rows = cells[:-1], rows[:-1]
+    return replace(written, cells=cells, rows=rows, columns=columns), row_totals, column_totals
+
+
+def _row_labels(step: str, example: Example, shape: tuple[int, ...] | None, count: int) -> tuple[str, ...]:
+    if step in BIASES:
+        return ("bias",)
+    if step in (*PROJECTIONS, "key_transposed"):
+        return tuple(map(str, range(shape[0] if shape else count)))
+    return example.keys if step in KEY_ROWS else example.tokens
 
 
 def _column_labels(
@@ -169,7 +244,7 @@ def _column_labels(
     width = shape[1] if shape else Counter(len(row) for row in cells if row).most_common(1)[0][0]
     if step in ("x", "source") and len(example.features) == width:
         return example.features
-    if len(written.columns) == width and len(set(written.columns)) == width:
+    if len(written.columns) == width and len(set(written.columns)) == width and all(written.columns):
         return written.columns
     return tuple(map(str, range(width)))
 
@@ -182,7 +257,8 @@ def _match_labels(labels: Sequence[str], tokens: Sequence[str], where: str) -> l
         if all(matches):
             numbers = [int(match[1]) for match in matches if match]
             first = 0 if 0 in numbers else 1
-            return [number - first for number in numbers]
+            if max(numbers) - first < len(tokens):
+                return [number - first for number in numbers]
         return list(range(len(labels)))
     for label, index in zip(labels, indices, strict=True):
         if index is None:
@@ -236,9 +312,56 @@ def _check_inputs(table: AlignedTable) -> None:
             f"{table.caption} has rows of different lengths, or more rows than there are tokens.",
             hint="Give every row the same length, and one row per token.",
         )
-    for (row, column), cell in table.cells.items():
-        if isinstance(cell, tuple) and isinstance(cell[0], SymbolicTerm):
-            raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
+    for cell, content in table.cells.items():
+        if isinstance(content, tuple):
+            table.cells[cell] = CellMark.UNREADABLE
+
+
+def _read_as_percent(table: AlignedTable) -> None:
+    """Divide weights by 100 that are in percent without the sign: all rows sum to about 100."""
+    if table.step != "weights":
+        return
+    sums = []
+    for cells in table.by_row().values():
+        numbers = [content for content in cells.values() if isinstance(content, WrittenNumber)]
+        if len(numbers) == len(cells) or CellMark.MASKED in cells.values():
+            sums.append(sum(number.value for number in numbers))
+    if not sums or not all(97 < total < 103 for total in sums):
+        return
+    for cell, content in table.cells.items():
+        if isinstance(content, WrittenNumber):
+            table.cells[cell] = content.times(0.01, 2)
+    table.remarks.append(f"{table.caption}: read as percent, without the sign.")
+
+
+def _harmonise_decimals(table: AlignedTable) -> None:
+    """Judge numbers by the decimals of their row or table: a `1` among numbers of four decimals means 1.0000.
+
+    One decimal less is left as it is: 1.4 among numbers of two decimals.
+    """
+    plain = {
+        cell: content
+        for cell, content in table.cells.items()
+        if isinstance(content, WrittenNumber) and content.decimals is not None
+    }
+    by_row: dict[int, list[int]] = {}
+    for (row, _), number in plain.items():
+        if (number.decimals or 0) > 0:
+            by_row.setdefault(row, []).append(number.decimals or 0)
+    overall = _most_common([decimals for row in by_row.values() for decimals in row])
+    for cell, number in plain.items():
+        own = number.decimals or 0
+        of_row = by_row.get(cell[0], [])
+        uniform = len(of_row) > 1 and len(set(of_row)) == 1
+        usual = min(of_row[0] if uniform else overall, _MAX_DECIMALS)
+        if own < usual and (own <= 0 or own < usual - 1):
+            table.cells[cell] = number.at_decimals(usual)
+
+
+def _most_common(decimals: Sequence[int]) -> int:
+    """Return the most common number, the larger of two equally common ones; 0 if there is none."""
+    counts = Counter(decimals)
+    return max(counts, key=lambda number: (counts[number], number), default=0)
 
 
 def _truncate(text: str) -> str:

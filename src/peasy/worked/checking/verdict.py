@@ -1,22 +1,17 @@
-"""Verdict on a written cell: right, wrong, follows from an earlier mistake, or truncated; findings of whole rows.
+"""Verdict on a written cell: right, wrong, follows from an earlier mistake, truncated; findings of whole rows.
 
-A number is compared with all readings of its table: computed exactly, computed from earlier written tables, as written.
-Symbolic cells are `q_3*k_2`, `0.4*v_0 + 0.6*v_1`, `0.57 Orange + 0.43 Apple`. Rows are checked for their length, the
-sum of weights, the range a weighted sum can reach, and common slips: forgotten scale or mask, softmax over columns,
-division by the plain sum. A slip explains whole rows of wrong weights; the cells stay wrong, and later cells computed
-from them count as `follows` even if they were computed from more digits than were written.
+A number is compared with all readings of its table. Symbolic cells are `q_3*k_2`, `0.4*v_0 + 0.6*v_1`, `0.57 Orange +
+0.43 Apple`. Rows are checked for their length, the sum of weights, totals, and the range a weighted sum can reach.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from peasy.errors import InvalidInput, PeasyError
-from peasy.formula.normalise import softmax
+from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import (
     FLOAT_TOLERANCE,
     CellContent,
@@ -25,172 +20,108 @@ from peasy.worked.checking.cell import (
     WrittenNumber,
     read_cell,
 )  # fmt: skip
-from peasy.worked.checking.derivations import Array, Derivation, format_sum, mask_scores
-from peasy.worked.checking.table import AlignedTable, RowFinding
+from peasy.worked.checking.readings import TableReading
+from peasy.worked.checking.slips import explain_cell
+from peasy.worked.checking.table import MASKED_SCORE, AlignedTable, RowFinding
 from peasy.worked.example import WrittenTable
+from peasy.worked.graph import format_sum
+from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.solver import FormulaSettings
 
 Verdict = Literal["right", "wrong", "follows", "truncated"]
 
 SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
 """Verdicts from least to most severe."""
 
-_MASKED_SCORE_LIMIT = -1e4
-"""A masked score at or below this counts as minus infinity."""
-
 _INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
 _ONE = WrittenNumber(1.0, 1.0, 1.0, None)
 _INDEX_IN_TEXT = re.compile(r"\b[qkvQKV]_?\{?(\d+)")
 
-_MAX_READINGS = 24
-"""Maximum number of readings kept per table."""
-
-
-@dataclass(frozen=True)
-class TableReading:
-    """One reading of a table. `clean` if it contains no mistake; `written` is the table it was written in."""
-
-    values: np.ndarray
-    clean: bool
-    derivation: Derivation | None = None
-    parents: tuple["TableReading", ...] = ()
-    written: str = ""
-
-    @property
-    def mistaken_table(self) -> str:
-        """Caption of the table whose mistake this reading contains."""
-        if self.clean or self.written:
-            return self.written
-        return next(parent.mistaken_table for parent in self.parents if not parent.clean)
-
-    def summary(self, row: int, column: int) -> str:
-        """Return the arithmetic of one cell: `1·1 + 1·1 = 2`."""
-        number = format_number(self.values[row, column])
-        arithmetic = (
-            self.derivation.explain(row, column, [parent.values for parent in self.parents]) if self.derivation else ""
-        )
-        return f"{arithmetic} = {number}" if arithmetic else f"It is given as {number}"
-
-
-def derive_readings(
-    derivations: Sequence[Derivation], readings: Mapping[str, list[TableReading]]
-) -> list[TableReading]:
-    """Return every reading of a table that follows from readings of earlier tables; the exact one first."""
-    derived: list[TableReading] = []
-    for route in derivations:
-        for parents in product(*(readings.get(parent, []) for parent in route.parents)):
-            try:
-                values = route.compute(*(parent.values for parent in parents))
-            except PeasyError:
-                if not derived:
-                    raise
-                continue  # a reading with a mistake may not fit; the exact one did
-            derived.append(TableReading(values, all(parent.clean for parent in parents), route, parents))
-    return unique_readings(derived)
-
-
-def written_readings(
-    name: str, written: np.ndarray, wrong: np.ndarray, known: Sequence[TableReading]
-) -> list[TableReading]:
-    """Return the readings of a written table for later tables: corrected, and with its mistakes if it has any.
-
-    Cells that are not written are filled in from known readings.
-    """
-    exact = exact_reading(known)
-    right = np.full_like(written, np.nan) if exact is None else exact.values
-    if right.shape != written.shape or np.isnan(written).all():
-        return []
-    filled = np.where(np.isnan(written), right, written)
-    corrected = TableReading(np.where(wrong, right, filled), clean=True)
-    return [corrected, TableReading(filled, clean=False, written=name)] if wrong.any() else [corrected]
-
-
-def exact_reading(readings: Sequence[TableReading]) -> TableReading | None:
-    """Return the first clean reading."""
-    return next((version for version in readings if version.clean), None)
-
-
-def readings_with_cell(readings: Sequence[TableReading], row: int, column: int) -> list[TableReading]:
-    """Return the readings in which this cell is known."""
-    return [version for version in readings if not np.isnan(version.values[row, column])]
-
-
-def unique_readings(readings: Sequence[TableReading]) -> list[TableReading]:
-    """Remove duplicate readings; clean ones first (the exact one stays at the front)."""
-    distinct: list[TableReading] = []
-    for reading in sorted(readings, key=lambda reading: not reading.clean):
-        if not any(np.array_equal(reading.values, other.values, equal_nan=True) for other in distinct):
-            distinct.append(reading)
-    return distinct[:_MAX_READINGS]
-
 
 @dataclass(frozen=True)
 class CellVerdict:
-    """Verdict on a cell with the expected value (None if known only from a mistaken table) and the reason."""
+    """Verdict on a cell with the expected value (None if known only from a mistaken table) and the reason.
+
+    `choices` is the number of different texts of the same decimals that would have been right: 1 if it is exact.
+    """
 
     verdict: Verdict
     expected: float | str | None
     reason: str
+    choices: float = 1.0
+
+
+def clean_reading(readings: Sequence[TableReading]) -> TableReading | None:
+    """Return the reading without mistakes, if there is one."""
+    return next((reading for reading in readings if reading.clean), None)
 
 
 def judge_number(
-    number: WrittenNumber, text: str, readings: Sequence[TableReading], row: int, column: int
+    number: WrittenNumber,
+    text: str,
+    readings: Sequence[TableReading],
+    row: int,
+    column: int,
+    with_reason: bool = True,
 ) -> CellVerdict | None:
     """Judge a number by all readings of its table; None if no reading has the cell."""
-    readings = readings_with_cell(readings, row, column)
+    readings = [reading for reading in readings if reading.knows(row, column)]
     if not readings:
         return None
-    exact = exact_reading(readings)
-    expected = None if exact is None else float(exact.values[row, column])
+    clean = clean_reading(readings)
+    expected = None if clean is None else float(clean.point[row, column])
     verdict, reading = find_verdict(number, readings, row, column)
-    reason = (reading or exact or readings[0]).summary(row, column)
+    bucket = max(number.high - number.low, 1e-6)
+    choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
+    if not with_reason:
+        return CellVerdict(verdict, expected, "", choices)
+    reason = (reading or clean or readings[0]).summary(row, column)
     if verdict == "wrong":
         reason += f", not {text}"
+        slip = explain_cell(number, text, clean, row, column) if clean else ""
+        reason += f": {slip}" if slip else ""
     elif verdict == "truncated":
         reason += f": cut off instead of rounded, which gives {expected:.{max(number.decimals or 0, 0)}f}"
     elif reading and verdict == "follows":
         reason += f": consistent with the mistake in {reading.mistaken_table}"
-        reason += f"; without it {exact.summary(row, column)}" if exact else ""
-    return CellVerdict(verdict, expected, f"{reason}.")
+        reason += f"; without it {clean.summary(row, column)}" if clean else ""
+    return CellVerdict(verdict, expected, f"{reason}.", choices)
 
 
 def find_verdict(
     number: WrittenNumber, readings: Sequence[TableReading], row: int, column: int
 ) -> tuple[Verdict, TableReading | None]:
     """Return the verdict and the reading that the number agrees with."""
-    candidates: tuple[tuple[Verdict, bool, Callable[[WrittenNumber, float], bool]], ...] = (
-        ("right", True, _agrees), ("follows", False, _agrees), ("truncated", True, _truncates),
-        ("follows", False, _truncates),
+    candidates: tuple[tuple[Verdict, bool, bool], ...] = (
+        ("right", True, False), ("truncated", True, True), ("follows", False, False), ("follows", False, True),
     )  # fmt: skip
-    for verdict, clean, agrees in candidates:
+    for verdict, clean, cut in candidates:
         for reading in readings:
-            if reading.clean is clean and agrees(number, reading.values[row, column]):
+            if reading.clean is clean and _agrees(number, reading, row, column, cut):
                 return verdict, reading
     return "wrong", None
+
+
+def _agrees(number: WrittenNumber, reading: TableReading, row: int, column: int, cut: bool) -> bool:
+    low, high = float(reading.bounds.low[row, column]), float(reading.bounds.high[row, column])
+    if high == -np.inf:
+        return number.value <= MASKED_SCORE
+    return number.may_be_cut(low, high) if cut else number.may_be(low, high)
 
 
 def judge_masked(
     labels: tuple[str, str], masked: bool, readings: Sequence[TableReading], row: int, column: int
 ) -> CellVerdict | None:
     """Judge an `x`, which marks the key as masked for the query."""
-    readings = readings_with_cell(readings, row, column)
-    if masked or any(version.values[row, column] == -np.inf for version in readings):
+    readings = [reading for reading in readings if reading.knows(row, column)]
+    if masked or any(reading.bounds.high[row, column] == -np.inf for reading in readings):
         return CellVerdict("right", "x", "This key is masked.")
     if not readings:
         return None
     explanation = readings[0].summary(row, column)
     return CellVerdict(
-        "wrong", float(readings[0].values[row, column]), f"{labels[1]} is not masked for {labels[0]}: {explanation}."
+        "wrong", float(readings[0].point[row, column]), f"{labels[1]} is not masked for {labels[0]}: {explanation}."
     )
-
-
-def _agrees(number: WrittenNumber, exact: float) -> bool:
-    return number.value <= _MASKED_SCORE_LIMIT if exact == -np.inf else number.is_rounding_of(exact)
-
-
-def _truncates(number: WrittenNumber, exact: float) -> bool:
-    return bool(np.isfinite(exact)) and number.is_truncation_of(exact)
 
 
 @dataclass(frozen=True)
@@ -225,15 +156,15 @@ class SymbolIndexing:
 
 def judge_symbols(
     table: AlignedTable, row: int, column: int, terms: tuple[SymbolicTerm, ...], symbols: SymbolIndexing
-) -> CellVerdict:
+) -> CellVerdict | None:
     """Judge a cell such as `q_3*k_2`, or a single vector name."""
     names: tuple[str, ...] = ()
     if table.step in ("scores", "masked"):
         names = symbols.symbol("q", row), symbols.symbol("k", column)
     elif table.step in ("query", "key", "value"):
         names = (symbols.symbol(table.step[0], row),)
-    else:
-        raise InvalidInput(f'{table.location(row, column)}: "{table.texts[row, column].strip()}" is not a number.')
+    if not names or not any(_INDEXED_SYMBOL.fullmatch(name) for term in terms for name in term.names):
+        return None
     expected, token = "*".join(names), table.rows[row]
     reason = f"The vector of {token} is {expected}"
     if len(names) == 2:
@@ -258,21 +189,26 @@ def judge_weighted_sum(
     for term in terms:
         key = symbols.key_of(term)
         if key is None:
-            raise InvalidInput(f'{table.location(row, column)}: "{term}" does not name a value.')
+            return None
         expected_key = column if in_columns else key
-        known = readings_with_cell(weights, row, expected_key)
+        known = [reading for reading in weights if reading.knows(row, expected_key)]
         if not known:
             return None
         term_verdict: Verdict = "wrong"
         if expected_key == key:
-            term_verdict, _ = find_verdict(term.factor or _ONE, known, row, key)
+            term_verdict, _ = find_verdict(term.factor or _ONE, list(map(_as_printed, known)), row, key)
         name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
-        expected_terms.append(f"{format_number((exact_reading(known) or known[0]).values[row, expected_key])}*{name}")
+        expected_terms.append(f"{format_number((clean_reading(known) or known[0]).point[row, expected_key])}*{name}")
         if term_verdict != "right":
             reasons.append(f"the weight on {symbols.keys[expected_key]} makes it {expected_terms[-1]}, not {term}")
         verdict = max(verdict, term_verdict, key=SEVERITY.index)
     reason = "; ".join(reasons) or "every value has its weight"
     return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")
+
+
+def _as_printed(reading: TableReading) -> TableReading:
+    """Return given weights as printed: a weighted sum repeats them."""
+    return reading if reading.route else replace(reading, bounds=Interval.exact(reading.point))
 
 
 def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequence[TableReading]) -> list[RowFinding]:
@@ -283,13 +219,47 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
         if not terms or not weights:
             continue
         finest = max((term.factor.decimals or 0 for term in terms if term.factor), default=0)
-        has_weight = np.nan_to_num(weights[0].values[row]) > 0.5 * 10.0**-finest
+        has_weight = np.nan_to_num(weights[0].point[row]) > 0.5 * 10.0**-finest
         named = {symbols.key_of(term) for term in terms}
         omitted = [key for index, key in enumerate(symbols.keys) if has_weight[index] and index not in named]
         if omitted:
             reason = f"The sum leaves out keys that have weight: {', '.join(omitted)}."
             findings.append(table.finding(table.rows[row], "missing", reason))
     return findings
+
+
+def _read_or_blank(text: str) -> CellContent:
+    try:
+        return read_cell(text)
+    except InvalidInput:
+        return CellMark.BLANK
+
+
+def total_findings(table: AlignedTable, clean: TableReading | None) -> list[RowFinding]:
+    """Find wrong cells in a row or column headed "sum": neither the sum of the written nor of the right numbers."""
+    findings = []
+    numbers, written = table.values()
+    whole = np.isfinite(numbers) & (table.decimals == 0)  # whole numbers are added exactly
+    written = Interval(np.where(whole, numbers, written.low), np.where(whole, numbers, written.high))
+    readings = [written, *([clean.bounds] if clean is not None and clean.bounds.shape == written.shape else [])]
+    for axis, totals, labels in ((1, table.row_totals, table.rows), (0, table.column_totals, table.columns)):
+        for index, text in totals.items():
+            number = _read_or_blank(text)
+            lines = [bounds[index] if axis else bounds[:, index] for bounds in readings]
+            if not isinstance(number, WrittenNumber) or not lines[0].is_known.all():
+                continue
+            ranges = [(_finite_sum(line.low), _finite_sum(line.high)) for line in lines if line.is_known.all()]
+            if not any(number.may_be(*bounds) for bounds in ranges):
+                line = np.nan_to_num(numbers[index] if axis else numbers[:, index], neginf=0.0)
+                reason = f"{format_sum(line.tolist(), format_operand)} = {format_number(float(line.sum()))}"
+                label = labels[index] if axis else f"sum of column {labels[index]}"
+                findings.append(table.finding(label, "total", f"{reason}, not {text.strip()}."))
+    return findings
+
+
+def _finite_sum(numbers: np.ndarray) -> float:
+    """Return the sum; masked scores (-∞) count as nothing."""
+    return float(np.where(np.isfinite(numbers), numbers, 0.0).sum())
 
 
 def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:
@@ -300,7 +270,7 @@ def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFi
             reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
             findings.append(table.finding(" ".join(row), "extra", reason))
             continue
-        contents = [read_cell(text) for text in row]
+        contents = [_read_or_blank(text) for text in row]
         reason = f"{len(row)} {'cell' if len(row) == 1 else 'cells'} instead of {len(table.columns)}"
         if exact is not None and not np.isnan(exact[index]).any():
             numbers = [content for content in contents if isinstance(content, WrittenNumber)]
@@ -322,7 +292,7 @@ def sum_findings(table: AlignedTable, verdicts: dict[tuple[int, int], str]) -> l
 
 
 def range_findings(
-    table: AlignedTable, verdicts: dict[tuple[int, int], str], value: np.ndarray, attention_mask: np.ndarray | None
+    table: AlignedTable, verdicts: dict[tuple[int, int], str], value: Interval, attention_mask: np.ndarray | None
 ) -> list[RowFinding]:
     """Find context cells that no softmax weights can give: outside all values, or exactly at their extremes."""
     findings = []
@@ -331,20 +301,39 @@ def range_findings(
         if verdict not in ("", "wrong") or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
             continue
         reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
-        if not len(reachable) or np.isnan(reachable).any():
+        if not len(reachable.low) or not reachable.is_known.all():
             continue
-        low, high = float(reachable.min()), float(reachable.max())
+        low, high, middle = float(reachable.low.min()), float(reachable.high.max()), reachable.middle
         text, values = table.texts[row, column].strip(), f"values of column {table.columns[column]}"
         if content.low > high or content.high < low:
-            reason = f"{text} is out of range: the {values} lie between {format_number(low)} and {format_number(high)}"
+            least, most = format_number(float(middle.min())), format_number(float(middle.max()))
+            reason = f"{text} is out of range: the {values} lie between {least} and {most}"
             reason += ", and so does every weighted mean of them."
             findings.append(table.finding(table.rows[row], "outside", reason))
-        elif len(reachable) > 1 and low < high and content.value in (low, high) and not verdict:  # not reported yet
-            end = "at most" if content.value == high else "at least"
-            reason = f"The {values} are {end} {format_number(content.value)}, so {text} needs weight 1 on one word and "
-            reason += "0 on all others, which softmax never gives."
-            findings.append(table.finding(table.rows[row], "extreme", reason))
     return findings
+
+
+def extreme_remarks(
+    table: AlignedTable, verdicts: dict[tuple[int, int], str], value: Interval, attention_mask: np.ndarray | None
+) -> list[str]:
+    """Return remarks on context cells that need weight 1 on one word, which softmax only comes near to."""
+    remarks = []
+    for (row, column), content in table.cells.items():
+        if (row, column) in verdicts or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
+            continue
+        reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
+        middle = reachable.middle
+        if len(middle) < 2 or np.isnan(middle).any() or middle.max() - middle.min() < FLOAT_TOLERANCE:
+            continue
+        ends = {"at most": float(middle.max()), "at least": float(middle.min())}
+        for end, extreme in ends.items():
+            if abs(content.value - extreme) < FLOAT_TOLERANCE:
+                text = table.texts[row, column].strip()
+                remarks.append(
+                    f"{table.caption}, row {table.rows[row]}: the values of column {table.columns[column]} are {end} "
+                    f"{format_number(extreme)}, so {text} needs weight 1 on one word and 0 on all others."
+                )
+    return remarks
 
 
 def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -> list[RowFinding]:
@@ -363,40 +352,3 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     reason = f"{terms} = {format_number(total)}, but weights sum to 1"
     reason += f" (rounding explains {format_number(spare)} at most)." if spare else "."
     return [table.finding(label, "sum", reason)]
-
-
-@dataclass(frozen=True)
-class Slip:
-    """One slip: its description, for the reason of a cell, and the weights it gives."""
-
-    description: str
-    values: Array
-
-
-def find_slip(
-    table: AlignedTable, wrong_rows: Set[int], rules: FormulaSettings, scores: Array, scaled: Array
-) -> Slip | None:
-    """Return the slip that explains every cell of all wrong rows, or None."""
-    cells = [(cell, content) for cell, content in table.cells.items() if cell[0] in wrong_rows]
-    for slip in _candidate_slips(rules, scores, scaled) if wrong_rows else ():
-        if all(
-            slip.values[cell] == 0
-            if content is CellMark.MASKED
-            else isinstance(content, WrittenNumber) and content.is_rounding_of(slip.values[cell])
-            for cell, content in cells
-        ):
-            return slip
-    return None
-
-
-def _candidate_slips(rules: FormulaSettings, scores: Array, scaled: Array) -> Iterator[Slip]:
-    if rules.normalise.name != "softmax":
-        return
-    masked = mask_scores(rules, scaled)
-    if not np.array_equal(scores, scaled):
-        yield Slip("the scores were not scaled", softmax(np, mask_scores(rules, scores)))
-    if not np.array_equal(masked, scaled):
-        yield Slip("the mask was not applied", softmax(np, scaled))
-    yield Slip("softmax was taken over columns instead of rows", softmax(np, masked.T).T)
-    unmasked = np.where(masked == -np.inf, 0, masked)
-    yield Slip("the scores were divided by their sum, without e^x", unmasked / unmasked.sum(axis=-1, keepdims=True))

@@ -1,9 +1,9 @@
-"""Readers of hand-written notes in Markdown, LaTeX, CSV or TOML: tables with captions that name their step.
+"""Readers of hand-written notes (Markdown, LaTeX, CSV, TOML, notebooks, Excel): tables with captions that name a step.
 
 May import: formula, config, errors, and the examples and step aliases of worked. Imported by: views, commands.
 In: a file of notes. Out: Notes, whose parts are examples with hand-written tables.
 """
 
-from peasy.worked.tables.notes import Notes, as_written_names, read_notes, read_text
+from peasy.worked.tables.notes import CHECKED_SUFFIXES, Notes, as_written_names, read_notes, read_text
 
-__all__ = ["Notes", "as_written_names", "read_notes", "read_text"]
+__all__ = ["CHECKED_SUFFIXES", "Notes", "as_written_names", "read_notes", "read_text"]

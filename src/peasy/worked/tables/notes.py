@@ -1,5 +1,6 @@
 """Hand-written notes: a file of tables in TOML, Markdown, LaTeX or CSV, read as examples with written tables."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -8,18 +9,26 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.worked.checking.recognition import recognise
 from peasy.worked.example import Example, library_files
-from peasy.worked.tables.readers import read_csv, read_latex, read_markdown
+from peasy.worked.tables.files import read_array_file, read_notebook, read_workbook
+from peasy.worked.tables.program_output import group_calculations
+from peasy.worked.tables.readers import read_csv, read_latex, read_markdown, read_plain_text
 from peasy.worked.tables.sheet import Sheet
 
 _MAX_BYTES = 4_000_000
 """Maximum size of a file of notes in bytes."""
 
 READERS: dict[str, Callable[[str], Sheet]] = {
-    ".md": read_markdown, ".markdown": read_markdown, ".txt": read_markdown,
-    ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv,
+    ".md": read_markdown, ".markdown": read_markdown, ".qmd": read_markdown, ".txt": read_plain_text,
+    ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv, ".ipynb": read_notebook,
 }  # fmt: skip
-"""Reader of each file type; .toml and .json are read as examples directly."""
+"""Reader of each file type; .toml and .json are read as examples directly, .xlsx as CSV of its sheets."""
+
+CHECKED_SUFFIXES = (".toml", ".json", *READERS, ".xlsx", ".npy")
+"""Types of files that can be checked."""
+_SCALE = re.compile(r"sqrt|√|scal|d_\{?k|d_key|\bdk\b|head_dim|\*\*\s*-?0\.5|/ ?\d", re.IGNORECASE)
+"""Signs that a text divides scores by √d_k."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,6 @@ class Notes:
     parts: tuple[Example, ...]
     source: str = ""
     description: str = ""
-    ignored: tuple[str, ...] = ()
 
 
 def read_notes(path: str | Path) -> Notes:
@@ -40,10 +48,14 @@ def read_notes(path: str | Path) -> Notes:
     if not path.exists() and path.name.removesuffix(".toml") in library and len(path.parts) == 1:
         path = library[path.name.removesuffix(".toml")]
     suffix = path.suffix.lower()
-    if suffix not in (".toml", ".json", *READERS):
+    if suffix not in CHECKED_SUFFIXES:
         _require_file(path)
-        known = ", ".join([".toml", ".json", *READERS])
-        raise InvalidInput(f"{path.name} has a file type that cannot be checked.", hint=f"File types: {known}.")
+        raise InvalidInput(
+            f"{path.name} has a file type that cannot be checked.", hint=f"File types: {', '.join(CHECKED_SUFFIXES)}."
+        )
+    if suffix in (".xlsx", ".npy"):
+        _require_file(path)
+        return read_text(read_workbook(path) if suffix == ".xlsx" else read_array_file(path), ".csv", path.name)
     text = _read_file(path)
     if suffix in (".toml", ".json"):
         return _notes_from_data(config.load(path), path.name)
@@ -53,11 +65,14 @@ def read_notes(path: str | Path) -> Notes:
 def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
     """Read notes from a text; `suffix` is its file type."""
     sheet = READERS[suffix](text)
+    title = str(sheet.settings.get("title", Path(name).stem))
     try:
-        example = sheet.example(str(sheet.settings.get("title", Path(name).stem)))
+        if sheet.sequential and any(table.table for table in sheet.tables):
+            return Notes(title, group_calculations(sheet, title))
+        examples = sheet.examples(title)
+        return Notes(title, tuple(recognise(example, bool(_SCALE.search(text))) for example in examples))
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from None
-    return Notes(example.title, (example,), ignored=tuple(sheet.ignored))
 
 
 def as_written_names() -> tuple[str, ...]:
@@ -69,7 +84,7 @@ def _require_file(path: Path) -> None:
     if not path.exists():
         siblings: list[Path] = []
         with suppress(OSError):
-            siblings = [near for near in path.parent.iterdir() if near.suffix in (".toml", ".json", *READERS)][:1000]
+            siblings = [near for near in path.parent.iterdir() if near.suffix in CHECKED_SUFFIXES][:1000]
         near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *library_files("as-written")])
         raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
     if not path.is_file():
@@ -102,9 +117,7 @@ def _notes_from_data(data: Any, name: str) -> Notes:
         data = {"title": Path(name).stem} | data
     if isinstance(data, dict) and "parts" in data:
         parts = data["parts"] if isinstance(data["parts"], list) else []
-        data = {key: value for key, value in data.items() if key != "ignored"} | {
-            "parts": [_expand_written(part) for part in parts]
-        }
+        data = data | {"parts": [_expand_written(part) for part in parts]}
         notes = config.read(Notes, data, where=name)
     else:
         example = config.read(Example, _expand_written(data), where=name)

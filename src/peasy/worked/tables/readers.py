@@ -12,12 +12,16 @@ from collections.abc import Iterator
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
 from peasy.worked.checking.step_aliases import parse_caption
+from peasy.worked.tables.arrays import find_arrays
 from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
 
 _CAPTION_SEARCH_LINES = 8
 """Number of lines above a table that are searched for its caption."""
 
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
+_RULER_LINE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
+_ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
+_PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|@ ", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
@@ -74,6 +78,8 @@ def read_markdown(text: str) -> Sheet:
                 captions, spent = _CAPTION_BELOW.findall(below.strip()), below
             sheet.add(captions, *split_labels(header, body))
             above = []
+        elif kind == "code":
+            _read_code(sheet, lines, above)
         elif kind == "tex":
             for captions, labels, rows in _latex_tables("\n".join(lines), before="\n".join(above[-2:])):
                 sheet.add([*captions, *_markdown_captions(above)], *split_labels(labels, rows))
@@ -82,6 +88,39 @@ def read_markdown(text: str) -> Sheet:
             spent = ""
         else:
             _read_line(sheet, lines[0], above)
+    return sheet
+
+
+def _read_code(sheet: Sheet, lines: list[str], above: list[str]) -> None:
+    """Read the arrays of a code block; program text may hold lists that are no tables, which are left out."""
+    language, *body = lines
+    text = "\n".join(body)
+    is_program = bool(_PROGRAM.search(text)) or "py" in language
+    found = False
+    if is_program:
+        sheet.sequential = True
+    for array in find_arrays(text, above[-_CAPTION_SEARCH_LINES:]):
+        sheet.add_array(array, is_program)
+        found = True
+    if found and not is_program:
+        above.clear()
+    above += [line for line in body if line.strip()][-_CAPTION_SEARCH_LINES:] if is_program else []
+
+
+def read_plain_text(text: str) -> Sheet:
+    """Read a plain text: as Markdown, and arrays outside of code blocks too.
+
+    >>> read_plain_text("weights:\\n[[0.5 0.5]\\n [0.1 0.9]]").tables[0].cells
+    (('0.5', '0.5'), ('0.1', '0.9'))
+    """
+    has_tables = _RULER_LINE.search(text) or r"\begin{" in text or "```" in text
+    if has_tables or not _ARRAY_START.search(text):
+        return read_markdown(text)
+    sheet = Sheet()
+    for line in text.splitlines():
+        sheet.read_setting(line)
+    for array in find_arrays(text):
+        sheet.add_array(array, bool(_PROGRAM.search(text)))
     return sheet
 
 
@@ -96,15 +135,22 @@ def _read_line(sheet: Sheet, line: str, above: list[str]) -> None:
 
 
 def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the text as tables, matrices and lines; code fences are skipped."""
-    index, fenced = 0, False
+    """Yield the text as tables, matrices, code blocks (the fence first) and lines."""
+    index = 0
     while index < len(lines):
         line = lines[index]
         if line.lstrip().startswith(("```", "~~~")):
-            fenced = not fenced
-            index += 1
-        elif fenced:
-            index += 1
+            end = index + 1
+            while end < len(lines) and not lines[end].lstrip().startswith(("```", "~~~")):
+                end += 1
+            yield "code", lines[index:end]
+            index = end + 1
+        elif line.startswith(("    ", "\t")) and _ARRAY_START.search(line):
+            end = index + 1
+            while end < len(lines) and lines[end].startswith(("    ", "\t")):
+                end += 1
+            yield "code", ["", *lines[index:end]]
+            index = end
         elif "|" in line and index + 1 < len(lines) and "-" in lines[index + 1] and _RULER.fullmatch(lines[index + 1]):
             end = index + 2
             while end < len(lines) and "|" in lines[end]:

@@ -7,18 +7,26 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.checking.cell import CellMark, SymbolicTerm, WrittenNumber, read_cell
+from peasy.worked.checking.cell import CellMark, SymbolicTerm, WrittenNumber, read_cell, read_number
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
 from peasy.worked.example import Example, WrittenTable
+from peasy.worked.tables.arrays import PrintedArray
 
-SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads")
+SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads", "d_k")
 """Settings that a line `name: value` may set."""
 
 _MAX_TABLES = 500
 """Maximum number of tables in one file."""
 
 _BY_QUERY = ("x", "query", "scores", "scaled", "masked", "powers", "weights", "context", "output", "concat")
+_STAGES = {
+    "x": 0, "source": 0, "w_q": 1, "b_q": 1, "w_k": 1, "b_k": 1, "query": 2, "key": 2, "key_transposed": 2, "scores": 3,
+    "scaled": 4, "masked": 5, "powers": 6, "sums": 6, "weights": 7, "w_v": 7, "b_v": 7, "value": 7, "context": 8,
+    "concat": 9, "w_o": 9, "b_o": 9, "output": 10,
+}  # fmt: skip
+"""Stage of each table in the calculation; values may come as late as they are used."""
+
 _SETTING_LINE = re.compile(
     r"\s*(?:[-*+]\s+)?[*_`]*([A-Za-z][A-Za-z _]{1,20}?)[*_`]*\s*[:=]\s*[*_`]*\s*(\S.*?)\s*[*_`]*\s*"
 )
@@ -26,34 +34,67 @@ _SETTING_VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]d
 _PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
 _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
+_OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
+_TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
+UNKNOWN_ROW = "?"
+"""Label of a row whose token is found by its numbers: a printed vector."""
 
 
 @dataclass
 class Sheet:
-    """Output of a reader: captioned tables, settings, and captions that name no step."""
+    """Output of a reader: captioned tables and settings. A table whose caption names no step has the name ""."""
 
     tables: list[WrittenTable] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
-    ignored: list[str] = field(default_factory=list)
     head: int | None = None
-    inferred: dict[str, Any] = field(default_factory=dict)
+    inferred: list[dict[str, Any]] = field(default_factory=list)
+    sequential: bool = False
+    """True if tables are the output of a program, so that an input after results starts a new calculation."""
 
     def add(
         self, captions: Sequence[str], cells: Sequence[Sequence[str]], rows: Sequence[str], columns: Sequence[str]
     ) -> None:
-        """Add a table under the first caption that names a step; without one it is ignored. No labels: empty."""
-        if len(self.tables) + len(self.ignored) >= _MAX_TABLES:
+        """Add a table under the first caption that names a step. No labels: empty."""
+        if len(self.tables) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
-        for caption in captions:
-            named = parse_caption(caption)
-            if named:
-                step, head = named
-                head = head or self.head
-                name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
-                self.tables.append(WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns)))
-                self.inferred |= _infer_settings(step, captions, cells)
-                return
-        self.ignored.append(captions[0] if captions else "")
+        named = next(filter(None, map(parse_caption, captions)), None)
+        if named is None:
+            if _has_numbers(cells):
+                description = captions[0] if captions else ""
+                self._append("", cells, rows, columns, description, {})
+            return
+        step, head = named
+        head = head or self.head
+        name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
+        self._append(name, cells, rows, columns, "", _infer_settings(step, captions, cells))
+
+    def _append(
+        self,
+        name: str,
+        cells: Sequence[Sequence[str]],
+        rows: Sequence[str],
+        columns: Sequence[str],
+        description: str,
+        inferred: dict[str, Any],
+    ) -> None:
+        table = WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns), description)
+        self.tables.append(table)
+        self.inferred.append(inferred)
+
+    def add_array(self, array: PrintedArray, is_program: bool = False) -> None:
+        """Add an array printed by a program; in program text, one without a known name is left out.
+
+        A vector is one row, named by a number in its name.
+        """
+        named = next(filter(None, map(parse_variable, array.captions)), None)
+        if named is None:
+            if (not is_program or array.is_output) and not array.is_vector:
+                self.add(array.captions[:1], array.rows, (), ())
+            return
+        rows = tuple(zip(*array.rows, strict=False)) if named.transposed else array.rows
+        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
+        self.sequential |= is_program
+        self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
 
     def read_setting(self, line: str) -> bool:
         """Read a line such as `causal: true` as a setting; raise on a misspelt one; False for any other line."""
@@ -71,23 +112,109 @@ class Sheet:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
         return False
 
-    def example(self, title: str) -> Example:
-        """Build the example from tables and settings."""
-        if not self.tables:
-            captions = f" Captions found: {', '.join(filter(None, self.ignored[:5]))}." if any(self.ignored) else ""
+    def examples(self, title: str) -> tuple[Example, ...]:
+        """Build the examples from tables and settings: one, or several if the calculation starts again."""
+        if not any(table.table for table in self.tables):
+            captions = [table.description for table in self.tables if table.description][:5]
+            found = f" Captions found: {', '.join(captions)}." if captions else ""
             raise InvalidInput(
-                f"No table has a caption that names its step.{captions}",
+                f"No table has a caption that names its step.{found}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
+        parts = [list(self.tables)] if self.sequential else _split_parts(self.tables)
+        titles = [title] if len(parts) == 1 else [f"{title}, part {number + 1}" for number in range(len(parts))]
+        return tuple(self.build(*part) for part in zip(titles, parts, strict=True))
+
+    def build(self, title: str, tables: Sequence[WrittenTable]) -> Example:
+        """Build the example of some of the tables."""
         settings = {name: _parse_value(name, value) for name, value in self.settings.items()}
-        fields: dict[str, Any] = {"title": title, **self.inferred, **settings}
-        heads = [named[1] or 1 for table in self.tables if (named := parse_caption(table.table))]
+        if "d_k" in settings and isinstance(settings["d_k"], int):
+            settings.setdefault("scale", settings["d_k"] ** -0.5)
+        settings.pop("d_k", None)
+        inferred: dict[str, Any] = {}
+        for table, found in zip(self.tables, self.inferred, strict=True):
+            inferred |= found if table in tables else {}
+        fields: dict[str, Any] = {"title": title, **inferred, **settings}
+        named = [table for table in tables if table.table]
+        heads = [parsed[1] or 1 for table in named if (parsed := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
-        fields.setdefault("tokens", list(_infer_tokens(self.tables)))
-        keys = _infer_keys(self.tables, len(fields["tokens"]))
+        fields.setdefault("tokens", list(_infer_tokens(named)))
+        keys = _infer_keys(named, len(fields["tokens"]))
         if keys:
             fields.setdefault("source_tokens", list(keys))
-        return replace(config.read(Example, fields), written=tuple(self.tables))
+        return replace(config.read(Example, fields), written=tuple(tables))
+
+
+@dataclass(frozen=True)
+class Variable:
+    """Variable of a program as a table: its step, a number in its name, and whether it is stored transposed."""
+
+    step: str
+    number: str | None = None
+    transposed: bool = False
+
+
+def parse_variable(text: str) -> Variable | None:
+    """Return the step of an expression: `attn_weights`, `query_2`, `W_query.weight`, `W_q(x)`; None if it is no step.
+
+    The weight of a torch Linear layer is stored transposed; a layer applied to inputs gives queries, keys or values.
+
+    >>> parse_variable("query_2"), parse_variable("self.W_q.weight").transposed, parse_variable("model.W_k(x)").step
+    (Variable(step='query', number='2', transposed=False), True, 'key')
+    """
+    transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
+    name = _TRANSPOSED.sub("", text.strip()).replace(".weight", "").replace(".data", "").replace(".bias", "_bias")
+    name = _OBJECT_PREFIX.sub("", name)
+    call = re.fullmatch(r"(\w+)\(\s*\w+\s*\)", name)
+    parsed = parse_caption(call[1] if call else name)
+    if parsed and call:
+        return Variable({"w_q": "query", "w_k": "key", "w_v": "value"}.get(parsed[0], parsed[0]))
+    if parsed:
+        step = f"{parsed[0]} head {parsed[1]}" if parsed[1] else parsed[0]
+        return Variable(step, transposed=transposes % 2 == 1)
+    match = re.fullmatch(r"(.*?)_?(\d+)", name)
+    parsed = parse_caption(match[1]) if match and match[1] else None
+    return Variable(parsed[0], match[2]) if parsed and match else None
+
+
+def _has_numbers(cells: Sequence[Sequence[str]]) -> bool:
+    """True if most cells of a table are numbers."""
+    texts = [text for row in cells[:50] for text in row[:50] if text.strip()]
+    return bool(texts) and sum(read_number(text) is not None for text in texts if len(text) < 50) > len(texts) / 2
+
+
+def _split_parts(tables: Sequence[WrittenTable]) -> list[list[WrittenTable]]:
+    """Split tables into calculations: a table that was already there with other numbers starts a new one.
+
+    The new one keeps the tables that come before it in the calculation.
+    """
+    parts: list[list[WrittenTable]] = [[]]
+    for table in tables:
+        if parse_caption(table.table) and any(_contradicts(table, other) for other in parts[-1]):
+            parts.append([other for other in parts[-1] if comes_before(other, table)])
+        parts[-1].append(table)
+    return parts
+
+
+def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
+    """True if a table is calculated before another one."""
+    first, second = parse_caption(other.table), parse_caption(table.table)
+    return first is not None and second is not None and first != second and _STAGES[first[0]] <= _STAGES[second[0]]
+
+
+def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
+    """True if two tables are the same step with the same rows, and most of their numbers differ."""
+    if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
+        return False
+    if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
+        return len(table.cells) == len(other.cells) or not table.rows
+    pairs = [
+        (read_number(str(a)), read_number(str(b)))
+        for row, other_row in zip(table.cells, other.cells, strict=True)
+        for a, b in zip(row, other_row, strict=True)
+    ]
+    known = [(a, b) for a, b in pairs if a is not None and b is not None]
+    return sum(not a.may_be(b.low, b.high) for a, b in known) > len(known) / 2
 
 
 def split_labels(
@@ -99,6 +226,8 @@ def split_labels(
     ([['0.2', '0.8']], ['I'], ['I', 'AI'])
     """
     rows = [list(row) for row in body]
+    if header is not None and not any(text.strip() for text in header):
+        header = None  # Markdown requires a header, which may be empty
     if header is not None and _is_numeric_row(header):
         rows, header = [list(header), *rows], None  # a header of numbers is the first row
     corner = "" if header is None else header[0]
@@ -119,7 +248,7 @@ def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence
     settings: dict[str, Any] = {}
     if step in ("masked", "weights") and len(cells) > 1:
         short = [row for row in cells if max(map(len, row), default=0) < 50]
-        hidden = [[read_cell(text) is CellMark.MASKED for text in row] for row in short]
+        hidden = [[_is_masked(text) for text in row] for row in short]
         if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
             settings["causal"] = True
     formulas = [caption for caption in captions if "softmax" in caption and _PRODUCT.search(caption)]
@@ -128,6 +257,13 @@ def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence
     elif step == "weights" and formulas and not re.search(r"sqrt|√|/", formulas[0]):
         settings["scoring"] = "dot"
     return settings
+
+
+def _is_masked(text: str) -> bool:
+    try:
+        return read_cell(text) is CellMark.MASKED
+    except InvalidInput:
+        return False
 
 
 def _is_numeric_row(header: Sequence[str]) -> bool:
@@ -152,7 +288,7 @@ def _is_cell(text: str) -> bool:
 def _parse_value(name: str, text: str) -> Any:
     if name == "causal":
         return _BOOLEANS.get(text.lower(), text)
-    if name in ("heads", "window") and re.fullmatch(r"\d{1,6}", text):
+    if name in ("heads", "window", "d_k") and re.fullmatch(r"\d{1,6}", text):
         return int(text)
     if name == "scale":
         content = read_cell(text, "scale")

@@ -15,7 +15,7 @@ export function writeHeads(heads) {
 }
 
 export function ablations(heads) {
-	return heads.map((head) => ({ kind: "off", ...head }));
+	return heads.map((head) => ({ kind: "zero", ...head }));
 }
 
 /** A probability as short text: .93; one that would round to zero is "<.01". */

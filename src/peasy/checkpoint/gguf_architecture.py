@@ -1,0 +1,266 @@
+"""Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from peasy.checkpoint.huggingface.registry import family_for
+from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, WeightTransform, module_rules
+from peasy.errors import InvalidInput
+from peasy.models.config import DecoderConfig, ModelConfig
+from peasy.nn import config as nn_config
+from peasy.nn.position import rope_frequency, scale_rope_frequency
+
+_DEFAULT_CONTEXT_LENGTH = 4096
+"""Context length written for a model without a limit."""
+
+
+@dataclass(frozen=True)
+class GGUFArchitecture:
+    """A model family in llama.cpp.
+
+    `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
+    matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
+    base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
+    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed.
+    """
+
+    name: str
+    activation: nn_config.ActivationName
+    interleaved_rope: bool = False
+    has_biases: bool = True
+    fused: Literal["nothing", "qkv", "qkv and gate"] = "nothing"
+    full_every: int = 0
+    local_base: float | None = None
+    rope_except_every: int = 0
+    has_scales: bool = False
+    has_softcaps: bool = False
+
+
+ARCHITECTURES = {
+    "gpt2": GGUFArchitecture("gpt2", "gelu-tanh", fused="qkv"),
+    "llama": GGUFArchitecture("llama", "silu", interleaved_rope=True),
+    "mistral": GGUFArchitecture("llama", "silu", interleaved_rope=True),
+    "arcee": GGUFArchitecture("arcee", "relu-squared", interleaved_rope=True, has_biases=False),
+    "qwen2": GGUFArchitecture("qwen2", "silu"),
+    "qwen3": GGUFArchitecture("qwen3", "silu", has_biases=False),
+    "smollm3": GGUFArchitecture("smollm3", "silu", interleaved_rope=True, has_biases=False, rope_except_every=4),
+    "olmo2": GGUFArchitecture("olmo2", "silu", has_biases=False),
+    "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
+    "granite": GGUFArchitecture("granite", "silu", interleaved_rope=True, has_biases=False, has_scales=True),
+    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv"),
+    "gemma": GGUFArchitecture("gemma", "gelu-tanh", has_biases=False),
+    "gemma2": GGUFArchitecture("gemma2", "gelu-tanh", has_biases=False, full_every=2, has_softcaps=True),
+    "gemma3_text": GGUFArchitecture("gemma3", "gelu-tanh", has_biases=False, full_every=6, local_base=10_000.0),
+}
+
+_NORM_NAMES = {
+    "pre": {"attn_norm": "attention_norm", "ffn_norm": "feedforward_norm"},
+    "output": {"post_attention_norm": "attention_norm", "post_ffw_norm": "feedforward_norm"},
+    "around": {
+        "attn_norm": "attention_norm",
+        "post_attention_norm": "attention_output_norm",
+        "ffn_norm": "feedforward_norm",
+        "post_ffw_norm": "feedforward_output_norm",
+    },
+}
+
+
+@dataclass(frozen=True)
+class InterleaveRope(WeightTransform):
+    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
+
+    num_heads: int
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Interleaved to half-split order."""
+        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Half-split to interleaved order."""
+        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
+
+
+@dataclass(frozen=True)
+class AddOne(WeightTransform):
+    """Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Subtract 1."""
+        return [tensor - 1 for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Add 1, in float32."""
+        return [tensor.float() + 1 for tensor in internal]
+
+
+def find_architecture(config: ModelConfig, preferred: str | None = None) -> tuple[GGUFArchitecture, DecoderConfig]:
+    """Return llama.cpp's architecture for this model; refuse what llama.cpp would compute differently."""
+    if not isinstance(config, DecoderConfig):
+        raise InvalidInput(f"GGUF export does not support models of kind {config.kind}.", hint="Only decoders.")
+    family = family_for(config, preferred).name
+    if family not in ARCHITECTURES:
+        supported = ", ".join(sorted({architecture.name for architecture in ARCHITECTURES.values()}))
+        raise InvalidInput(f"llama.cpp has no architecture for {family}.", hint=f"It has: {supported}.")
+    architecture, stack = ARCHITECTURES[family], config.stack
+    if stack.feedforward.activation != architecture.activation:
+        unsupported = f"{architecture.name} with the activation {stack.feedforward.activation}"
+        raise InvalidInput(f"llama.cpp does not support {unsupported}.", hint=f"It uses {architecture.activation}.")
+    for difference in _differences(architecture, config):
+        raise InvalidInput(f"llama.cpp does not support {architecture.name} with {difference}.")
+    return architecture, config
+
+
+def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[str]:
+    """Return what llama.cpp would compute differently, in words."""
+    attention, position, layers = config.stack.attention, config.position, config.stack.num_layers
+    usual_scale = attention.scale is None or abs(attention.scale * d_head(config) ** 0.5 - 1) < 1e-6
+    scaling, skipped = getattr(position, "scaling", None), getattr(position, "skipped_layers", ())
+    every, yarn = architecture.rope_except_every, nn_config.YarnRopeScaling
+    usual_yarn = not isinstance(scaling, yarn) or scaling == yarn(scaling.factor, scaling.original_max_seq_len)
+    checks = {
+        "biases": not architecture.has_biases
+        and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
+        "a custom attention scale": not usual_scale and not architecture.has_scales,
+        "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
+        "these settings of yarn": not usual_yarn,
+        "these layers without RoPE": skipped
+        != tuple(layer for layer in range(layers) if every and not (layer + 1) % every),
+        "this RoPE base of local layers": architecture.local_base is not None
+        and (getattr(position, "local_base", None) or getattr(position, "base", None)) != architecture.local_base,
+        "soft caps left out": architecture.has_softcaps and not (attention.softcap and config.lm_head.softcap),
+    }
+    return [name for name, applies in checks.items() if applies]
+
+
+def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightMap:
+    """Return the two-way map between GGUF tensor names and peasy's."""
+    external, internal = "blk.{layer}.", "decoder.blocks.{layer}."
+    norm = config.stack.norm
+    norms = module_rules(external, internal, {
+        **_NORM_NAMES[norm.placement],
+        "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
+    })  # fmt: skip
+    norms += module_rules("", "", {"output_norm": "decoder.norm"})
+    if getattr(norm, "unit_offset", False):
+        norms = tuple(WeightRule(rule.external, rule.internal, AddOne()) for rule in norms)
+    return WeightMap(
+        (
+            WeightRule("token_embd.weight", "embedding.token.weight"),
+            WeightRule("position_embd.weight", "embedding.position.weight"),
+            *_fused_rules(config, architecture, external, internal),
+            *_query_key_rules(config, architecture, external, internal),
+            *norms,
+            *module_rules(external, internal, {
+                "attn_v": "attention.value", "attn_output": "attention.output", "ffn_gate": "feedforward.gate",
+                "ffn_up": "feedforward.up", "ffn_down": "feedforward.down",
+            }),
+            *module_rules("", "", {"output": "lm_head"}),
+        )
+    )  # fmt: skip
+
+
+def _fused_rules(
+    config: DecoderConfig, architecture: GGUFArchitecture, external: str, internal: str
+) -> list[WeightRule]:
+    if architecture.fused == "nothing":
+        return []
+    attention, d_ff = config.stack.attention, config.stack.feedforward.d_ff
+    kv_size = (attention.num_kv_heads or attention.num_heads) * d_head(config)
+    qkv = SplitFused((attention.num_heads * d_head(config), kv_size, kv_size))
+    rules = [
+        WeightRule(
+            f"{external}attn_qkv.{kind}",
+            tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
+            qkv,
+        )
+        for kind in ("weight", "bias")
+    ]
+    if architecture.fused == "qkv and gate":
+        gate_up = tuple(f"{internal}feedforward.{part}.weight" for part in ("gate", "up"))
+        rules.append(WeightRule(f"{external}ffn_up.weight", gate_up, SplitFused((d_ff, d_ff))))
+    return rules
+
+
+def _query_key_rules(
+    config: DecoderConfig, architecture: GGUFArchitecture, external: str, internal: str
+) -> list[WeightRule]:
+    attention = config.stack.attention
+    transforms: dict[str, WeightTransform] = {"query": WeightTransform(), "key": WeightTransform()}
+    if architecture.interleaved_rope:
+        transforms["query"] = InterleaveRope(attention.num_heads)
+        transforms["key"] = InterleaveRope(attention.num_kv_heads or attention.num_heads)
+    return [
+        WeightRule(f"{external}attn_{part[0]}.{kind}", f"{internal}attention.{part}.{kind}", transform)
+        for part, transform in transforms.items()
+        for kind in ("weight", "bias")
+    ]
+
+
+def rope_factors(config: DecoderConfig) -> dict[str, Tensor]:
+    """Return the RoPE frequency factors of Llama 3 scaling, which llama.cpp reads as a tensor."""
+    position = config.position
+    is_llama3 = isinstance(getattr(position, "scaling", None), nn_config.Llama3RopeScaling)
+    if not isinstance(position, nn_config.RotaryConfig) or not is_llama3:
+        return {}
+    frequency = rope_frequency(d_head(config), position)
+    return {"rope_freqs.weight": frequency / scale_rope_frequency(frequency, position)}
+
+
+def write_metadata(writer: Any, architecture: GGUFArchitecture, config: DecoderConfig) -> None:
+    """Write the settings of the model."""
+    stack, attention, width = config.stack, config.stack.attention, d_head(config)
+    length, window = config.max_seq_len or _DEFAULT_CONTEXT_LENGTH, attention.window
+    windows = [attention.window_for_layer(layer) for layer in range(stack.num_layers)]
+    every = architecture.full_every
+    if every and windows == [window if (layer + 1) % every else None for layer in range(stack.num_layers)] and window:
+        writer.add_sliding_window(window)
+    else:  # llama.cpp computes no window; up to its length it has no effect
+        length = min([length, *(window for window in windows if window)])
+        if every:
+            writer.add_sliding_window(length)
+    writer.add_context_length(length)
+    writer.add_embedding_length(config.d_model)
+    writer.add_block_count(stack.num_layers)
+    writer.add_feed_forward_length(stack.feedforward.d_ff)
+    writer.add_head_count(attention.num_heads)
+    writer.add_head_count_kv(attention.num_kv_heads or attention.num_heads)
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_vocab_size(config.vocab_size)
+    is_layer_norm = isinstance(stack.norm, nn_config.LayerNormConfig)
+    (writer.add_layer_norm_eps if is_layer_norm else writer.add_layer_norm_rms_eps)(stack.norm.eps)
+    if architecture.name == "gptneox":
+        writer.add_parallel_residual(stack.parallel)
+    if architecture.has_scales:
+        writer.add_embedding_scale(config.embedding.multiplier)
+        writer.add_residual_scale(stack.residual_scale)
+        writer.add_logit_scale(config.lm_head.divisor)
+        writer.add_attention_scale(width**-0.5 if attention.scale is None else attention.scale)
+    if attention.softcap is not None:
+        writer.add_attn_logit_softcapping(attention.softcap)
+    if config.lm_head.softcap is not None:
+        writer.add_final_logit_softcapping(config.lm_head.softcap)
+    if isinstance(config.position, nn_config.RotaryConfig):
+        _write_rope(writer, config.position, width)
+
+
+def _write_rope(writer: Any, position: nn_config.RotaryConfig, width: int) -> None:
+    import gguf
+
+    writer.add_rope_dimension_count(position.rotated_width(width))
+    writer.add_rope_freq_base(position.base)
+    if isinstance(position.scaling, nn_config.LinearRopeScaling):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(position.scaling.factor)
+    if isinstance(position.scaling, nn_config.YarnRopeScaling):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_factor(position.scaling.factor)
+        writer.add_rope_scaling_orig_ctx_len(position.scaling.original_max_seq_len)
+
+
+def d_head(config: DecoderConfig) -> int:
+    """Return the width of a head."""
+    return config.stack.attention.d_head or config.d_model // config.stack.attention.num_heads

@@ -1,0 +1,124 @@
+"""GPT-NeoX (Pythia): parallel residual, partial RoPE; query, key and value of each head stored together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
+from peasy.checkpoint.huggingface.rope import RopeNames, read_rope, write_rope
+from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, WeightTransform, module_rules
+from peasy.models.config import DecoderConfig
+from peasy.nn import config as nn_config
+
+IGNORED_FIELDS = "is_decoder hidden_dropout"
+_ROPE = RopeNames(base="rotary_emb_base", partial=True, share="rotary_pct", default_share=0.25)
+
+
+@dataclass(frozen=True)
+class SplitHeads(WeightTransform):
+    """Split one fused tensor in which query, key and value rows alternate, head by head."""
+
+    num_heads: int
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return the rows of all queries, keys and values."""
+        (fused,) = external
+        return [part.flatten(0, 1) for part in fused.unflatten(0, (self.num_heads, 3, -1)).unbind(1)]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return the fused tensor."""
+        heads = [tensor.unflatten(0, (self.num_heads, 1, -1)) for tensor in internal]
+        shape = (3 * internal[0].shape[0], *internal[0].shape[1:])
+        return [internal[0].new_empty(shape) if internal[0].is_meta else torch.cat(heads, 1).reshape(shape)]
+
+
+def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
+    """Convert a gpt_neox config to peasy's."""
+    fields.ignore(IGNORED_FIELDS)
+    bias = fields.boolean("attention_bias", True)
+    tied = fields.boolean("tie_word_embeddings", False)
+    feedforward = nn_config.MLPConfig(fields.integer("intermediate_size"), fields.activation("hidden_act", "gelu"))
+    return DecoderConfig(
+        vocab_size=fields.integer("vocab_size"),
+        d_model=fields.integer("hidden_size"),
+        stack=nn_config.StackConfig(
+            fields.num_layers("num_hidden_layers"),
+            nn_config.AttentionConfig(fields.integer("num_attention_heads"), bias=bias, output_bias=bias),
+            feedforward,
+            nn_config.LayerNormConfig(eps=fields.number("layer_norm_eps", 1e-5)),
+            parallel=fields.boolean("use_parallel_residual", True),
+        ),
+        max_seq_len=fields.integer("max_position_embeddings"),
+        position=read_rope(fields, _ROPE),
+        lm_head=nn_config.LMHeadConfig(
+            tied=tied and not weights.differ("embed_out.weight", "gpt_neox.embed_in.weight")
+        ),
+        special_tokens=fields.special_tokens(),
+    )
+
+
+def write_config(config: DecoderConfig) -> dict[str, object]:
+    """Convert peasy's config to a gpt_neox config."""
+    stack = config.stack
+    return {
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.d_model,
+        "intermediate_size": stack.feedforward.d_ff,
+        "num_hidden_layers": stack.num_layers,
+        "num_attention_heads": stack.attention.num_heads,
+        "attention_bias": stack.attention.bias,
+        "hidden_act": TO_HF_ACTIVATION[stack.feedforward.activation],
+        "layer_norm_eps": stack.norm.eps,
+        "use_parallel_residual": stack.parallel,
+        "max_position_embeddings": config.max_seq_len or 2048,
+        "rope_parameters": write_rope(config.position, _ROPE),
+        "tie_word_embeddings": config.lm_head.tied,
+    }
+
+
+def weight_map(config: DecoderConfig) -> WeightMap:
+    """Return the weight map."""
+    external, internal = "gpt_neox.layers.{layer}.", "decoder.blocks.{layer}."
+    heads = SplitHeads(config.stack.attention.num_heads)
+    names = {
+        "input_layernorm": "attention_norm",
+        "post_attention_layernorm": "feedforward_norm",
+        "attention.dense": "attention.output",
+        "mlp.dense_h_to_4h": "feedforward.up",
+        "mlp.dense_4h_to_h": "feedforward.down",
+    }
+    return WeightMap(
+        rules=(
+            WeightRule("gpt_neox.embed_in.weight", "embedding.token.weight"),
+            *(
+                WeightRule(
+                    f"{external}attention.query_key_value.{kind}",
+                    tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
+                    heads,
+                )
+                for kind in ("weight", "bias")
+            ),
+            *module_rules(external, internal, names),
+            *module_rules("gpt_neox.", "decoder.", {"final_layer_norm": "norm"}),
+            WeightRule("embed_out.weight", "lm_head.weight"),
+        ),
+        tied_copies={"embed_out.weight": "gpt_neox.embed_in.weight"},
+        derived_buffers=(
+            f"{external}attention.bias",
+            f"{external}attention.masked_bias",
+            f"{external}attention.rotary_emb.inv_freq",
+        ),
+    )
+
+
+FAMILY = ModelFamily(
+    "gpt_neox",
+    DecoderConfig,
+    ("GPTNeoXForCausalLM", "GPTNeoXModel"),
+    read_config,
+    write_config,
+    weight_map,
+    prefix="gpt_neox.",
+)

@@ -1,0 +1,126 @@
+"""`classify`: labels of texts, or of their tokens, by a model with a classification head."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from peasy.atomic import write_atomic
+from peasy.checkpoint.hub import Confirm
+from peasy.commands.load import LoadedModel, load
+from peasy.commands.result import JsonDict, Result
+from peasy.errors import InvalidInput
+from peasy.views.classification import LabelScore, TextLabels, TokenLabel, labels_document
+from peasy.views.document import Document
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from peasy.nn.config import ClassifierConfig
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ClassifyResult(Result):
+    """Result of `classify`: `labels` has one entry per text, with its `scores` or its labelled `tokens`."""
+
+    name: str
+    labels: tuple[TextLabels, ...]
+    level: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file: .jsonl holds one line per text; other formats as every result."""
+        if Path(path).suffix.lower() != ".jsonl":
+            return super().save(path)
+        return write_atomic(path, "".join(json.dumps(one.data(), ensure_ascii=False) + "\n" for one in self.labels))
+
+    def document(self) -> Document:
+        """Labels with probabilities, or the labelled tokens of each text."""
+        return labels_document(self.name, self.labels)
+
+    def data(self) -> JsonDict:
+        """Texts with their labels and probabilities as plain data."""
+        return {"model": self.name, "level": self.level, "results": [one.data() for one in self.labels]}
+
+    def __repr__(self) -> str:
+        return f"ClassifyResult({', '.join(one.summary() for one in self.labels[:3])})"
+
+
+def classify(
+    model: str | Path | LoadedModel,
+    texts: str | Sequence[str],
+    *,
+    device: str = "auto",
+    offline: bool = False,
+    confirm: Confirm | None = None,
+) -> ClassifyResult:
+    """Classify texts, or their tokens (named entities), with the labels that the model was trained on.
+
+    Args:
+        model: Run name, folder or Hugging Face hub id of a model with a classification head.
+        texts: Texts to classify.
+        device: Device to run the model on.
+        offline: Never use the network.
+        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
+
+    >>> from peasy.models.build import build
+    >>> from peasy.models.preset import preset
+    >>> from peasy.tokenization import train_tokenizer
+    >>> tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "words")
+    >>> head = {"labels": ["animal", "thing"]}
+    >>> model = build(preset("encoder-tiny", vocab_size=len(tokenizer), classifier=head), seed=1)
+    >>> [one.label for one in classify(LoadedModel("cats", model, tokenizer), "the cat").labels[0].scores]
+    ['animal', 'thing']
+    """
+    loaded = load(model, device=device, offline=offline, confirm=confirm)
+    many = (texts,) if isinstance(texts, str) else tuple(texts)
+    if not many:
+        raise InvalidInput("There is no text to classify.")
+    head = getattr(loaded.model.config, "classifier", None)
+    if head is None:
+        raise InvalidInput(
+            f"{loaded.name} is a {loaded.kind} without a classification head.",
+            hint="Give a model for sequence or token classification, such as one trained on sentiment.",
+        )
+    label = _classify_tokens if head.level == "token" else _classify_text
+    return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
+
+
+def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
+    """Return the labels of a text, most probable first."""
+    head, logits, _ = _run(loaded, text)
+    probabilities = logits.sigmoid() if head.multi_label or len(head.labels) == 1 else logits.softmax(-1)
+    pairs = zip(head.labels, probabilities.tolist(), strict=True)
+    ranked = sorted((LabelScore(label, probability) for label, probability in pairs), key=lambda one: -one.probability)
+    return TextLabels(text, tuple(ranked))
+
+
+def _classify_tokens(loaded: LoadedModel, text: str) -> TextLabels:
+    """Return the label of each token, without the special tokens."""
+    head, logits, ids = _run(loaded, text)
+    encoding = loaded.require_tokenizer().encode(text)
+    best = logits.softmax(-1).max(-1)
+    tokens = [
+        TokenLabel(piece, start, end, head.labels[label], probability)
+        for piece, (start, end), label, probability in zip(
+            encoding.pieces[: len(ids)], encoding.offsets, best.indices.tolist(), best.values.tolist(), strict=False
+        )
+        if end > start
+    ]
+    return TextLabels(text, tokens=tuple(tokens))
+
+
+def _run(loaded: LoadedModel, text: str) -> "tuple[ClassifierConfig, Tensor, list[int]]":
+    """Return the head, the logits of the text `[labels]` or of its tokens `[time, labels]`, and the token ids."""
+    import torch
+
+    from peasy.models.encoder import Encoder
+
+    assert isinstance(loaded.model, Encoder)
+    assert loaded.model.config.classifier is not None
+    if not text.strip():
+        raise InvalidInput("There is nothing to classify: the text is empty.", hint="Give at least one word.")
+    ids = loaded.truncate_ids(loaded.encode_prompt(text))
+    with torch.inference_mode():
+        logits = loaded.model.classify(torch.tensor([ids], device=loaded.model.device))[0].float()
+    return loaded.model.config.classifier, logits, ids

@@ -1,0 +1,291 @@
+"""Forward pass of one text as data of one picture: residual stream, heads, logit lens and next tokens, by layer.
+
+The studio's home page draws it; the arithmetic of one head is requested when it is opened (`look`).
+"""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from peasy.commands.edits import edit_context
+from peasy.commands.load import LoadedModel
+from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.result import Result
+from peasy.inspection.analysis import token_piece
+from peasy.inspection.apply_edits import make_intervention
+from peasy.inspection.edit import EditLike, edit_summary, zero
+from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
+from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
+from peasy.models.transformer import CausalTransformer
+from peasy.nn.intervention import InterventionLike
+from peasy.nn.stack import Stack
+from peasy.nn.tap import Activation, Tap
+from peasy.views.document import Document, Paragraph, Table
+
+MAX_MAP = 64
+"""Cells along each side of a head's map; longer texts are pooled by their largest weight."""
+STRIP = 16
+"""Numbers shown of a vector: its first ones."""
+MAX_STORY_HEADS = 24
+"""Heads that are ablated one by one to find the one that matters most."""
+MIN_STORY_WEIGHT = 0.3
+"""Smallest weight of the key that such a head attends to."""
+NUM_NEXT_TOKENS = 8
+
+
+@dataclass(frozen=True)
+class HeadMaps:
+    """Attention of one layer: `maps` are the weights of its heads as base64 bytes `[head, row, column]`, 255 = 1.
+
+    A cell stands for `tile` queries by `tile` keys, and is the largest of their weights.
+    """
+
+    part: str
+    num_heads: int
+    kv_head: tuple[int, ...]
+    window: int | None
+    rows: int
+    columns: int
+    tile: int
+    maps: str
+
+
+@dataclass(frozen=True)
+class LayerPass:
+    """One layer: what each sublayer adds to the residual stream of each token, and the stream after the layer.
+
+    `added` are the norms of the outputs by part and token, `norms` those of the stream, `vectors` its first numbers,
+    `lens` the logit lens after the last token.
+    """
+
+    layer: int
+    attentions: tuple[HeadMaps, ...]
+    added: dict[str, tuple[float, ...]]
+    norms: tuple[float, ...]
+    vectors: tuple[tuple[float, ...], ...]
+    lens: tuple[TokenProbability, ...] = ()
+
+
+@dataclass(frozen=True)
+class StackPass:
+    """One stack of layers with its tokens; `recurrent`: an RNN, whose states pass from token to token."""
+
+    name: str
+    tokens: Tokens
+    num_layers: int
+    embedding: tuple[tuple[float, ...], ...]
+    layers: tuple[LayerPass, ...]
+    final: tuple[tuple[float, ...], ...] = ()
+    recurrent: bool = False
+
+
+@dataclass(frozen=True)
+class HeadStory:
+    """The head whose ablation changes the next token most: where the last token attends, and the change."""
+
+    stack: str
+    part: str
+    layer: int
+    head: int
+    query: int
+    key: int
+    weight: float
+    token: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardPass(Result):
+    """Forward pass of one text: a picture of the whole model with its numbers."""
+
+    json_decimals = 5
+
+    model: str
+    model_kind: str
+    d_model: int
+    d_head: int
+    d_ff: int
+    vocab_size: int
+    pre_norm: bool
+    position: str
+    stacks: tuple[StackPass, ...]
+    next_tokens: tuple[TokenProbability, ...]
+    story: HeadStory | None
+    interventions: tuple[str, ...]
+    caveat: str = CAVEAT
+
+    def document(self) -> Document:
+        """Return the logit lens by layer and the next tokens as tables."""
+        rows = [
+            (layer.layer, ", ".join(f"{token.piece} {token.probability:.2f}" for token in layer.lens))
+            for stack in self.stacks
+            for layer in stack.layers
+            if layer.lens
+        ]
+        after = Table(("layer", "most likely next tokens after it"), tuple(rows))
+        following = Table(("next token", "probability"), tuple((t.piece, t.probability) for t in self.next_tokens))
+        parts = [table for table in (after, following) if table.rows]
+        return Document(f"Forward pass of {self.model}", (*parts, Paragraph(self.caveat)))
+
+
+@torch.inference_mode()
+def forward_pass(
+    model: LoadedModel,
+    text: str,
+    target: str | None = None,
+    *,
+    edit: Sequence[EditLike] = (),
+    story: bool = True,
+) -> ForwardPass:
+    """Return the forward pass of a text, layer by layer, for one picture of the whole model.
+
+    Args:
+        model: The model.
+        text: Input text; for a translator, the source.
+        target: Translation to show; None: the model's own.
+        edit: Interventions.
+        story: Also find the head whose ablation changes the next token most.
+    """
+    inputs = make_input(model, text, target)
+    activations: list[Activation] = []
+    steps = ["weights", "residual", "output", "final"]
+    intervention = _intervention(model, inputs, edit)
+    logits = forward_logits(model.model, inputs.model_input, Tap(activations.append, steps=steps), intervention)
+    dims, config = dims_of(model.model), model.model.config
+    names = ("encoder", "decoder") if model.model.is_encoder_decoder else (default_stack(model.model),)
+    stacks = tuple(_stack_pass(model, name, inputs, activations, logits is not None) for name in names)
+    generates = logits is not None and model.kind != "encoder"
+    settings = getattr(config, "stack", None) or getattr(config, "decoder", None)
+    return ForwardPass(
+        model.name, model.kind, dims.d_model, dims.d_head, dims.d_ff, dims.vocab_size,
+        pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
+        position=getattr(getattr(config, "position", None), "kind", ""),
+        stacks=stacks,
+        next_tokens=_top(model, logits, NUM_NEXT_TOKENS) if generates else (),
+        story=_find_story(model, inputs, activations, edit) if story and generates else None,
+        interventions=tuple(map(edit_summary, edit)),
+    )  # fmt: skip
+
+
+def _intervention(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> InterventionLike | None:
+    return make_intervention(tuple(edit), edit_context(loaded, inputs))
+
+
+def _top(loaded: LoadedModel, logits: "torch.Tensor | None", count: int) -> tuple[TokenProbability, ...]:
+    assert logits is not None
+    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
+    tokenizer = loaded.target_tokenizer or loaded.tokenizer
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
+
+
+def _stack_pass(
+    loaded: LoadedModel, name: str, inputs: LabelledInput, activations: Iterable[Activation], has_logits: bool
+) -> StackPass:
+    tokens = inputs.target if name == "decoder" and inputs.target is not None else inputs.tokens
+    mine = [activation for activation in activations if activation.path.stack == name]
+    stream = {a.path.layer: a.array[0].float() for a in mine if a.step == "residual"}
+    finals = [a.array[0].float() for a in mine if a.step == "final"]
+    infos = [info for info in attentions_of(loaded.model) if info.path.stack == name]
+    stack = getattr(loaded.model, name, None)
+    is_transformer = isinstance(stack, Stack)
+    num_layers = dims_of(loaded.model).num_layers.get(name, 0) if is_transformer else int(bool(infos))
+    show_lens = has_logits and is_transformer and name == default_stack(loaded.model) and loaded.kind != "encoder"
+    layers = []
+    for layer in range(num_layers):
+        after = stream.get(layer + 1)
+        of_layer = [a for a in mine if a.path.layer == layer]
+        outputs = {a.path.part: a.array[0] for a in of_layer if a.step == "output"}
+        maps = [_head_maps(info, of_layer) for info in infos if info.path.layer == layer]
+        layers.append(
+            LayerPass(
+                layer,
+                tuple(found for found in maps if found is not None),
+                {part: _norms(array) for part, array in outputs.items()},
+                () if after is None else _norms(after),
+                () if after is None else _strips(after),
+                _lens(loaded, stack, after) if show_lens and after is not None else (),
+            )
+        )
+    embedding, final = stream.get(0), finals[-1] if finals else None
+    return StackPass(
+        name, tokens, num_layers, () if embedding is None else _strips(embedding), tuple(layers),
+        () if final is None else _strips(final), recurrent=not is_transformer,
+    )  # fmt: skip
+
+
+def _lens(loaded: LoadedModel, stack: object, after: torch.Tensor) -> tuple[TokenProbability, ...]:
+    assert isinstance(stack, Stack)
+    assert isinstance(loaded.model, CausalTransformer)
+    last = after[None, -1:]
+    return _top(loaded, loaded.model.logits(last if stack.norm is None else stack.norm(last))[0, -1], 3)
+
+
+def _norms(array: torch.Tensor) -> tuple[float, ...]:
+    return tuple(array.float().norm(dim=-1).tolist())
+
+
+def _strips(array: torch.Tensor) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(row) for row in array[:, :STRIP].float().tolist())
+
+
+def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMaps | None:
+    weights = next((a.array[0] for a in activations if a.step == "weights" and a.path == info.path), None)
+    if weights is None:
+        return None
+    heads, queries, keys = weights.shape
+    tile = -(-max(queries, keys) // MAX_MAP)
+    rows, columns = -(-queries // tile), -(-keys // tile)
+    padded = weights.new_zeros(heads, rows * tile, columns * tile, dtype=torch.float32)
+    padded[:, :queries, :keys] = weights.float()
+    pooled = padded.unflatten(2, (columns, tile)).unflatten(1, (rows, tile)).amax(dim=(2, 4))
+    codes = np.rint(pooled.clamp(0, 1).numpy() * 255).astype(np.uint8)
+    maps = base64.b64encode(codes.tobytes()).decode()
+    return HeadMaps(info.path.part, heads, info.kv_head, info.window, rows, columns, tile, maps)
+
+
+def _find_story(
+    loaded: LoadedModel, inputs: LabelledInput, activations: Iterable[Activation], edit: Sequence[EditLike]
+) -> HeadStory | None:
+    """Ablate heads one by one; return the one without which a token loses most of its probability.
+
+    In a translation each output token is a candidate, and the heads are those of cross-attention. Otherwise it is
+    about the next token, and about heads in which the last token attends mostly to one token further back; if there
+    are none, about all heads.
+    """
+    weights = {a.path: a.array[0].float() for a in activations if a.step == "weights" and a.path.stack == "decoder"}
+    crossing = {path: array for path, array in weights.items() if path.part == "cross_attention"}
+    heads = [(path, head) for path, array in (crossing or weights).items() for head in range(len(array))]
+    if not crossing:
+        last = max((array.shape[1] for array in weights.values()), default=0) - 1
+        top = {(path, head): weights[path][head, -1].max(dim=-1) for path, head in heads}
+        distant = [at for at in heads if top[at].values > MIN_STORY_WEIGHT and int(top[at].indices) < last - 1]
+        heads = sorted(distant or heads, key=lambda at: -float(top[at].values))
+    before = _probabilities(loaded, inputs, edit)
+    stories = []
+    for path, head in heads[:MAX_STORY_HEADS]:
+        after = _probabilities(loaded, inputs, (*edit, zero(path.layer, head, part=path.part, stack=path.stack)))
+        drops = before - after
+        if crossing and inputs.outputs is not None:
+            ids = torch.tensor(inputs.outputs.ids[: len(drops)])
+            query = int(drops[torch.arange(len(ids)), ids].argmax())
+            token = int(ids[query])
+        else:
+            query, token = len(drops) - 1, int(drops[-1].argmax())
+        weight, key = weights[path][head, query].max(dim=-1)
+        piece = token_piece(loaded.target_tokenizer or loaded.tokenizer, token)
+        where = (path.stack, path.part, path.layer, head, query, int(key), float(weight))
+        stories.append(HeadStory(*where, piece, float(before[query, token]), float(after[query, token])))
+    return max(stories, key=lambda story: story.before - story.after, default=None)
+
+
+def _probabilities(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> torch.Tensor:
+    """Return the next-token probabilities after every token."""
+    intervention = _intervention(loaded, inputs, edit)
+    logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=True)
+    assert logits is not None
+    return logits.float().softmax(dim=-1)

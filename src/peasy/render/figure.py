@@ -1,0 +1,146 @@
+"""Figure for a paper: one heat map in a given size, as SVG, PDF or PNG; no title unless asked."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from peasy.atomic import write_atomic
+from peasy.errors import UsageError
+from peasy.render import palette, picture, sanitize
+from peasy.render.number import format_number
+from peasy.render.svg_layout import text_width, truncate_to_width
+
+if TYPE_CHECKING:
+    from peasy.inspection.results import LabelledMatrix
+
+_POINTS_PER_CM = 72 / 2.54
+_FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+_SIZE, _GAP, _BAR, _MAX_LABEL = 7.0, 3.0, 6.0, 60.0
+"""Font size, gap, width of the colour bar and longest label, in points."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """One heat map with labels, `width_cm` wide; the height follows from its cells, which are square.
+
+    >>> from peasy.inspection.results import LabelledMatrix
+    >>> import numpy as np
+    >>> Figure(LabelledMatrix(np.eye(2), ("I", "AI"), ("I", "AI"), name="weights"), width_cm=4)
+    Figure(weights: 4 cm wide; save it as .svg, .pdf or .png)
+    """
+
+    matrix: "LabelledMatrix"
+    width_cm: float = 8.0
+    colour_bar: bool = True
+    title: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.width_cm <= 200:
+            raise UsageError(f"width_cm is {self.width_cm}.", hint="Give a width between 1 and 200 cm.")
+
+    def svg(self) -> str:
+        """Return the figure as SVG, in centimetres."""
+        return _Drawing(self).svg("cm")
+
+    def save(self, path: str | Path) -> Path:
+        """Write .svg, .pdf or .png (288 dots per inch); PDF and PNG need the extra `plots`. PDF embeds its font."""
+        suffix = Path(path).suffix.lower()
+        if suffix == ".svg":
+            return write_atomic(path, self.svg())
+        if suffix not in (".pdf", ".png"):
+            raise UsageError(f'"{path}" is not a figure file.', hint="Its name should end in .svg, .pdf or .png.")
+        drawn = _Drawing(self).svg("").replace(_FONT, f"'{picture.FAMILY}'")
+        if suffix == ".pdf":
+            return write_atomic(path, picture.svg_to_pdf(drawn, self.title or self.matrix.name))
+        return write_atomic(path, picture.svg_to_png(drawn, 4))
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def __repr__(self) -> str:
+        return f"Figure({self.matrix.name}: {self.width_cm:g} cm wide; save it as .svg, .pdf or .png)"
+
+
+class _Drawing:
+    """Layout of a figure in points, and its SVG."""
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure, matrix = figure, figure.matrix
+        self.rows, self.columns = (
+            [truncate_to_width(sanitize.token_label(label), _SIZE, _MAX_LABEL) for label in labels]
+            for labels in (matrix.rows, matrix.columns)
+        )
+        self.width = figure.width_cm * _POINTS_PER_CM
+        self.scale = palette.scale_for(matrix.values.tolist())
+        ends = [format_number(value, 2) for value in (self.scale.high, self.scale.low)]
+        bar = _GAP + _BAR + _GAP + max(text_width(text, _SIZE) for text in ends) if figure.colour_bar else 0.0
+        self.ends, axis = ends, _SIZE + _GAP
+        self.left = axis + max((text_width(label, _SIZE) for label in self.rows), default=0) + _GAP
+        self.cell = max((self.width - self.left - bar) / max(len(self.columns), 1), 0.5)
+        self.rotated = any(text_width(label, _SIZE) > self.cell for label in self.columns)
+        longest = max((text_width(label, _SIZE) for label in self.columns), default=0)
+        self.top = (_SIZE * 1.6 if figure.title else 0) + axis + (longest if self.rotated else _SIZE) + _GAP
+        self.height = self.top + self.cell * len(self.rows) + _GAP
+
+    def svg(self, unit: str) -> str:
+        points = _POINTS_PER_CM if unit == "cm" else 1.0
+        size = f'width="{self.width / points:.3f}{unit}" height="{self.height / points:.3f}{unit}"'
+        body = [*self._cells(), *self._labels(), *(self._bar() if self.figure.colour_bar else ())]
+        if self.figure.title:
+            body.append(_text(self.width / 2, _SIZE * 1.1, self.figure.title, "middle", size=_SIZE * 1.15))
+        name = escape(self.figure.title or self.figure.matrix.name)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:.2f} {self.height:.2f}" '
+            f'role="img" font-family="{_FONT}" font-size="{_SIZE}"><title>{name}</title>'
+            f"{_rect(0, 0, self.width, self.height, '#ffffff')}{''.join(body)}</svg>\n"
+        )
+
+    def _cells(self) -> list[str]:
+        cells = []
+        for y, row in enumerate(self.figure.matrix.values.tolist()):
+            for x, value in enumerate(row):
+                if (shade := self.scale.shade(value)) is not None:
+                    left, top = self.left + self.cell * x, self.top + self.cell * y
+                    cells.append(_rect(left, top, self.cell, self.cell, shade.background))
+        return cells
+
+    def _labels(self) -> list[str]:
+        labels, matrix = [], self.figure.matrix
+        for index, label in enumerate(self.rows):
+            labels.append(_text(self.left - _GAP, self.top + self.cell * (index + 0.5) + _SIZE * 0.35, label, "end"))
+        for index, label in enumerate(self.columns):
+            x, y = self.left + self.cell * (index + 0.5), self.top - _GAP
+            angled = (x + _SIZE * 0.35, y, label, "start", -90.0) if self.rotated else (x, y, label, "middle")
+            labels.append(_text(*angled))
+        middle = self.top + self.cell * len(self.rows) / 2, self.left + self.cell * len(self.columns) / 2
+        labels.append(_text(_SIZE, middle[0], matrix.row_axis, "middle", -90.0))
+        above = _SIZE * (2.6 if self.figure.title else 1.0)
+        return [*labels, _text(middle[1], above, matrix.column_axis, "middle")]
+
+    def _bar(self) -> list[str]:
+        left, height = self.left + self.cell * len(self.columns) + _GAP, self.cell * len(self.rows)
+        step, levels = height / palette.LEVELS, range(palette.LEVELS)
+        bars = [
+            _rect(
+                left,
+                self.top + step * level,
+                _BAR,
+                step,
+                palette.colour(self.scale.palette, 1 - level / palette.LEVELS),
+            )
+            for level in levels
+        ]
+        places = ((self.top + _SIZE * 0.7, self.ends[0]), (self.top + height, self.ends[1]))
+        return [*bars, *(_text(left + _BAR + _GAP, y, text, "start") for y, text in places)]
+
+
+def _rect(left: float, top: float, width: float, height: float, fill: str) -> str:
+    # a hair larger than the cell: viewers draw white lines between rectangles that only touch
+    return f'<rect x="{left:.2f}" y="{top:.2f}" width="{width + 0.05:.2f}" height="{height + 0.05:.2f}" fill="{fill}"/>'
+
+
+def _text(x: float, y: float, text: str, anchor: str, rotate: float = 0.0, size: float = _SIZE) -> str:
+    turned = f' transform="rotate({rotate:g} {x:.2f} {y:.2f})"' if rotate else ""
+    sized = f' font-size="{size:.2f}"' if size != _SIZE else ""
+    return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}"{turned}{sized} fill="#000000">{escape(text)}</text>'

@@ -1,0 +1,519 @@
+// Forward pass of a model as one picture: tokens, residual stream, heads of every layer, logit lens, next tokens.
+
+import { CATEGORY_COLOURS, cssColour, fractionOf, paintMap, rampOf, sizeCanvas } from "./colour.js";
+import { make } from "./figure.js";
+import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
+import { clamp, indices, writeNumber } from "./numbers.js";
+
+const MIN_RIBBON = 0.08; // weaker links are not drawn
+const LINKS_PER_ROW = 3; // of a closed layer
+const MAX_PIECE = 12; // letters of a token
+const [MIN_SCALE, MAX_SCALE] = [0.75, 1.6]; // the picture fits the page between these; a larger one is scrolled
+
+/** The weights of one attention, `[head][row][column]` as bytes, from base64. */
+export function decodeMaps(attention) {
+	const text = atob(attention.maps);
+	const codes = new Uint8Array(text.length);
+	for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index);
+	return codes;
+}
+
+export const tokenColour = (row) => CATEGORY_COLOURS[row % CATEGORY_COLOURS.length];
+
+export class ModelFlow {
+	/**
+	 * `on.token(stack, row)`, `on.head(stack, layer, part, head)`, `on.layer(stack, layer)` and `on.nextToken(id)` are
+	 * called when something is chosen.
+	 */
+	constructor(on) {
+		this.on = on;
+		this.canvas = make("canvas", { "aria-hidden": true });
+		this.svg = make("svg", { class: "flow", role: "group", "aria-label": "The model with its numbers" });
+		this.element = make("div", { class: "flow-frame" }, make("div", { class: "flow-scroll" }, this.canvas, this.svg));
+		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
+		this.svg.addEventListener("pointerleave", () => this.highlight(null));
+		new ResizeObserver(() => this.pass && this.#fit() && this.show(this.pass, this.view)).observe(this.element);
+	}
+
+	/** `view`: the open layer and head, ablated heads, the chosen token, cached rows, and the next tokens before. */
+	show(pass, view) {
+		const isNew = pass !== this.pass;
+		this.pass = pass;
+		this.view = view;
+		if (isNew)
+			this.codes = new Map(
+				pass.stacks
+					.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions))
+					.map((attention) => [attention.maps, decodeMaps(attention)]),
+			);
+		this.layout = layOut(pass, view);
+		const { width, height } = this.layout;
+		this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+		this.#fit();
+		this.svg.setAttribute("width", String(width * this.scale));
+		this.svg.setAttribute("height", String(height * this.scale));
+		this.svg.replaceChildren(
+			...this.layout.bands.flatMap((band) => this.#drawBand(band)),
+			...this.#drawCrossLinks(),
+			this.#drawBars(),
+		);
+		this.#paintMaps();
+		this.highlight(view.token ?? null);
+		if (isNew || view.open !== this.shownOpen) this.#scrollToOpen();
+		this.shownOpen = view.open;
+	}
+
+	/** Bring the open head into view. */
+	#scrollToOpen() {
+		const head = this.svg.querySelector(".head.open");
+		if (!head) return;
+		const [frame, box] = [this.element.getBoundingClientRect(), head.getBoundingClientRect()];
+		const isHidden = box.right > frame.right || box.left < frame.left;
+		if (isHidden) this.element.scrollLeft += box.left - frame.left - frame.width / 2;
+	}
+
+	/** Fit the picture to the page; true if its size changes. */
+	#fit() {
+		const scale = clamp((this.element.clientWidth - 28) / this.layout.width, MIN_SCALE, MAX_SCALE);
+		const isChanged = Math.abs(scale - (this.scale ?? 0)) > 0.01;
+		this.scale = scale;
+		return isChanged;
+	}
+
+	#drawBand(band) {
+		const rows = indices(band.numTokens);
+		return [
+			make("text", { class: "band", x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
+			...rows.map((row) => this.#drawStream(band, row)),
+			...(band.strip ? [this.#drawStrips(band, band.strip, band.stack.embedding, "embedding")] : []),
+			...band.layers.flatMap((layer) => this.#drawLayer(band, layer)),
+			...(band.final ? [this.#drawStrips(band, band.final, band.stack.final, "state")] : []),
+			...rows.map((row) => this.#drawToken(band, row)),
+			...(band.stack.recurrent ? [recurrentArrows(band)] : []),
+		];
+	}
+
+	#drawToken(band, row) {
+		const piece = band.stack.tokens.pieces[row];
+		const { rowHeight } = this.layout;
+		const isCached = band.name === "decoder" && row < (this.view.cached ?? 0);
+		return make(
+			"g",
+			{
+				class: `token${isCached ? " cached" : ""}`,
+				"data-token": `${band.name}:${row}`,
+				tabindex: this.#isChosen(band.name, row) ? 0 : -1,
+				role: "button",
+				"aria-label": `token ${row}: ${piece}${isCached ? ", from the KV cache" : ""}`,
+				"aria-pressed": this.#isChosen(band.name, row),
+				onclick: () => this.on.token(band.name, row),
+				onfocus: () => this.highlight({ stack: band.name, row }),
+				onkeydown: (event) => this.#onTokenKey(event, band, row),
+			},
+			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
+				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
+				this.#hasLabel(row) &&
+					make("text", { x: band.left + band.labelWidth - 10, y: y(row) + 4.5, "text-anchor": "end" }, shorten(piece)),
+			]),
+		);
+	}
+
+	/** Of very many tokens, only some have room for their text. */
+	#hasLabel(row) {
+		return row % Math.ceil(10 / this.layout.rowHeight) === 0;
+	}
+
+	#isChosen(stack, row) {
+		const token = this.view.token ?? {
+			stack: this.layout.bands.at(-1).name,
+			row: this.layout.bands.at(-1).numTokens - 1,
+		};
+		return token.stack === stack && token.row === row;
+	}
+
+	#onTokenKey(event, band, row) {
+		const next = { ArrowUp: row - 1, ArrowDown: row + 1, Home: 0, End: band.numTokens - 1 }[event.key];
+		if (event.key === "Enter" || event.key === " ") this.on.token(band.name, row);
+		else if (next === undefined || next < 0 || next >= band.numTokens) return;
+		else this.svg.querySelector(`[data-token="${band.name}:${next}"].token`)?.focus();
+		event.preventDefault();
+		event.stopPropagation();
+	}
+
+	/** The residual stream of one token: a line from its embedding to the end, as thick as its norm. */
+	#drawStream(band, row) {
+		const largest = Math.max(...band.layers.flatMap((layer) => layer.norms), 1e-9);
+		const thickest = Math.min(this.layout.rowHeight * 0.55, 9);
+		const thickness = (norm) => (norm === undefined ? 2 : Math.max(0.8, thickest * Math.sqrt(norm / largest)));
+		const isLast = band === this.layout.bands.at(-1) && row === band.numTokens - 1;
+		const end = isLast && !this.layout.narrow ? this.layout.bars.left - 6 : null;
+		let from = band.strip ? band.strip.left : band.left + band.labelWidth - 4;
+		const lines = band.layers.map((layer, index) => {
+			if (layer.isNewLine) from = band.left + band.labelWidth - 4;
+			const isEnd = index === band.layers.length - 1;
+			const to = isEnd && !this.layout.narrow ? (end ?? band.end - 8) : layer.left + layer.width;
+			const line = { d: `M${from} ${layer.y(row)}H${to}`, "stroke-width": thickness(layer.norms[row]) };
+			from = to;
+			return line;
+		});
+		if (!lines.length) lines.push({ d: `M${from} ${band.y(row)}H${band.end - 8}`, "stroke-width": 2 });
+		return make(
+			"g",
+			{ class: "stream", "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
+			lines.map((line) => make("path", line)),
+			make("title", {}, "residual stream"),
+		);
+	}
+
+	/** First numbers of a vector for each token, as coloured cells. */
+	#drawStrips(band, { left, width }, vectors, name) {
+		const height = Math.max(1.5, Math.min(this.layout.rowHeight - 2, 14));
+		const limit = Math.max(...vectors.flat().map(Math.abs), 1e-9);
+		const range = { low: -limit, high: limit };
+		const ramp = rampOf(true, false);
+		const cell = width / (vectors[0]?.length || 1);
+		return make(
+			"g",
+			{ class: "strips" },
+			vectors.map((vector, row) =>
+				make(
+					"g",
+					{ "data-token": `${band.name}:${row}` },
+					vector.map((value, at) =>
+						make("rect", {
+							x: left + at * cell,
+							y: band.y(row) - height / 2,
+							width: cell,
+							height,
+							fill: cssColour(ramp, fractionOf(value, range)),
+						}),
+					),
+					make("title", {}, `${name}: the first ${vector.length} of ${this.pass.d_model} numbers`),
+				),
+			),
+		);
+	}
+
+	#drawLayer(band, layer) {
+		const top = layer.top + band.header - 4;
+		const title = layer.isOpen ? `layer ${layer.layer}` : `layer ${layer.layer} ⤢`;
+		return [
+			make("rect", {
+				class: `layer${layer.isOpen ? " open" : ""}`,
+				x: layer.left - 6,
+				y: top,
+				width: layer.width + 12,
+				height: layer.bottom - top + 4,
+				rx: 6,
+			}),
+			make(
+				"g",
+				{
+					class: "layer-title",
+					role: "button",
+					tabindex: 0,
+					"aria-expanded": layer.isOpen,
+					"aria-label": `layer ${layer.layer} of the ${band.name}`,
+					onclick: () => this.on.layer(band.name, layer.layer),
+					onkeydown: activate(() => this.on.layer(band.name, layer.layer)),
+				},
+				make("text", { x: layer.left, y: layer.top + 14 }, title),
+			),
+			...layer.attentions.flatMap((attention) => this.#drawAttention(band, layer, attention)),
+			...(layer.mlp ? [this.#drawMlp(band, layer)] : []),
+			...(layer.lens.length ? [this.#drawLens(band, layer)] : []),
+		];
+	}
+
+	#drawAttention(band, layer, attention) {
+		const shown = this.#shownHead(band, layer, attention);
+		const isCross = attention.part === "cross_attention";
+		const links = isCross ? [] : this.#linksOf(band, layer, attention, shown);
+		const [start, end] = [attention.left, attention.left + attention.width - 12];
+		const middle = (start + end) / 2;
+		const ribbons = links.map(([row, key, weight]) =>
+			make("path", {
+				class: "ribbon",
+				d: `M${start} ${layer.y(key)}C${middle} ${layer.y(key)} ${middle} ${layer.y(row)} ${end} ${layer.y(row)}`,
+				stroke: tokenColour(key),
+				"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.6, 12)),
+				"stroke-opacity": clamp(0.15 + weight * 0.75, 0, 0.9),
+				"data-query": `${band.name}:${row}`,
+				"data-key": `${band.name}:${key}`,
+			}),
+		);
+		const labels = layer.isOpen
+			? [
+					make(
+						"text",
+						{ class: "small", x: start, y: layer.bottom + 14 },
+						`${this.pass.pre_norm ? "norm → " : ""}Q, K, V → head ${shown ?? ""} → sum`,
+					),
+				]
+			: [];
+		return [
+			...ribbons,
+			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
+			...indices(band.numTokens).map((row) =>
+				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
+			),
+			...labels,
+		];
+	}
+
+	#shownHead(band, layer, attention) {
+		const { open } = this.view;
+		const isOpen = open?.stack === band.name && open.layer === layer.layer && open.part === attention.part;
+		return isOpen ? open.head : null;
+	}
+
+	/** The strongest links of one head, or of the mean of all heads, as [row, key, weight]. */
+	#linksOf(band, layer, attention, head) {
+		const { rows, columns, tile, part } = attention;
+		const codes = this.codes.get(attention.maps);
+		const isOn = (at) => !this.view.isOff(band.name, layer.layer, part, at);
+		const heads = head === null ? indices(attention.num_heads).filter(isOn) : [head];
+		const links = [];
+		for (let row = 0; row < rows; row++) {
+			const sums = new Float32Array(columns);
+			for (const at of heads) {
+				const start = (at * rows + row) * columns;
+				for (let key = 0; key < columns; key++) sums[key] += codes[start + key] / 255 / heads.length;
+			}
+			const strongest = [...sums.keys()]
+				.sort((one, other) => sums[other] - sums[one])
+				.slice(0, head === null ? LINKS_PER_ROW : 12);
+			for (const key of strongest) if (sums[key] >= MIN_RIBBON) links.push([row * tile, key * tile, sums[key]]);
+		}
+		return links;
+	}
+
+	#drawHead(band, layer, attention, head, { left, top, side }) {
+		const { open } = this.view;
+		const isOpen =
+			open?.stack === band.name && open.layer === layer.layer && open.part === attention.part && open.head === head;
+		const isOff = this.view.isOff(band.name, layer.layer, attention.part, head);
+		const choose = () => this.on.head(band.name, layer.layer, attention.part, head);
+		const kind = attention.part === "attention" ? "" : "cross-attention, ";
+		const name = `layer ${layer.layer}, ${kind}head ${head}`;
+		return make(
+			"g",
+			{
+				class: `head${isOpen ? " open" : ""}${isOff ? " off" : ""}`,
+				role: "button",
+				tabindex: isOpen ? 0 : -1,
+				"data-head": `${band.name}.${layer.layer}.${attention.part}.${head}`,
+				"aria-pressed": isOpen,
+				"aria-label": `${name}${isOff ? ", switched off" : ""}`,
+				onclick: choose,
+				onkeydown: (event) => this.#onHeadKey(event, choose),
+			},
+			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
+			isOff &&
+				make("path", { class: "crossed", d: `M${left} ${top}l${side} ${side}M${left + side} ${top}l${-side} ${side}` }),
+			make("title", {}, `${name}${isOff ? " (off)" : ""}`),
+		);
+	}
+
+	#onHeadKey(event, choose) {
+		const heads = [...this.svg.querySelectorAll("[data-head]")];
+		const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+		if (event.key === "Enter" || event.key === " ") choose();
+		else if (step) /** @type {SVGElement} */ (heads[heads.indexOf(event.currentTarget) + step])?.focus();
+		else return;
+		event.preventDefault();
+		event.stopPropagation();
+	}
+
+	#drawMlp(band, layer) {
+		const { left, width } = layer.mlp;
+		const added = layer.added.feedforward;
+		const largest = Math.max(...added, 1e-9);
+		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
+		return make(
+			"g",
+			{ class: "mlp" },
+			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 14 }, "feed-forward"),
+			added.map((norm, row) =>
+				make(
+					"g",
+					{ "data-token": `${band.name}:${row}` },
+					make("rect", {
+						x: left,
+						y: layer.y(row) - height / 2,
+						width: (width - 14) * (norm / largest),
+						height,
+						rx: 2,
+						fill: tokenColour(row),
+					}),
+					plus(left + width - 6, layer.y(row), this.layout.rowHeight),
+					make("title", {}, `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
+				),
+			),
+		);
+	}
+
+	/** What the model would say if it ended here. */
+	#drawLens(band, layer) {
+		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
+		const place = { x: layer.left + layer.width, y: layer.bottom + 30, "text-anchor": "end" };
+		return make(
+			"g",
+			{ class: "lens" },
+			make("text", place, `would say: ${written[0]}`),
+			make("title", {}, `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
+		);
+	}
+
+	/** Cross-attention of the opened layer, from the end of the encoder to the decoder. */
+	#drawCrossLinks() {
+		const [encoder, decoder] = this.layout.bands;
+		if (!decoder) return [];
+		return decoder.layers.flatMap((layer) =>
+			layer.attentions
+				.filter(({ part }) => part === "cross_attention")
+				.flatMap((attention) => {
+					const links = this.#linksOf(decoder, layer, attention, this.#shownHead(decoder, layer, attention));
+					const [start, end] = [encoder.end - 8, attention.left + attention.width - 12];
+					const bend = (start + end) / 2;
+					const curve = (from, to) => `M${start} ${from}C${bend} ${from} ${bend} ${to} ${end} ${to}`;
+					return links.map(([row, key, weight]) =>
+						make("path", {
+							class: "ribbon",
+							d: curve(encoder.lastY(key), layer.y(row)),
+							stroke: tokenColour(key),
+							"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.5, 9)),
+							"stroke-opacity": clamp(0.1 + weight * (layer.isOpen ? 0.8 : 0.3), 0, 0.9),
+							"data-query": `decoder:${row}`,
+							"data-key": `encoder:${key}`,
+						}),
+					);
+				}),
+		);
+	}
+
+	/** Bars of the next tokens; before an intervention as an outline. */
+	#drawBars() {
+		const { left, top, width } = this.layout.bars;
+		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
+		const before = new Map((this.view.nextTokensBefore ?? []).map(({ id, probability }) => [id, probability]));
+		const barLeft = left + 92;
+		const barWidth = width - 92 - 46;
+		return make(
+			"g",
+			{ class: "next" },
+			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, "next token"),
+			tokens.map(({ piece, id, probability }, row) => {
+				const y = top + row * BAR_HEIGHT;
+				const was = before.get(id);
+				const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
+				return make(
+					"g",
+					{
+						class: "bar",
+						role: "button",
+						tabindex: row ? -1 : 0,
+						"aria-label": `${piece}: probability ${writeNumber(probability, 2)}${change}; add it`,
+						onclick: () => this.on.nextToken(id, piece),
+						onkeydown: activate(() => this.on.nextToken(id, piece)),
+					},
+					make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
+					make("text", { x: barLeft - 6, y: y + 14, "text-anchor": "end" }, shorten(piece)),
+					was !== undefined &&
+						make("rect", { class: "was", x: barLeft, y, width: Math.max(1, barWidth * was), height: 18, rx: 2 }),
+					make("rect", {
+						class: "now",
+						x: barLeft,
+						y: y + (was === undefined ? 0 : 4),
+						width: Math.max(1, barWidth * probability),
+						height: was === undefined ? 18 : 10,
+						rx: 2,
+					}),
+					make(
+						"text",
+						{ class: "number", x: barLeft + barWidth + 6, y: y + 14 },
+						writeNumber(probability, 2).replace(/^0/, ""),
+					),
+				);
+			}),
+		);
+	}
+
+	/** The maps of all heads, on one canvas below the drawing. */
+	#paintMaps() {
+		const { width, height, bands } = this.layout;
+		const ratio = Math.min(window.devicePixelRatio || 1, 2);
+		sizeCanvas(this.canvas, width * this.scale, height * this.scale, ratio);
+		const context = this.canvas.getContext("2d");
+		context.scale(ratio * this.scale, ratio * this.scale);
+		context.imageSmoothingEnabled = false;
+		const small = document.createElement("canvas");
+		const ramp = rampOf(false, true);
+		for (const attention of bands.flatMap(({ layers }) => layers.flatMap(({ attentions }) => attentions))) {
+			const { rows, columns } = attention;
+			const codes = this.codes.get(attention.maps);
+			attention.heads.forEach(({ left, top, side }, head) => {
+				const numbers = { codes, last: -1, low: 0, step: 1 / 255 };
+				paintMap(small, { numbers, start: head * rows * columns, rows, columns, range: { low: 0, high: 1 }, ramp });
+				context.drawImage(small, left, top, side, side);
+			});
+		}
+	}
+
+	#onHover(event) {
+		const place = event.target.closest?.("[data-token]")?.dataset.token;
+		if (!place) return;
+		const [stack, row] = place.split(":");
+		this.highlight({ stack, row: Number(row) });
+	}
+
+	/** Light up one token everywhere; null for the chosen one, or for none. */
+	highlight(token) {
+		const lit = token ?? this.view.token;
+		this.svg.classList.toggle("focused", Boolean(lit));
+		for (const one of this.svg.querySelectorAll(".lit, .lit-key")) one.classList.remove("lit", "lit-key");
+		if (!lit) return;
+		const name = `${lit.stack}:${lit.row}`;
+		for (const one of this.svg.querySelectorAll(`[data-token="${name}"], [data-query="${name}"]`))
+			one.classList.add("lit");
+		for (const one of this.svg.querySelectorAll(`[data-key="${name}"]`)) one.classList.add("lit-key");
+		this.on.highlight?.(lit);
+	}
+}
+
+function bandTitle(band, pass) {
+	if (pass.stacks.length === 1) return "tokens";
+	return band.stack.recurrent ? `${band.name} (RNN)` : band.name;
+}
+
+function recurrentArrows(band) {
+	const x = band.left + band.labelWidth + 4;
+	const d = indices(band.numTokens - 1).map(
+		(row) => `M${x} ${band.y(row)}q9 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
+	);
+	return make("path", { class: "recurrent", d: d.join("") });
+}
+
+function plus(x, y, rowHeight, token = null) {
+	const size = Math.min(4, rowHeight / 3);
+	return make(
+		"g",
+		{ class: "plus", "data-token": token },
+		make("circle", { cx: x, cy: y, r: size + 1.5 }),
+		size > 2 && make("path", { d: `M${x - size} ${y}h${2 * size}M${x} ${y - size}v${2 * size}` }),
+	);
+}
+
+function shorten(piece) {
+	const letters = [...piece];
+	return letters.length > MAX_PIECE ? `${letters.slice(0, MAX_PIECE - 1).join("")}…` : piece;
+}
+
+function activate(run) {
+	return (event) => {
+		if (event.key !== "Enter" && event.key !== " ") return;
+		event.preventDefault();
+		event.stopPropagation();
+		run();
+	};
+}

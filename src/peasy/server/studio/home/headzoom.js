@@ -1,0 +1,206 @@
+// One head opened: the row of the chosen token, and the arithmetic of one weight, step by step.
+
+import { CATEGORY_COLOURS, cssColour, fractionOf, rampOf } from "/web/render/colour.js";
+import { indices, writeNumber } from "/web/render/numbers.js";
+import { explainWeight } from "/web/render/weight.js";
+import { bdi, button, element, quiet } from "../element.js";
+import { Player } from "../player.js";
+
+const STEP_TIME = 1600; // milliseconds per step while playing
+const MAX_KEYS = 12; // keys of a row that are listed
+
+const STEPS = [
+	["q · k", "How well does this key match this query? Multiply number by number, then add."],
+	["scale", "Divide by √d, so that long vectors do not make the softmax one-sided."],
+	["mask", "Tokens to the right are hidden; the others keep their score."],
+	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
+	["· V", "Each value vector times its weight, added up: what this head hands on."],
+];
+
+/** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
+export class HeadZoom {
+	/** @type {Record<string, any> | null} */
+	head = null;
+	row = 0;
+	key = 0;
+
+	constructor(onCell, onStep) {
+		this.onCell = onCell;
+		this.onStep = onStep;
+		this.step = 0;
+		this.element = element("section", { class: "zoom", "aria-label": "One head, step by step" });
+		this.player = new Player(
+			() => this.move(1),
+			STEP_TIME,
+			(playing) => this.playButton && (this.playButton.textContent = playing ? "Stop" : "Play"),
+		);
+	}
+
+	close() {
+		this.player.stop();
+	}
+
+	show(head, row, key, step = this.step) {
+		[this.head, this.row, this.key, this.step] = [head, row, key, Math.min(Math.max(step, 0), STEPS.length - 1)];
+		this.element.replaceChildren(
+			this.#trail(),
+			element("div", { class: "zoom-parts" }, this.#drawRow(), this.#drawCell()),
+		);
+	}
+
+	/** Show the next step of the arithmetic; false after the last. */
+	move(by) {
+		const next = this.step + by;
+		if (!this.head || next < 0 || next >= STEPS.length) return false;
+		this.show(this.head, this.row, this.key, next);
+		this.onStep(next);
+		return next < STEPS.length - 1;
+	}
+
+	togglePlay() {
+		if (!this.head) return;
+		if (!this.player.timer && this.step === STEPS.length - 1) this.show(this.head, this.row, this.key, 0);
+		this.player.toggle();
+	}
+
+	#trail() {
+		const { title, queries, keys } = this.head;
+		const parts = ["model", ...title, queries[this.row], keys[this.key]];
+		return element(
+			"p",
+			{ class: "trail" },
+			parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
+		);
+	}
+
+	#drawRow() {
+		const { weights, keys, queries } = this.head;
+		const row = weights[this.row];
+		const order = [...row.keys()].sort((one, other) => row[other] - row[one]).slice(0, MAX_KEYS);
+		if (!order.includes(this.key)) order[order.length - 1] = this.key;
+		const items = order.map((key) => {
+			const filled = element("i", { "aria-hidden": true });
+			filled.style.width = `${100 * row[key]}%`;
+			filled.style.background = CATEGORY_COLOURS[key % CATEGORY_COLOURS.length];
+			return element(
+				"li",
+				{},
+				button(bdi(keys[key]), () => this.onCell(this.row, key), {
+					class: "plain key",
+					"aria-pressed": key === this.key,
+					"aria-label": `${keys[key]}: weight ${writeNumber(row[key], 4)}`,
+				}),
+				element("span", { class: "track" }, filled),
+				element("span", { class: "number" }, writeNumber(row[key], 4)),
+			);
+		});
+		return element(
+			"div",
+			{ class: "bars zoom-row" },
+			element("h2", {}, bdi(queries[this.row]), " attends to"),
+			element("ol", {}, items),
+			row.length > order.length && quiet(`${row.length - order.length} more tokens with smaller weights`),
+		);
+	}
+
+	#drawCell() {
+		const scrubber = element("input", {
+			type: "range",
+			min: 0,
+			max: STEPS.length - 1,
+			step: 1,
+			value: this.step,
+			"aria-label": "Step of the arithmetic",
+			"aria-valuetext": STEPS[this.step][0],
+			oninput: (event) => this.move(Number(event.target.value) - this.step),
+		});
+		this.playButton = button(this.player.timer ? "Stop" : "Play", () => this.togglePlay());
+		return element(
+			"div",
+			{ class: "zoom-cell" },
+			element(
+				"div",
+				{ class: "row" },
+				this.playButton,
+				button("◀", () => this.move(-1), { "aria-label": "Previous step", disabled: this.step === 0 }),
+				button("▶", () => this.move(1), { "aria-label": "Next step", disabled: this.step === STEPS.length - 1 }),
+				scrubber,
+			),
+			element(
+				"ol",
+				{ class: "zoom-steps" },
+				STEPS.map(([name, sentence], index) =>
+					element(
+						"li",
+						{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
+						element("b", {}, name),
+						index === this.step && element("span", { class: "quiet" }, ` ${sentence}`),
+						index <= this.step && this.#content(index),
+					),
+				),
+			),
+		);
+	}
+
+	/** The arithmetic of one step, with the numbers of this cell. */
+	#content(index) {
+		const { weights, masked, value, context, keys } = this.head;
+		if (index === 2) return this.#maskLine(masked?.[this.row][this.key] ?? 0);
+		if (index === 4) {
+			const weight = weights[this.row][this.key];
+			return [
+				strip(`value of ${keys[this.key]}`, value[this.key]),
+				strip(
+					`× ${writeNumber(weight, 4)}`,
+					value[this.key].map((number) => number * weight),
+					value[this.key],
+				),
+				strip("sum over all keys", context[this.row], value[this.key]),
+			];
+		}
+		return element("pre", {}, this.#lines()[index === 3 ? "softmax" : index === 0 ? "score" : "scaled"]);
+	}
+
+	#maskLine(score) {
+		const isHidden = score === -Infinity || Number.isNaN(score);
+		return element("pre", {}, isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes");
+	}
+
+	#lines() {
+		const { query, key, masked, weights, scale, softcap } = this.head;
+		const visible = indices(key.length).filter((at) => (masked ? Number.isFinite(masked[this.row][at]) : true));
+		if (!visible.includes(this.key)) return { score: "hidden", scaled: "hidden", softmax: "weight = 0" };
+		const { lines, weight } = explainWeight({
+			query: query[this.row],
+			keys: key,
+			visible,
+			keyIndex: this.key,
+			scale,
+			softcap,
+			decimals: 4,
+		});
+		const given = weights[this.row][this.key];
+		const note =
+			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
+		return { score: lines[0], scaled: lines.slice(1, -2).join("\n"), softmax: lines.slice(-2).join("\n") + note };
+	}
+}
+
+/** First numbers of a vector as coloured cells; colours by the range of `reference`. */
+function strip(label, vector, reference = vector) {
+	const limit = Math.max(...reference.map(Math.abs), 1e-9);
+	const ramp = rampOf(true, false);
+	const cells = vector.slice(0, 24).map((number) => {
+		const cell = element("i", { title: writeNumber(number, 4) });
+		cell.style.background = cssColour(ramp, fractionOf(number, { low: -limit, high: limit }));
+		return cell;
+	});
+	const shown = vector.slice(0, 3).map((number) => writeNumber(number, 2));
+	return element(
+		"div",
+		{ class: "strip" },
+		element("span", {}, bdi(label)),
+		element("span", { class: "cells", "aria-hidden": true }, cells),
+		element("span", { class: "number" }, `${shown.join(", ")}, …`),
+	);
+}

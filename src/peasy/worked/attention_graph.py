@@ -1,0 +1,200 @@
+"""Graph of attention for an example: inputs, projections, heads, scores, scale, mask, weights, context, output."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from peasy.formula.attention import attention_captions
+from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, projection_captions
+from peasy.formula.masks import combine_masks
+from peasy.formula.normalise import NORMALISATIONS, Normalisation
+from peasy.formula.scoring import SCORINGS, Additive, Scoring
+from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, FormulaStep
+from peasy.worked.example import AdditiveScoringConfig, Example
+from peasy.worked.graph import Graph, GraphNode, Route, Step
+from peasy.worked.steps import (
+    Concatenate,
+    Divide,
+    Mask,
+    Normalise,
+    Power,
+    Project,
+    RowSum,
+    Scale,
+    Score,
+    SelectHead,
+    TransposeKeys,
+    Unchanged,
+)
+
+BIAS_ROW = "bias"
+"""Name of the row axis of a bias, which has one row."""
+
+_BIASES = {
+    "b_q": FormulaStep("b_q", "b_Q", "The bias of the queries, added to each.", (BIAS_ROW, D_KEY)),
+    "b_k": FormulaStep("b_k", "b_K", "The bias of the keys, added to each.", (BIAS_ROW, D_KEY)),
+    "b_v": FormulaStep("b_v", "b_V", "The bias of the values, added to each.", (BIAS_ROW, D_VALUE)),
+    "b_o": FormulaStep("b_o", "b_O", "The bias of the output, added to each row.", (BIAS_ROW, D_OUTPUT)),
+}
+_INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V)} | {
+    name: step for name, step in _BIASES.items() if name != "b_o"
+}
+_PROJECTED = {"query": "q", "key": "k", "value": "v"}
+
+_EXAMPLE_FIELDS = {
+    "x": "rows", "source": "source_x", "w_q": "w_q", "b_q": "b_q", "w_k": "w_k", "b_k": "b_k", "w_v": "w_v",
+    "b_v": "b_v", "w_o": "w_o", "b_o": "b_o", "query": "q", "key": "k", "value": "v", "weights": "weights",
+}  # fmt: skip
+"""GraphNode name -> field of `Example` that gives it."""
+
+
+@dataclass(frozen=True)
+class FormulaSettings:
+    """Settings of an example as arguments of the formula; `attention_mask` combines mask, bias, causal and window."""
+
+    scoring: Scoring
+    normalise: Normalisation
+    scale: float | None
+    attention_mask: np.ndarray | None
+    bias: np.ndarray | None
+
+    @classmethod
+    def from_example(cls, example: Example) -> "FormulaSettings":
+        """Read the settings from an example."""
+        scoring: Scoring
+        if isinstance(example.scoring, AdditiveScoringConfig):
+            w, u, v = (np.asarray(array, float) for array in (example.scoring.w, example.scoring.u, example.scoring.v))
+            scoring = Additive(w, u, v)
+        else:
+            scoring = SCORINGS[example.scoring]
+        query, key = np.empty((len(example.tokens), 1)), np.empty((len(example.keys), 1))
+        mask = None if example.mask is None else np.asarray(example.mask, dtype=bool)
+        bias = None if example.bias is None else np.asarray(example.bias, dtype=float)
+        allowed = combine_masks(np, query, key, mask, bias, example.causal, example.window)
+        attention_mask = None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
+        return cls(scoring, NORMALISATIONS[example.normalise], example.scale, attention_mask, bias)
+
+    @property
+    def masks_something(self) -> bool:
+        """True if a bias is added or a key is masked."""
+        return self.bias is not None or (self.attention_mask is not None and not bool(self.attention_mask.all()))
+
+
+def given_matrices(example: Example) -> dict[str, np.ndarray]:
+    """Return the matrices that an example gives, by node; a bias is a matrix of one row."""
+    fields = {node: getattr(example, field) for node, field in _EXAMPLE_FIELDS.items()}
+    return {node: np.atleast_2d(np.asarray(matrix, float)) for node, matrix in fields.items() if matrix is not None}
+
+
+def head_name(name: str, head: int) -> str:
+    """Return the name of a node within a head: `head-1.scores`; head 0 gives no prefix."""
+    return f"head-{head}.{name}" if head else name
+
+
+def attention_graph(example: Example, settings: FormulaSettings, written: Iterable[str] = ()) -> Graph:
+    """Return the graph of an example; `written` are the nodes that the author wrote besides the given ones."""
+    return Graph(list(_GraphBuilder(example, settings, frozenset(written)).nodes()))
+
+
+class _GraphBuilder:
+    def __init__(self, example: Example, settings: FormulaSettings, written: frozenset[str]) -> None:
+        self.example, self.settings, self.written = example, settings, written
+        self.present = written | set(given_matrices(example))
+        self.projected = bool(self.present & {"w_q", "w_k", "w_v"})
+        captions = attention_captions(
+            settings.scoring, settings.normalise, settings.scale,
+            has_mask=settings.attention_mask is not None or settings.bias is not None,
+        )  # fmt: skip
+        projected = projection_captions(example.source_x is not None, self.projected)
+        self.captions = {
+            caption.name: replace(caption, tex=self._projection_tex(caption, projected)) for caption in captions
+        }
+
+    def _projection_tex(self, caption: FormulaStep, projected: dict[str, dict[str, str]]) -> str:
+        """Return the TeX of a step; of queries, keys and values, their projection, unless they are given."""
+        letter = _PROJECTED.get(caption.name)
+        if letter is None or getattr(self.example, letter) is not None or self.example.weights is not None:
+            return caption.tex
+        bias = f" + {_BIASES[f'b_{letter}'].tex}" if f"b_{letter}" in self.present else ""
+        return projected[caption.name]["tex"] + bias
+
+    def nodes(self) -> Iterator[GraphNode]:
+        for name, caption in _INPUTS.items():
+            yield GraphNode(name, caption)
+        heads = self.example.heads
+        for name in _PROJECTED:
+            yield GraphNode(name, self.captions[name], self._projection(name), listed=heads == 1)
+        for head in range(heads):
+            yield from self._head_nodes(head)
+        contexts = tuple(head_name("context", head + 1) for head in range(heads))
+        if heads > 1:
+            yield GraphNode("concat", CONCAT, (Route(Concatenate(), contexts),))
+        last = "concat" if heads > 1 else "context"
+        yield GraphNode("w_o", W_O)
+        yield GraphNode("b_o", _BIASES["b_o"])
+        inputs = (last, "w_o", *({"b_o"} & self.present))
+        tex = OUTPUT.tex % (CONCAT.tex if heads > 1 else self.captions["context"].tex)
+        output = replace(OUTPUT, tex=tex + (" + b_O" if "b_o" in self.present else ""))
+        yield GraphNode("output", output, (Route(Project(f"{last} · W_O", (last, "w_o")), inputs),))
+
+    def _projection(self, name: str) -> tuple[Route, ...]:
+        """Return the route of queries, keys or values: projected inputs, or the inputs themselves.
+
+        In notes that show X beside Q, K and V but no matrices, the origin of Q, K and V is unknown.
+        """
+        letter = _PROJECTED[name]
+        inputs = "source" if name != "query" and self.example.source_tokens else "x"
+        if f"w_{letter}" in self.present:
+            bias = (f"b_{letter}",) if f"b_{letter}" in self.present else ()
+            names = ("source_x" if inputs == "source" else inputs, f"w_{letter}")
+            return (Route(Project(name, names), (inputs, f"w_{letter}", *bias)),)
+        separately = self.written & {"query", "key", "value", "key_transposed"}
+        if not self.projected and (self.example.x is not None or not separately):
+            return (Route(Unchanged(), (inputs,)),)
+        return ()
+
+    def _head_nodes(self, head: int) -> Iterator[GraphNode]:
+        heads, number = self.example.heads, head + 1 if self.example.heads > 1 else 0
+
+        def node(name: str, *routes: tuple[Step, Sequence[str]], listed: bool = True) -> GraphNode:
+            made = tuple(Route(step, tuple(head_name(parent, number) for parent in inputs)) for step, inputs in routes)
+            return GraphNode(
+                head_name(name, number), self.captions.get(name, _AUXILIARY.get(name, X)), made, number, listed
+            )
+
+        if heads > 1:
+            select = SelectHead(head, heads)
+            for name, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
+                yield GraphNode(head_name(name, number), self.captions[name], (Route(select, (name, *others)),), number)
+        yield from self._formula_nodes(node)
+
+    def _formula_nodes(self, node: Callable[..., GraphNode]) -> Iterator[GraphNode]:
+        settings = self.settings
+        scale = Scale(settings.scoring, settings.scale)
+        yield node("key_transposed", (TransposeKeys(), ["key"]), listed=False)
+        yield node(
+            "scores",
+            (Score(settings.scoring), ["query", "key"]),
+            (Score(settings.scoring, transposed=True), ["query", "key_transposed"]),
+        )
+        by_width = [(scale, ["scores", side]) for side in ("key", "query")]  # both have the same width
+        any_width = [(scale, ["scores"])] if settings.scoring.scale(4) == 1 or settings.scale is not None else []
+        yield node("scaled", *by_width, *any_width)
+        mask = Mask(settings.attention_mask, settings.bias)
+        yield node("masked", (mask, ["scaled"]), listed=settings.masks_something)
+        if settings.normalise.name == "softmax":
+            yield node("powers", (Power(), ["masked"]), listed=False)
+            yield node("sums", (RowSum(), ["powers"]), listed=False)
+            yield node("weights", (Normalise(settings.normalise), ["masked"]), (Divide(), ["powers", "sums"]))
+        else:
+            yield node("weights", (Normalise(settings.normalise), ["masked"]))
+        yield node("context", (Project("weights · values", ("weights", "value")), ["weights", "value"]))
+
+
+_AUXILIARY = {
+    "key_transposed": FormulaStep("key_transposed", r"K^{\top}", "The keys, one column each.", ("d_key", "key")),
+    "powers": FormulaStep("powers", "e^{x}", "e to the power of each masked score.", ("query", "key")),
+    "sums": FormulaStep("sums", r"\sum_j e^{x_j}", "The sum of the powers in each row.", ("query", "sum")),
+}
+"""Captions of nodes that only written tables have."""

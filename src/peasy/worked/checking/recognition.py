@@ -1,0 +1,139 @@
+"""Recognition of tables by their numbers, and of the scale that an author leaves out.
+
+A table whose caption says nothing is the one whose calculated numbers it has; a table called "scores" whose numbers
+are the weights is the weights. Printed vectors find their row. Notes that never mention a scale may use plain dot
+products.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from peasy.worked.checking.cell import WrittenNumber, read_number
+from peasy.worked.checking.checker import TableChecker
+from peasy.worked.checking.readings import TableReading
+from peasy.worked.checking.step_aliases import AMBIGUOUS, PER_HEAD, parse_caption
+from peasy.worked.example import Example, WrittenTable
+
+_ENOUGH = 0.75
+"""Share of cells that must agree for a table to be recognised by its numbers."""
+
+_UNKNOWN_ROW, _MAX_ROWS = "?", 200
+_ZERO = re.compile(r"0(?:[.,]0*)?")
+NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
+
+
+def recognise(example: Example, mentions_scale: bool = True) -> Example:
+    """Return the example with tables named that can be recognised by their numbers, and with scale and mask found.
+
+    Plain dot products are tried if nothing in the notes mentions a scale, a causal mask if the weights above the
+    diagonal are zero. The settings with the fewest wrong cells are kept.
+    """
+    example = _embeddings(example)
+    candidates = [example]
+    if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
+        candidates.append(replace(example, scoring="dot", note=NOT_SCALED))
+    if not example.causal and any(_is_lower_triangle(table) for table in example.written):
+        candidates += [replace(candidate, causal=True) for candidate in candidates]
+    named = [name_tables(candidate) for candidate in candidates]
+    if len(named) == 1:
+        return named[0]
+    with np.errstate(all="ignore"):
+        return min(named, key=_count_mistakes)
+
+
+def _count_mistakes(example: Example) -> tuple[int, int]:
+    checker = TableChecker.best(example, names_slips=False)
+    return sum(cell.verdict == "wrong" for cell in checker.cells), len(checker.unread)
+
+
+def _is_lower_triangle(table: WrittenTable) -> bool:
+    """True if exactly the numbers above the diagonal of a square table are zero."""
+    size = len(table.cells)
+    if not 1 < size <= _MAX_ROWS or any(len(row) != size for row in table.cells):
+        return False
+    zero = [[bool(_ZERO.fullmatch(str(text).strip())) for text in row] for row in table.cells]
+    return zero == [[column > row for column in range(size)] for row in range(size)]
+
+
+def _embeddings(example: Example) -> Example:
+    """Read a table called E as the embeddings X if there is no other X."""
+    steps = [parsed[0] for table in example.written if (parsed := parse_caption(table.table))]
+    if "x" in steps or example.x is not None:
+        return example
+    tables = tuple(
+        replace(table, table="x") if table.description.strip(" $*#:") in ("E", "e") else table
+        for table in example.written
+    )
+    return replace(example, written=tables)
+
+
+def name_tables(example: Example) -> Example:
+    """Return the example with tables renamed to the step whose numbers they have."""
+    doubtful = [table for table in example.written if _alternatives(table) or _UNKNOWN_ROW in table.rows]
+    unnamed = [table for table in example.written if parse_caption(table.table) is None]
+    if not doubtful and not unnamed:
+        return example
+    sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
+    with np.errstate(all="ignore"):
+        right = TableChecker(replace(example, written=sure), names_slips=False).run().right
+    renamed = [_rename(table, right, example) for table in example.written]
+    return replace(example, written=tuple(renamed))
+
+
+def _alternatives(table: WrittenTable) -> tuple[str, ...]:
+    named = parse_caption(table.table)
+    return AMBIGUOUS.get(named[0], ()) if named else ()
+
+
+def _rename(table: WrittenTable, right: dict[str, TableReading], example: Example) -> WrittenTable:
+    named = parse_caption(table.table)
+    prefix = f"head-{named[1]}." if named and named[1] and example.heads > 1 else ""
+    usual = f"{prefix}{named[0]}" if named else ""
+    if _UNKNOWN_ROW in table.rows:
+        return _find_row(table, usual, right, example)
+    if named is None:
+        candidates: Sequence[str] = [name for name in right if right[name].route is not None or name in right]
+        threshold = _ENOUGH
+    else:
+        candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9
+        if usual not in right or _agreement(table, right[usual]) >= 0.5:
+            return table
+    best = max(candidates, key=lambda name: _agreement(table, right.get(name)), default="")
+    if not best or _agreement(table, right.get(best)) < threshold:
+        return table
+    step, head = best.rpartition(".")[2], best.partition(".")[0].removeprefix("head-")
+    name = f"{step} head {head}" if "." in best and step in PER_HEAD else step
+    return replace(table, table=name, description=table.description or table.table)
+
+
+def _find_row(table: WrittenTable, usual: str, right: dict[str, TableReading], example: Example) -> WrittenTable:
+    """Give a printed vector the row whose numbers it has; without one it stays unknown."""
+    reading = right.get(usual)
+    if reading is None:
+        return replace(table, rows=()) if len(example.tokens) == 1 else replace(table, table="")
+    labels = example.keys if usual in ("key", "value") else example.tokens
+    for row in range(min(len(labels), reading.point.shape[0])):
+        part = TableReading(reading.point[row : row + 1], reading.bounds[row : row + 1], True)
+        if _agreement(replace(table, rows=()), part) == 1:
+            return replace(table, rows=(labels[row],))
+    return replace(table, rows=()) if len(labels) == 1 else replace(table, table="")
+
+
+def _agreement(table: WrittenTable, reading: TableReading | None) -> float:
+    """Return the share of the table's numbers that a reading has in the same place; 0 if the shape differs."""
+    if reading is None or reading.point.shape != (len(table.cells), max(map(len, table.cells), default=0)):
+        return 0.0
+    numbers = [(cell, number) for cell, number in _numbers(table) if number is not None]
+    if len(numbers) < 2 or len({number.value for _, number in numbers}) < 2:
+        return 0.0
+    low, high = reading.bounds.low, reading.bounds.high
+    return sum(number.may_be(float(low[cell]), float(high[cell])) for cell, number in numbers) / len(numbers)
+
+
+def _numbers(table: WrittenTable) -> Iterator[tuple[tuple[int, int], WrittenNumber | None]]:
+    for row, texts in enumerate(table.cells):
+        for column, text in enumerate(texts):
+            yield (row, column), read_number(str(text))

@@ -1,0 +1,190 @@
+"""Computation graph of a worked example: named nodes, each computed by a step from other nodes.
+
+A step is written once, over any number type: NumPy arrays of floats or fractions, and intervals. It also gives the
+arithmetic of one cell as text. Explaining, checking and exercises walk the same graph.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from peasy.formula.step import Array, FormulaStep, Namespace
+from peasy.worked import intervals
+from peasy.worked.intervals import Interval
+from peasy.worked.label import format_number, format_operand
+
+MAX_TERMS = 16
+"""A longer sum is written with its first terms and one term for the rest."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ArithmeticLine:
+    """One line of arithmetic; `expressions` are equal expressions, each evaluated a little further."""
+
+    label: str
+    expressions: tuple[str, ...]
+    value: float
+    decimals: int = 4
+
+    @property
+    def text(self) -> str:
+        """The line as text: `sum: 1 + 2 = 3`."""
+        parts = [*self.expressions, format_number(self.value, self.decimals)]
+        return f"{self.label}: " + " = ".join(part for i, part in enumerate(parts) if i == 0 or part != parts[i - 1])
+
+
+@dataclass(frozen=True)
+class CellContext:
+    """One cell of a node with the values of its inputs, and functions that format its arithmetic.
+
+    `keys` are the labels of the key axis; `lines_of(input, row, column)` is the arithmetic of a cell of an input.
+    """
+
+    row: int
+    column: int
+    value: float
+    inputs: tuple[np.ndarray, ...]
+    keys: tuple[str, ...]
+    decimals: int
+    lines_of: Callable[[int, int, int], Iterator[ArithmeticLine]]
+
+    def line(self, label: str, *expressions: str, value: float | None = None) -> ArithmeticLine:
+        """Return one line of arithmetic; its value is that of the cell unless given."""
+        return ArithmeticLine(label, expressions, self.value if value is None else float(value), self.decimals)
+
+    def dot_product(
+        self, label: str, left: np.ndarray, right: np.ndarray, value: float | None = None, bias: float | None = None
+    ) -> Iterator[ArithmeticLine]:
+        """Yield the dot product of two vectors: products, then their sum."""
+        pairs = zip(left[:MAX_TERMS], right[:MAX_TERMS], strict=True)
+        factors = [f"{self.format_operand(a)}·{self.format_operand(b)}" for a, b in pairs]
+        terms = list(left[:MAX_TERMS] * right[:MAX_TERMS])
+        if len(left) > MAX_TERMS:
+            rest = float(left[MAX_TERMS:] @ right[MAX_TERMS:])
+            yield self.line(f"the other {len(left) - MAX_TERMS} products", value=rest)
+            factors, terms = [*factors, self.format_operand(rest)], [*terms, rest]
+        if bias is not None:
+            factors, terms = [*factors, self.format_operand(bias)], [*terms, bias]
+        yield self.line(label, " + ".join(factors), self.format_sum(terms), value=value)
+
+    def format_sum(self, terms: Sequence[float]) -> str:
+        """Format a sum of numbers."""
+        return " + ".join(map(self.format_operand, terms))
+
+    def format(self, number: float) -> str:
+        """Format a number."""
+        return format_number(number, self.decimals)
+
+    def format_operand(self, number: float) -> str:
+        """Format a number inside a sum or product."""
+        return format_operand(number, self.decimals)
+
+
+class Step(ABC):
+    """Operation of a node. A new step needs `forward`, `summary` and `lines`."""
+
+    @abstractmethod
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
+
+    @abstractmethod
+    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray]) -> str:
+        """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
+
+    @abstractmethod
+    def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
+        """Yield the full arithmetic of one cell, line by line."""
+
+    def bounds(self, *inputs: Interval) -> Interval:
+        """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""
+        output: Interval = self.forward(intervals, *inputs)
+        return output
+
+    def terms(self, row: int, column: int, inputs: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the two factors of every product that the cell is the sum of, or None if it is not such a sum."""
+        return None
+
+
+@dataclass(frozen=True)
+class Route:
+    """One way to compute a node: a step applied to other nodes."""
+
+    step: Step
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """Named node: its caption and the routes that compute it (none = given), the usual one first.
+
+    `listed` is False for nodes that are shown only if somebody wrote them, such as the powers of e inside softmax.
+    """
+
+    name: str
+    caption: FormulaStep
+    routes: tuple[Route, ...] = ()
+    head: int = 0
+    listed: bool = True
+
+
+class Graph:
+    """Nodes in order of dependence."""
+
+    def __init__(self, nodes: Sequence[GraphNode]) -> None:
+        self.nodes = {node.name: node for node in nodes}
+
+    def evaluate(self, given: Mapping[str, Array], xp: Namespace = np) -> dict[str, Array]:
+        """Return the values of every node that follows from the given ones, in order.
+
+        `xp` decides the number type: NumPy arrays, or `peasy.worked.intervals` for intervals.
+        """
+        values: dict[str, Array] = {}
+        for name, node in self.nodes.items():
+            if name in given:
+                values[name] = given[name]
+                continue
+            for route in node.routes:
+                if all(parent in values for parent in route.inputs):
+                    inputs = [values[parent] for parent in route.inputs]
+                    values[name] = route.step.bounds(*inputs) if xp is intervals else route.step.forward(xp, *inputs)
+                    break
+        return values
+
+    def lines(
+        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], keys: tuple[str, ...], decimals: int
+    ) -> Iterator[ArithmeticLine]:
+        """Yield the arithmetic of one cell; `values` are those of all nodes, a node without inputs is given."""
+        value = float(values[name][row, column])
+        for route in self.nodes[name].routes:
+            if all(parent in values for parent in route.inputs):
+                break
+        else:
+            yield ArithmeticLine("given", (), value, decimals)
+            return
+
+        def lines_of(index: int, row: int, column: int) -> Iterator[ArithmeticLine]:
+            return self.lines(route.inputs[index], row, column, values, keys, decimals)
+
+        inputs = tuple(values[parent] for parent in route.inputs)
+        yield from route.step.lines(CellContext(row, column, value, inputs, keys, decimals, lines_of))
+
+
+def format_sum(parts: Sequence[_T] | np.ndarray, format_term: Callable[[_T], str] = str) -> str:
+    """Format a sum; the middle of a long one is left out.
+
+    >>> format_sum([1, 2, 3]), format_sum(range(100))
+    ('1 + 2 + 3', '0 + 1 + 2 + … + 99')
+    """
+    if len(parts) <= 6:
+        return " + ".join(map(format_term, parts))
+    return " + ".join([*map(format_term, parts[:3]), "…", format_term(parts[-1])])
+
+
+def format_product(pair: tuple[float, float]) -> str:
+    """Format a product of two numbers."""
+    return f"{format_operand(pair[0])}·{format_operand(pair[1])}"

@@ -1,0 +1,117 @@
+"""Arrays in text: NumPy and torch prints, nested lists, with the name of the variable or the line above as caption.
+
+`tensor([[0.43, 0.15], [0.55, 0.87]])`, `[[0.43 0.15]\\n [0.55 0.87]]`, `attn_weights = np.array([[...]])`.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_MAX_TEXT = 400_000
+_OPENING = re.compile(r"\[")
+_COMMENT = re.compile(r"#[^\n]*")
+_CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Tensor|constant|Parameter|matrix)\(\s*$")
+_PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
+_STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
+_ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
+_NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
+_ITEM = re.compile(_NUMBER)
+_ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
+_CAPTION_LINES = 6
+"""Number of lines above an array that are searched for its name."""
+
+
+@dataclass(frozen=True)
+class PrintedArray:
+    """Array found in a text: candidate captions, nearest first, and its rows; `is_vector` if it has one axis.
+
+    `is_output` if it stands at the start of a line, as a program prints it.
+    """
+
+    captions: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    is_vector: bool
+    head: int | None = None
+    is_output: bool = False
+
+
+def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedArray]:
+    """Yield the arrays of a text in order; `before` are lines above it that may name the first one.
+
+    >>> [(array.captions[0], array.rows) for array in find_arrays("attn_weights = tensor([[0.5, 0.5], [0.1, 0.9]])")]
+    [('attn_weights', (('0.5', '0.5'), ('0.1', '0.9')))]
+    """
+    if len(text) > _MAX_TEXT:
+        return
+    position, above = 0, list(before or [])
+    while match := _OPENING.search(text, position):
+        end = _closing(text, match.start())
+        if end is None:
+            return
+        inside = text[match.start() : end]
+        lead = text[position : match.start()]
+        is_shape = re.search(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z", lead) is not None  # also an index: x[1]
+        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_shape else None
+        if grids is None:
+            above += lead.splitlines() + inside.splitlines()
+            position = match.start() + 1 if "[" in inside[1:] else end
+            continue
+        lines = [*above, *lead.splitlines()]
+        captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))
+        for head, (rows, is_vector) in enumerate(grids):
+            is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
+            yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output)
+        above, position = [], end
+
+
+def _closing(text: str, start: int) -> int | None:
+    depth = 0
+    for index in range(start, min(len(text), start + 100_000)):
+        depth += {"[": 1, "]": -1}.get(text[index], 0)
+        if depth == 0:
+            return index + 1
+    return None
+
+
+def _looks_like_array(inside: str) -> bool:
+    return bool(
+        re.fullmatch(r"[\s\[\],;\d.eE+\-−/infa]*(?:\.\.\.[\s\[\],;\d.eE+\-−/infa]*)*", _COMMENT.sub("", inside))
+    )
+
+
+def _grids(inside: str) -> list[tuple[tuple[tuple[str, ...], ...], bool]] | None:
+    """Return the matrices of nested brackets: one for a vector or matrix, one per head for three axes."""
+    depth = len(inside) - len(inside.lstrip("[ \n"))
+    depth = inside[: depth + 1].count("[")
+    rows = [tuple(_ITEM.findall(row)) for row in _ROW.findall(inside)]
+    if not rows or not rows[0]:
+        return None
+    if depth <= 1:
+        return [((rows[0],), True)]
+    if depth == 2 or inside.count("[") == len(rows) + depth - 1:
+        return [(tuple(rows), False)]
+    blocks = re.split(r"\]\s*\]\s*,?\s*(?=\[)", inside)
+    grids = [tuple(tuple(_ITEM.findall(row)) for row in _ROW.findall(f"{block}]")) for block in blocks]
+    return [(grid, False) for grid in dict.fromkeys(grids)]  # a batch of equal sequences is one table
+
+
+def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
+    """Yield the names that lines before an array give: `name = tensor(`, `name:`, `print(name)`, `name`."""
+    near = [line for line in lines[-_CAPTION_LINES:] if line.strip()]
+    for index, line in enumerate(reversed(near)):
+        own = ends_in_line and index == 0
+        text = _COMMENT.sub("", line).rstrip() if not line.lstrip().startswith("#") else line.strip("# ")
+        text = _CALL.sub("", text).strip()
+        if printed := _PRINTED.search(text):
+            yield from (string for _, string in _STRING.findall(printed[1]))
+            yield from (
+                part.strip() for part in reversed(_ARGUMENTS.split(_STRING.sub("", printed[1]))) if part.strip()
+            )
+            continue
+        left, equals, _ = text.partition("=")
+        if equals and not left.rstrip().endswith(("(", "!", "<", ">")):
+            yield left.strip().rstrip(":")
+        elif text:
+            yield text.rstrip(":").strip()
+        if own and text:
+            return

@@ -1,0 +1,91 @@
+"""Forward pass as one picture: its numbers against those of `look`, and the story against a model without the head."""
+
+import base64
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import peasy
+from peasy.commands.forward_pass import MAX_MAP, forward_pass
+from peasy.commands.load import load
+
+TEXT = "The pizza came out of the oven and it"
+
+
+@pytest.fixture(scope="module")
+def stories():
+    return load("stories")
+
+
+@pytest.fixture(scope="module")
+def shown(stories):
+    return forward_pass(stories, TEXT)
+
+
+def maps(attention):
+    codes = np.frombuffer(base64.b64decode(attention.maps), np.uint8)
+    return codes.reshape(attention.num_heads, attention.rows, attention.columns) / 255
+
+
+def test_maps_and_next_tokens_are_those_of_look(stories, shown):
+    looked = peasy.look(stories, TEXT)
+    (stack,) = shown.stacks
+    assert stack.tokens.pieces == looked.tokens.pieces
+    for layer in stack.layers:
+        (attention,) = layer.attentions
+        for head, weights in enumerate(maps(attention)):
+            np.testing.assert_allclose(weights, np.asarray(looked.weights[layer.layer, head]), atol=0.5 / 255 + 1e-6)
+    assert [token.id for token in shown.next_tokens[:5]] == [token.id for token in looked.next_tokens]
+    last = stack.layers[-1].lens[0]
+    assert (last.id, pytest.approx(last.probability, abs=1e-5)) == (
+        shown.next_tokens[0].id,
+        shown.next_tokens[0].probability,
+    )
+
+
+def test_story_equals_a_model_whose_head_has_no_output(stories, shown):
+    story = shown.story
+    pieces = shown.stacks[0].tokens.pieces
+    assert (pieces[story.query], pieces[story.key]) == ("·it", "·pizza")
+    model = copy.deepcopy(stories.model)
+    attention = model.decoder.blocks[story.layer].attention
+    begin = story.head * attention.d_head
+    with torch.no_grad():
+        attention.output.weight[:, begin : begin + attention.d_head] = 0
+        ids = torch.tensor([shown.stacks[0].tokens.ids])
+        before, after = (m(ids)[0, -1].softmax(-1) for m in (stories.model, model))
+    token = stories.tokenizer.encode(story.token.replace("·", " "), add_special_tokens=False).ids[-1]
+    assert story.before == pytest.approx(float(before[token]), abs=1e-5)
+    assert story.after == pytest.approx(float(after[token]), abs=1e-5)
+    assert story.before - story.after > 0.05
+
+
+def test_translation_tells_of_the_output_token_that_needs_a_head_most():
+    shown = forward_pass(load("locales-fr"), "3 days ago")
+    encoder, decoder = shown.stacks
+    assert (encoder.name, decoder.name) == ("encoder", "decoder")
+    story = shown.story
+    assert story.part == "cross_attention"
+    assert encoder.tokens.pieces[story.key] == "·days"
+    assert (story.token, decoder.tokens.pieces[story.query + 1]) == ("·jours", "·jours")
+
+
+@pytest.mark.parametrize(("name", "kinds"), [("sentences", ["encoder"]), ("locales-fr-2015", ["encoder", "decoder"])])
+def test_other_architectures(name, kinds):
+    shown = forward_pass(load(name), "3 days ago")
+    assert [stack.name for stack in shown.stacks] == kinds
+    assert shown.stacks[-1].layers[0].attentions
+    assert shown.stacks[0].recurrent is (name == "locales-fr-2015")
+
+
+def test_long_texts_are_pooled_by_their_largest_weight(stories):
+    text = "The pizza came out of the oven and it tasted good . " * 7
+    (stack,) = forward_pass(stories, text.strip(), story=False).stacks
+    attention = stack.layers[0].attentions[0]
+    assert attention.tile > 1
+    assert max(attention.rows, attention.columns) <= MAX_MAP
+    exact = np.asarray(peasy.look(stories, text.strip(), layers=[0], heads=[1]).weights[0, 1])
+    corner = exact[: attention.tile, : attention.tile].max()
+    assert maps(attention)[1][0, 0] == pytest.approx(corner, abs=0.5 / 255 + 1e-6)

@@ -1,0 +1,125 @@
+"""Fair scheduling: short requests get their first token beside any long ones, and long ones still finish."""
+
+import math
+import random
+
+import pytest
+from tests.generation.tiny_models import alone, final_events, model_of, run, token_ids
+
+from peasy.generation import engine as engine_module
+from peasy.generation import request_queue
+from peasy.generation.engine import Engine
+from peasy.generation.limits import PAGE_SIZE, EngineLimits
+from peasy.generation.request import Request
+from peasy.generation.sampling_params import SamplingParams
+
+CHUNK = 2 * PAGE_SIZE
+LIMITS = EngineLimits(prefill_chunk=CHUNK, prefix_cache_bytes=0)
+LONG = tuple(random.Random(1).randrange(1, 60) for _ in range(20 * CHUNK))
+SHORT = Request((5, 7), SamplingParams(max_tokens=1))
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def steps_until_first_token(engine, request):
+    """Submit a request and step until its first token; return the number of tokens that each step computed."""
+    computed = []
+    engine.on_pass = lambda rows, seconds: computed.append(sum(len(row.ids) for row in rows))
+    response = engine.submit(request)
+    while not token_ids(response.pop_all()):
+        engine.step()
+        assert len(computed) < 500, "no token"
+    return computed
+
+
+def test_short_prompt_does_not_wait_for_a_long_one():
+    engine = Engine(model_of("decoder"), limits=LIMITS)
+    long = engine.submit(Request(LONG, SamplingParams(max_tokens=3)))
+    engine.step()
+    assert steps_until_first_token(engine, SHORT) == [4], "its step should compute little of the long prompt"
+    run(engine)
+    assert token_ids(long.pop_all()) == alone("decoder", LONG, None, 3)
+
+
+def test_without_the_order_it_would_wait(monkeypatch):
+    """The inverse: the oldest prompt first."""
+    monkeypatch.setattr(engine_module, "_MAX_PASSED_OVER", 0)
+    engine = Engine(model_of("decoder"), limits=LIMITS)
+    engine.submit(Request(LONG))
+    engine.step()
+    assert len(steps_until_first_token(engine, SHORT)) > 10
+
+
+@pytest.mark.parametrize("length", [1, 3, 40, CHUNK, CHUNK + 2, 3 * CHUNK])
+def test_first_token_costs_at_most_three_times_the_prompt(length):
+    """Beside three long prompts; every step but the last may be a full chunk that the prompt needs itself."""
+    engine = Engine(model_of("decoder"), limits=LIMITS)
+    for shift in range(3):
+        engine.submit(Request(LONG[shift:]))
+    engine.step()
+    prompt = tuple(random.Random(length).randrange(1, 60) for _ in range(length))
+    computed = steps_until_first_token(engine, Request(prompt, SamplingParams(max_tokens=1)))
+    assert sum(computed) <= 3 * length + CHUNK
+
+
+def test_long_prompt_finishes_beside_an_endless_row_of_short_ones():
+    """One step in four is its own."""
+    engine = Engine(model_of("decoder"), limits=LIMITS)
+    long, rng, steps = engine.submit(Request(LONG, SamplingParams(max_tokens=1))), random.Random(2), 0
+    while not long.is_finished:
+        prompt = tuple(rng.randrange(1, 60) for _ in range(PAGE_SIZE + 9))
+        engine.submit(Request(prompt, SamplingParams(max_tokens=1)))
+        engine.step()
+        steps += 1
+        assert steps < 6 * len(LONG) // CHUNK, "the long prompt starves"
+    assert token_ids(long.pop_all()) == alone("decoder", LONG, None, 1)
+
+
+@pytest.mark.parametrize("what", ["places", "memory"])
+def test_short_request_starts_though_long_ones_fill_the_engine(what):
+    engine = full_engine(what)
+    assert len(steps_until_first_token(engine, SHORT)) <= 2
+    assert engine.queue.tokens > 0, "long requests wait"
+
+
+@pytest.mark.parametrize("what", ["places", "memory"])
+def test_without_a_reserve_it_would_wait(monkeypatch, what):
+    monkeypatch.setattr(request_queue, "_RESERVED_SHARE", math.inf)
+    engine = full_engine(what)
+    assert len(steps_until_first_token(engine, SHORT)) > 20
+
+
+def full_engine(what):
+    """Return an engine whose places or memory are taken by long requests, while more of them wait."""
+    model = model_of("decoder")
+    per_request = Engine(model, limits=LIMITS).footprint.max_bytes(len(LONG) + 20)
+    limits = {"max_num_seqs": 8} if what == "places" else {"kv_cache_bytes": 8 * per_request}
+    engine = Engine(model, limits=EngineLimits(prefill_chunk=CHUNK, prefix_cache_bytes=0, **limits))
+    for shift in range(12):
+        engine.submit(Request(LONG[shift:], SamplingParams(max_tokens=20)))
+    engine.step()
+    return engine
+
+
+def test_overdue_long_request_starts_beside_an_endless_row_of_short_ones():
+    clock, limits = Clock(), EngineLimits(max_num_seqs=8, prefill_chunk=CHUNK, prefix_cache_bytes=0)
+    engine = Engine(model_of("decoder"), limits=limits, clock=clock)
+    short = Request((5, 7), SamplingParams(max_tokens=30), n=2)
+    for _ in range(8):
+        engine.submit(short)
+    engine.step()
+    long = engine.submit(Request(LONG[: CHUNK + 1], SamplingParams(max_tokens=1)))
+    steps = 0
+    while not long.is_finished and steps < 400:
+        steps += 1
+        while len(engine.queue) < 6:
+            engine.submit(short)
+        engine.step()
+        clock.now += 0.2
+    assert final_events(long.pop_all())[0].reason == "length"
+    assert steps > 20, "it was not delayed: the test shows nothing"

@@ -1,0 +1,123 @@
+"""Home page in a real browser: the picture of a whole model, its story, and the zoom to one number."""
+
+import re
+
+import pytest
+from tests.server.browser_window import browser_windows, serious_violations
+from tests.server.tiny_server import running_server
+
+from peasy.server.app import build_app
+from peasy.server.model_registry import ModelRegistry
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def built_in_studio():
+    registry = ModelRegistry(["stories", "locales-fr", "sentences"], weights="float32")
+    with running_server(build_app(registry, pages=True)) as port:
+        yield port
+
+
+@pytest.fixture
+def home(browser, built_in_studio):
+    with browser_windows(browser, built_in_studio) as open_one:
+        yield open_one
+
+
+def probabilities(page):
+    labels = page.locator(".flow .bar").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
+    return {match[1]: float(match[2]) for label in labels if (match := re.match(r"(.*): probability ([\d.]+)", label))}
+
+
+def test_first_visit_shows_the_head_that_matters(home):
+    window = home("/")
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    caption = page.locator(".story").inner_text()
+    assert re.fullmatch(
+        r"This head looks from it back to pizza \(weight 1\.00\)\. Without it, .* falls from .*", caption
+    )
+    assert page.locator(".trail").inner_text().endswith("it › ·pizza")
+    weight = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
+    assert weight == "·pizza: weight 1.0000"
+    window.screenshot("home-1366")
+
+
+def test_arithmetic_of_a_cell_ends_in_its_weight(home):
+    window = home("/home?m=stories&l=1&h=2&q=8&k=1")
+    page = window.page
+    page.locator(".zoom-steps").wait_for()
+    for _ in range(4):
+        window.press("ArrowRight")
+    steps = page.locator(".zoom-steps").inner_text()
+    shown = re.search(r"weight = [\d.]+ / [\d.]+ = ([\d.]+)", steps)
+    listed = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
+    assert float(shown[1]) == pytest.approx(float(listed.split()[-1]), abs=2e-4)
+    assert "sum over all keys" in steps
+    assert "s=4" in page.url
+
+
+def test_switching_a_head_off_changes_the_bars_and_back(home):
+    window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    before = probabilities(page)
+    window.press("o")
+    page.locator(".flow .head.off").wait_for()
+    window.wait_until_idle()
+    after = probabilities(page)
+    assert before["·tasted"] - after["·tasted"] > 0.05
+    assert page.locator(".flow .was").count() > 0, "the bars before stay visible"
+    assert re.search(r"Without head \d\.\d, .* (falls|rises) from", page.locator(".story").inner_text())
+    window.press("o")
+    window.wait_until_idle()
+    assert probabilities(page) == before
+
+
+def test_hovering_a_token_lights_its_row_everywhere(home):
+    window = home("/home?m=stories")
+    page = window.page
+    page.locator('.token[data-token="decoder:1"]').hover()
+    lit = page.locator(".flow .lit")
+    assert set(lit.evaluate_all("all => all.map((one) => one.dataset.token ?? one.dataset.query)")) == {"decoder:1"}
+    assert page.locator(".flow .stream.lit").count() == 1
+
+
+def test_one_more_token_grows_the_text_and_marks_cached_rows(home):
+    window = home("/home?m=stories&t=The+pizza+came+out")
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    rows = page.locator(".flow .token").count()
+    page.get_by_role("button", name="One more token").click()
+    page.locator(".flow .token.cached").first.wait_for()
+    window.wait_until_idle()
+    assert page.locator(".flow .token").count() == rows + 1
+    assert page.locator(".flow .token.cached").count() == rows
+    assert "t=The+pizza+came+out+" in page.url
+
+
+def test_translator_encoder_textbook_and_phone(home):
+    window = home("/home?m=locales-fr&t=3+days+ago")
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    assert page.locator(".story").inner_text().startswith("Writing jours, this head looks at days")
+    page.get_by_role("button", name="Which sentences are alike?").click()
+    page.get_by_text("Its cosine with").wait_for()
+    page.get_by_role("button", name="Textbook").click()
+    page.get_by_role("button", name="a large weight").click()
+    assert page.get_by_text("✓ Right.").count() == 1
+    page.set_viewport_size({"width": 390, "height": 800})
+    window.open("/home?m=stories")
+    page.locator(".flow .head.open").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    window.screenshot("home-390")
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+def test_accessibility(home, theme):
+    window = home("/home?m=stories", bypass_csp=True)
+    page = window.page
+    page.evaluate("theme => (document.documentElement.dataset.theme = theme)", theme)
+    page.locator(".flow .head.open").wait_for()
+    assert serious_violations(page) == []

@@ -137,7 +137,9 @@ def import_(call: partial[ImportResult], source: str, *, flags: Flags = Flags())
     """Import a Hugging Face model as a peasy checkpoint with a name."""
     result = call(source)
     name = shlex.quote(result.name)
-    suggestions = [f"peasy models {name}", f'peasy tokenize {name} "Easy peasy"']
+    suggestions = [f"peasy models {name}"]
+    if result.model.tokenizer is not None:
+        suggestions.append(f'peasy tokenize {name} "Easy peasy"')
     return CommandOutput(result, suggestions=suggestions, files=[result.folder])
 
 

@@ -347,12 +347,12 @@ def _make_sequences(
         rows = [_random_ids(model.config.vocab_size, length, seed + length) for length in _RANDOM_LENGTHS]
         notes.append("The model has no tokenizer: token ids are random.")
     else:
-        rows = [list(loaded.tokenizer.encode(text).ids) for text in prompts or _PROMPTS]
+        rows = [loaded.encode_prompt(text) if text else [] for text in prompts or _PROMPTS]
         notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
     check_token_range([id for row in rows for id in row], model.config.vocab_size)
-    max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
+    max_seq_len = loaded.max_seq_len or max_tokens
     max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):
         notes.append(f"Longer prompts are cut to their first {max_tokens} tokens.")

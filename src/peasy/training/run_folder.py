@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from peasy import config
+from peasy.atomic import disk_errors
 from peasy.errors import PeasyError
 
 _LOCK_FILE = ".lock"
@@ -45,16 +46,24 @@ def run_lock(folder: Path) -> Iterator[None]:
 
     path = folder / _LOCK_FILE
     lock = FileLock(path, blocking=False, thread_local=False, preserve_lock_file=True, on_acquired=write_holder)
-    try:
-        held = lock.acquire()
-    except Timeout:
-        holder = path.read_text(encoding="utf-8")[:40].strip()
-        raise RunLocked(
-            f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
-            hint="Wait for it, stop it, or choose another --run.",
-        ) from None
+    with disk_errors(path):
+        try:
+            held = lock.acquire()
+        except Timeout:
+            holder = _read_holder(path)
+            raise RunLocked(
+                f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
+                hint="Wait for it, stop it, or choose another --run.",
+            ) from None
     with held:
         yield
+
+
+def _read_holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")[:40].strip()
+    except OSError:  # Windows lets no other process read a locked file
+        return ""
 
 
 def is_locked(folder: Path) -> bool:
@@ -66,3 +75,5 @@ def is_locked(folder: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:  # read-only: this user cannot lock it, and whoever trains there holds a lock that was taken before
+        return False

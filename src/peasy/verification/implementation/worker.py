@@ -53,10 +53,10 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _set_limits(limits: dict[str, Any]) -> None:
     """Set the limits on memory, CPU time, file size and processes, for this process and its children."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # without such limits the parent still has its timeout
+    if sys.platform == "win32":  # without such limits the parent still has its timeout
         return
+    import resource
+
     values = [(resource.RLIMIT_AS, limits["memory_bytes"]), (resource.RLIMIT_CPU, limits["cpu_seconds"]),
               (resource.RLIMIT_FSIZE, limits["file_bytes"]), (resource.RLIMIT_CORE, 0)]  # fmt: skip
     for kind, value in values:

@@ -232,6 +232,7 @@ def _forms(
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     """Return the widths that an input may have: the model's, then input widths of the layers."""
+    parameters = {name: p for name, p in parameters.items() if "Uninitialized" not in type(p).__name__}  # lazy layers
     found = [int(p.shape[1]) for p in parameters.values() if p.dim() == 2] + [
         int(p.shape[0]) for p in parameters.values() if p.dim() == 2
     ]

@@ -34,6 +34,10 @@ class ModelBundle:
     unused_weights: tuple[str, ...] = ()
     packed_models: "dict[str, Model]" = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the packed models: their weights are in a layout that cannot be copied, and are packed again."""
+        return self.__dict__ | {"packed_models": {}}
+
     @property
     def kind(self) -> str:
         """decoder, encoder, encoder-decoder, recurrent, ..."""

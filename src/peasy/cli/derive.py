@@ -75,12 +75,12 @@ def derive(
 
 
 def flag_name(parameter: str) -> str:
-    """Return the flag of a parameter.
+    """Return the flag of a parameter; one that is a word of Python ends in an underscore.
 
-    >>> flag_name("max_tokens"), flag_name("n")
-    ('--max-tokens', '-n')
+    >>> flag_name("max_tokens"), flag_name("n"), flag_name("as_")
+    ('--max-tokens', '-n', '--as')
     """
-    return "-n" if parameter == "n" else f"--{parameter.replace('_', '-')}"
+    return "-n" if parameter == "n" else f"--{parameter.rstrip('_').replace('_', '-')}"
 
 
 def _from_flags(flags: Flags) -> Iterator[tuple[str, object]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from peasy.experiments.models import ModelSource, open_model
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.views.document import CacheFigure
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def conclude(
         "speedup": gain,
         "steps": [step._asdict() for step in steps],
     }
-    return make_result("cache", parts, verdict, equal and gain > 1, numbers, seed)
+    return make_result("cache", parts, verdict, outcome_of(equal and gain > 1), numbers, seed)
 
 
 def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:

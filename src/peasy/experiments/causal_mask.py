@@ -4,6 +4,7 @@ import numpy as np
 
 from peasy.experiments.models import TrainedModel, stories_for_steps, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.formula import attend
 from peasy.views.document import Matrix
 
@@ -112,4 +113,4 @@ def _conclude(
     losses = {_LABELS[name]: trained.validation_curve for name, trained in models.items()}
     parts = (causal_mask_matrix(), table("", columns, rows), curves("Training on stories", losses, "step", "loss"))
     numbers = {"loss": loss, "ngram_cross_entropy": cross_entropy, "samples": samples}
-    return make_result("causal-mask", parts, verdict, better and worse, numbers, seed)
+    return make_result("causal-mask", parts, verdict, outcome_of(better and worse), numbers, seed)

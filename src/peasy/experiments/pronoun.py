@@ -19,6 +19,7 @@ from peasy.experiments.models import (
     train_temporary,
 )  # fmt: skip
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.inspection.results import CAVEAT
 from peasy.views.document import DocumentPart, Matrix, Paragraph
 
@@ -238,7 +239,7 @@ def conclude(
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and referent > other and improved
-    return make_result("pronoun", tuple(parts), verdict, holds, numbers, seed)
+    return make_result("pronoun", tuple(parts), verdict, outcome_of(holds), numbers, seed)
 
 
 def _ablation_parts(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> tuple[DocumentPart, ...]:

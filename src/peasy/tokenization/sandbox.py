@@ -18,9 +18,11 @@ _MAX_PRODUCT = 100_000_000
 
 def set_limits(memory: int, cpu_seconds: int) -> None:
     """Limit memory and CPU time, if the system supports it; the parent also enforces a wall-clock timeout."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
+    if sys.platform == "win32":
+        return
+    import resource
 
+    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
 

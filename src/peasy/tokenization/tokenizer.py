@@ -150,6 +150,10 @@ class Tokenizer:
         ids, offsets = self._map_ids(ids, spans, text), tuple(spans)
         return Encoding(text, tuple(ids), self.pieces(ids), offsets, token_word_ids(text, offsets))
 
+    def __call__(self, text: str) -> Encoding:
+        """Encode a text: the same as `encode`, as in transformers."""
+        return self.encode(text)
+
     def encode_ids(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return only the ids of a text, with the special tokens that the model expects."""
         self._check_text(text)

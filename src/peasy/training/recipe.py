@@ -100,6 +100,8 @@ class Recipe(BoundedSettings):
     """Validations per run, evenly spaced."""
     validation_tokens: Annotated[int, Ge(1)] = 20_000
     """Tokens per validation; the last one may use more."""
+    patience: Annotated[int, Ge(1)] | None = None
+    """Early stopping: the run ends after this many validations without a lower loss; null: it uses its budget."""
     num_samplings: Annotated[int, Ge(0)] = 5
     """How often texts are sampled from the model per run, evenly spaced."""
     num_saves: Annotated[int, Ge(0)] = 10

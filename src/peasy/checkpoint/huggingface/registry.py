@@ -43,13 +43,21 @@ FAMILIES: dict[str, ModelFamily] = {
 }
 
 
-def detect_family(data: Mapping[str, object], where: str = "config.json") -> ModelFamily:
+def detect_family(
+    data: Mapping[str, object], where: str = "config.json", *, name: str | None = None, any_head: bool = False
+) -> ModelFamily:
     """Return the family of a config.json; the error for an unsupported one lists the supported ones.
+
+    `name`: the family, if config.json does not name it. `any_head`: its architecture may have an unknown head.
 
     >>> detect_family({"model_type": "gpt2"}).name
     'gpt2'
     """
-    name, architectures = data.get("model_type"), data.get("architectures") or []
+    given, architectures = data.get("model_type"), data.get("architectures") or []
+    if given is None and name is None and not architectures:
+        hint = "Name its family: peasy import FOLDER --as bert, or another of " + ", ".join(FAMILIES) + "."
+        raise InvalidInput(f"{where} has no model_type.", hint=hint)
+    name = name if given is None else given  # type: ignore[assignment]
     if not isinstance(name, str) or name not in FAMILIES:
         listed = ", ".join(map(str, architectures)) if isinstance(architectures, list) else ""
         shown = name if isinstance(name, str) else listed or "no model_type"
@@ -61,8 +69,9 @@ def detect_family(data: Mapping[str, object], where: str = "config.json") -> Mod
     if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")
     for architecture in architectures:
-        if architecture not in family.architectures:
+        if architecture not in family.architectures and not any_head:
             hint = f"Supported for {name}: {', '.join(family.architectures)}."
+            hint += " To load it without its head: peasy import --ignore-extra."
             raise InvalidInput(f"{where}: the architecture {architecture[:80]!r} is not supported.", hint=hint)
     return family
 

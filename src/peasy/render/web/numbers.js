@@ -85,9 +85,19 @@ export function rangeOf(numbers, start, count) {
 	return range.high > 0 ? { ...range, clipped: high < maximum } : colourRange([numbers.low + maximum * numbers.step]);
 }
 
+// Smallest and largest of any number of values: as arguments of Math.min, a million would overflow the stack.
+export function extent(values) {
+	let [low, high] = [Infinity, -Infinity];
+	for (const value of values) {
+		if (value < low) low = value;
+		if (value > high) high = value;
+	}
+	return [low, high];
+}
+
 // Range from zero to the largest of some values; symmetric around zero if any is negative.
 export function colourRange(values) {
-	const [minimum, maximum] = [Math.min(...values), Math.max(...values)];
+	const [minimum, maximum] = extent(values);
 	const limit = Math.max(-minimum, maximum);
 	return minimum < 0 ? { low: -limit, high: limit, signed: true } : { low: 0, high: maximum, signed: false };
 }

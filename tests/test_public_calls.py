@@ -12,8 +12,8 @@ WRONG = {
     "none": None, "number": 3, "fraction": 1.5, "bytes": b"x", "object": object(), "ids of nothing": [None],
     "table": {"a": 1}, "empty": "", "function": lambda: 0, "texts of bytes": [b"x"],
 }  # fmt: skip
-UNTESTED = {"studio", "serve"}
-"""They run until they are stopped."""
+UNTESTED = {"studio", "serve", "runs"}
+"""They run until they are stopped, or take nothing."""
 
 
 def _functions():

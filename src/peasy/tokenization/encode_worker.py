@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def set_limits(cpu_seconds: float, max_bytes: int) -> None:
     """Let the kernel end this process when it has used so much more time or memory; 0 seconds: no limit."""
+    if sys.platform == "win32":
+        return
     with contextlib.suppress(ImportError, AttributeError, ValueError, OSError):
         signal.setitimer(signal.ITIMER_PROF, cpu_seconds)  # counts all threads; SIGPROF ends a process
         import resource

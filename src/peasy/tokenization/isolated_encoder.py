@@ -127,7 +127,7 @@ def _read_integers(stream: IO[bytes], count: int) -> list[int]:
 
 def _limit_error(code: int | None, cpu_seconds: float) -> InvalidInput:
     """Return the error for a process that has ended with this code, by the limit that ended it."""
-    slow = code in (-getattr(signal, "SIGPROF", 0), -signal.SIGKILL)
+    slow = sys.platform != "win32" and code in (-signal.SIGPROF, -signal.SIGKILL)
     limit = f"more than {cpu_seconds:.1f} s" if slow else "too much memory"
     return InvalidInput(
         f"Tokenizing this text took {limit}, and was stopped.",

@@ -44,8 +44,8 @@ fix: $(VENV)/.dev ## Format, fix lint errors and regenerate the generated pages
 docs: $(VENV)/.all ## Regenerate the generated pages and pictures
 	$(BIN)/python docs/generate.py
 
-faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations
-	$(BIN)/python -m pytest -m faults
+faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations and schedules; docs/reliability.md
+	$(BIN)/python -m pytest -m faults -n $(JOBS) --dist worksteal --durations 20
 
 bench: $(VENV)/.dev ## Benchmarks against other libraries
 	@for name in $(filter-out __init__ llama measure,$(basename $(notdir $(wildcard bench/*.py)))); do \

@@ -1,10 +1,14 @@
 """Server throughput with many clients, against llama.cpp's server: one model, each server in its own process.
 
-    python -m bench.serving [rounds] [float32 | int8 ...]      # default: 3 rounds, float32 and int8
+    python -m bench.serving [rounds] [float32 | int8 ...]      # default: 3 rounds, float32 and int8, then mixed
+    python -m bench.serving mixed                              # only prompts of mixed lengths
 
 GPT-2-small shape, random weights, prompts of 32 tokens, 64 new tokens, greedy, streamed over HTTP to 1 and to 16
 clients. The servers alternate, and every round has new prompts, so that none is in a prefix cache. Every stream of
 peasy is compared with the text that the same model generates offline. A missed bound is exit code 1.
+
+Mixed: 64 clients of a small model, 4 with prompts of 15,000 tokens and, once these are running, 60 with 2 to 64. The
+first tokens of the 60 are compared with those of the same 60 without the long prompts.
 """
 
 import asyncio
@@ -24,6 +28,7 @@ from bench import llama
 from bench.measure import machine
 
 PROMPT_TOKENS, NEW_TOKENS, CLIENTS = 32, 64, 16
+LONG_TOKENS = 15_000
 KINDS = {"float32": "f32", "int8": "q8_0"}
 BOUNDS = {"scaling": 3.0, "llama.cpp": 1.2}
 """Smallest throughput of all clients relative to one client, and relative to llama.cpp."""
@@ -57,7 +62,8 @@ class StreamedResponse:
         self.num_tokens = (chunk.get("usage") or {}).get("completion_tokens", self.num_tokens)
 
 
-async def complete(port: int, prompt: list[int]) -> StreamedResponse:
+async def complete(port: int, prompt: list[int], delay: float = 0.0) -> StreamedResponse:
+    await asyncio.sleep(delay)
     body = {
         "model": "shape", "prompt": prompt, "max_tokens": NEW_TOKENS, "temperature": 0, "stream": True,
         "stream_options": {"include_usage": True},
@@ -87,6 +93,17 @@ def complete_all(port: int, batch: list[list[int]]) -> tuple[float, list[Streame
     return len(batch) * NEW_TOKENS / (time.perf_counter() - began), responses
 
 
+def first_tokens(port: int, short: list[list[int]], long: list[list[int]]) -> tuple[list[float], list[float]]:
+    """Send the long prompts, a second later the short ones; return the seconds to the first token of short and long."""
+
+    async def gather() -> list[StreamedResponse]:
+        sent = [complete(port, prompt) for prompt in long]
+        return await asyncio.gather(*sent, *(complete(port, prompt, bool(long)) for prompt in short))
+
+    seconds = [response.first for response in asyncio.run(gather())]
+    return seconds[len(long) :], seconds[: len(long)]
+
+
 # Servers.
 
 
@@ -112,6 +129,18 @@ def make_files(folder: Path) -> None:
     save_model(folder / "shape", model, tokenizer)
     for kind in ("f32", "q8_0"):
         write_gguf(folder / f"gguf-{kind}", config, model.state_dict(), tokenizer, tensor_type=kind)
+
+
+def make_small_model(folder: Path) -> None:
+    """Write a model without a maximum length."""
+    from peasy.checkpoint.model import save_model
+    from peasy.models.build import build
+    from peasy.models.config import DecoderConfig
+    from peasy.nn import config as nn_config
+
+    stack = nn_config.StackConfig(4, nn_config.AttentionConfig(4), nn_config.MLPConfig(1024), nn_config.RMSNormConfig())
+    config = DecoderConfig(2_000, 256, stack, None, nn_config.RotaryConfig())
+    save_model(folder / "shape", build(config, seed=0), make_tokenizer(config.vocab_size))
 
 
 def make_tokenizer(vocab_size: int) -> Any:
@@ -194,13 +223,41 @@ def report(kind: str, results: dict[str, Throughput], equal: int, count: int) ->
     return scaling >= BOUNDS["scaling"] and speedup >= BOUNDS["llama.cpp"] and equal == count
 
 
+def random_prompts(seed: int, lengths: list[int]) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(300, 2_000, (length,), generator=generator).tolist() for length in lengths]
+
+
+def measure_mixed() -> bool:
+    """Return whether first tokens of short prompts come in time beside long ones."""
+    short_lengths, chunk = [2 + 62 * number // 59 for number in range(60)], 128
+    with tempfile.TemporaryDirectory() as folder:
+        make_small_model(Path(folder))
+        with peasy_server(Path(folder), "float32") as port:
+            first_tokens(port, random_prompts(0, [10] * 4), [])  # warm-up
+            _, (long_alone,) = first_tokens(port, [], random_prompts(1, [LONG_TOKENS]))
+            alone, _ = first_tokens(port, random_prompts(2, short_lengths), [])
+            beside, long = first_tokens(port, random_prompts(3, short_lengths), random_prompts(4, [LONG_TOKENS] * 4))
+    longest_chunk = 2 * long_alone * chunk / LONG_TOKENS  # the last chunk attends to twice as many keys as the mean
+    bound = 3 * statistics.median(alone) + longest_chunk
+    print(f"\nmixed: 60 clients with 2 to 64 tokens, 4 with {LONG_TOKENS:,}")
+    print(f"  first token of the 60 alone: median {statistics.median(alone):.2f} s, last {max(alone):.2f} s")
+    print(f"  beside the 4: median {statistics.median(beside):.2f} s (at most {bound:.2f}), last {max(beside):.2f} s")
+    print(f"  first token of {LONG_TOKENS:,} tokens: alone {long_alone:.1f} s, of the 4 {max(long):.1f} s")
+    return statistics.median(beside) <= bound
+
+
 def main(arguments: list[str]) -> int:
+    if arguments == ["mixed"]:
+        print(machine())
+        return 0 if measure_mixed() else 1
     rounds = next((int(word) for word in arguments if word.isdecimal()), 3)
     kinds = [word for word in arguments if word in KINDS] or list(KINDS)
     print(machine(), llama.build_name(), sep="\n")
     with tempfile.TemporaryDirectory() as folder:
         make_files(Path(folder))
         passed = [measure(kind, Path(folder), rounds) for kind in kinds]
+    passed.append(measure_mixed())
     return 0 if all(passed) else 1
 
 

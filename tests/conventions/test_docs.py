@@ -34,6 +34,17 @@ def test_a_changed_package_docstring_makes_the_readme_stale(generate, monkeypatc
     assert generate.readme() != (generate.ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_reliability_names_existing_tests(root):
+    """Every promise names files under tests/, and the tests in them exist."""
+    page = (root / "docs" / "reliability.md").read_text(encoding="utf-8")
+    files = set(re.findall(r"`([a-z_]+/(?:test_[a-z_]+\.py)?)`", page))
+    assert len(files) > 12
+    assert [name for name in files if not (root / "tests" / name).exists()] == []
+    names = set(re.findall(r"`(test_[a-z_]+)(?:\[[a-z]+\])?`", page))
+    sources = "".join((root / "tests" / name).read_text(encoding="utf-8") for name in files if name.endswith(".py"))
+    assert [name for name in names if f"def {name}(" not in sources] == []
+
+
 def test_links_lead_to_existing_files(root):
     pages = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
     assert len(pages) > 5

@@ -133,10 +133,15 @@ def test_second_process_on_one_run_is_rejected(tmp_path):
     assert f"is being trained by another process (process {first.process.pid})" in err
 
 
+STRIDE = 3
+"""Every third system call, each in a new Python; the forks of the harness are killed at every single write."""
+
+
 @pytest.mark.faults
-@pytest.mark.timeout(7200)
-def test_killed_at_system_calls(tmp_path):
-    """Killed by strace at every system call that writes, flushes, renames or creates a folder."""
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("call", ["fsync", "rename", "mkdir", "write"])
+def test_killed_at_system_calls(tmp_path, call):
+    """Killed by strace at system calls that write, flush, rename or create a folder."""
     strace = shutil.which("strace") or pytest.skip("strace is not installed")
     probe = subprocess.run([strace, "-f", "-o", "/dev/null", "true"], capture_output=True)
     if probe.returncode:
@@ -146,23 +151,22 @@ def test_killed_at_system_calls(tmp_path):
     whole = Trainer(tmp_path, *more)
     assert whole.end()[0] == 0
     expected = logged_results(whole.run)
-    for call in ("fsync", "rename", "mkdir", "write"):
-        for at in itertools.count(1):
-            folder = tmp_path / f"{call}-{at}"
-            folder.mkdir()
-            (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-            command = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt")]
-            command += ["--run", str(folder / "run"), *SMALL, *more]
-            env = os.environ | {"PEASY_HOME": str(folder / "home")}
-            injected = [strace, "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=KILL:when={at}"]
-            killed = subprocess.run([*injected, *command], capture_output=True, env=env).returncode
-            done = subprocess.run(command, capture_output=True, text=True, env=env)
-            assert done.returncode == 0, f"killed at {call} {at}: {done.stderr}"
-            assert logged_results(folder / "run") == expected, f"killed at {call} {at}"
-            shutil.rmtree(folder)
-            if killed == 0:  # fewer calls than `at`
-                assert at > 10
-                break
+    for at in itertools.count(1, STRIDE):
+        folder = tmp_path / f"{call}-{at}"
+        folder.mkdir()
+        (folder / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+        command = [sys.executable, "-m", "peasy", "train", "gpt", "--data", str(folder / "lines.txt")]
+        command += ["--run", str(folder / "run"), *SMALL, *more]
+        env = os.environ | {"PEASY_HOME": str(folder / "home")}
+        injected = [strace, "-f", "-o", "/dev/null", "-e", f"inject={call}:signal=KILL:when={at}"]
+        killed = subprocess.run([*injected, *command], capture_output=True, env=env).returncode
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, f"killed at {call} {at}: {done.stderr}"
+        assert logged_results(folder / "run") == expected, f"killed at {call} {at}"
+        shutil.rmtree(folder)
+        if killed == 0:  # fewer calls than `at`
+            assert at > 10
+            break
 
 
 def logged_results(run: Path) -> dict:

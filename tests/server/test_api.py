@@ -220,3 +220,29 @@ def test_beam_search_refuses_sampling_parameters(client):
     assert client.post("/api/trace", json=given | {"num_beams": 2}).status_code == 200
     seed = client.get("/openapi.json").json()["components"]["schemas"]["TraceBody"]["properties"]["seed"]
     assert seed["exclusiveMaximum"] == 2**53, "a number that every client can write"
+
+
+def test_every_error_has_a_status_of_its_own():
+    """Only bugs are 500: a run that is locked or an engine that is full is not."""
+    from peasy.errors import PeasyError
+    from peasy.server.responses import error_response
+    from peasy.training import distributed, learner, run_folder  # noqa: F401 (their errors)
+
+    def subclasses(kind):
+        return {kind, *(one for each in kind.__subclasses__() for one in subclasses(each))}
+
+    bugs = {"error", "internal-error", "refused"}
+    codes = {
+        kind.code: kind
+        for kind in subclasses(PeasyError)
+        if kind.code not in bugs and kind.__module__.startswith("peasy.")
+    }
+    assert len(codes) > 10
+    statuses = {}
+    for code in codes:
+        error = PeasyError("x")
+        error.code = code
+        statuses[code] = error_response(error).status_code
+    assert {code: status for code, status in statuses.items() if status == 500} == {}
+    assert statuses["busy"] == 409
+    assert statuses["overloaded"] == 429

@@ -51,9 +51,21 @@ def test_full_disk_is_reported(tmp_path, monkeypatch):
     log = MetricsLog(tmp_path / "m.jsonl")
 
     class Full:
-        def write(self, data):
-            raise OSError(errno.ENOSPC, "No space left on device")
+        def __init__(self, file):
+            self.file, self.room = file, 5
 
-    monkeypatch.setattr(log, "_file", Full())
-    with pytest.raises(ResourceUnavailable, match=r"Cannot write .*m\.jsonl: the disk is full, 12 bytes are needed"):
+        def write(self, data):
+            """Take a part first, as a disk that becomes full."""
+            if not self.room:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            taken, self.room = self.file.write(bytes(data)[: self.room]), 0
+            return taken
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+    log.write({"step": 0})
+    monkeypatch.setattr(log, "_file", Full(log._file))
+    with pytest.raises(ResourceUnavailable, match=r"m\.jsonl was not written .* 12 bytes are needed, .* are free"):
         log.write({"step": 1})
+    assert (tmp_path / "m.jsonl").read_text() == '{"step": 0}\n', "a part of the line was left"

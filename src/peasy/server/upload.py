@@ -4,6 +4,7 @@ import re
 import secrets
 from pathlib import Path
 
+from peasy.atomic import append_durably, disk_errors
 from peasy.checkpoint.paths import data_dir
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 
@@ -26,15 +27,16 @@ def new_upload_id(file_name: str) -> str:
 def append_text(upload_id: str, text: str) -> int:
     """Append a chunk and return the upload's size in bytes."""
     path = upload_path(upload_id, must_exist=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with disk_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
     data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     size = sum(file.stat().st_size for file in path.parent.iterdir())
     if size + len(data) > MAX_TOTAL_BYTES:
         raise ResourceUnavailable(
             f"Uploads are limited to {MAX_TOTAL_BYTES:,} bytes together.", hint=f"Delete old ones: {path.parent}"
         )
-    with path.open("ab") as output:
-        output.write(data)
+    with disk_errors(path, len(data)), path.open("ab", buffering=0) as output:
+        append_durably(output, path, data)
         return output.tell()
 
 

@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from peasy.atomic import write_atomic
+from peasy.atomic import disk_errors, write_atomic
 from peasy.models.protocol import Model
 from peasy.nn.tap import Activation, Tap
 
@@ -65,7 +65,8 @@ def write_snapshot(
     if not weights:
         return None
     path = path.with_name(path.name.replace("step", "stop")) if stopped else path
-    path.parent.mkdir(exist_ok=True)
+    with disk_errors(path.parent):
+        path.parent.mkdir(exist_ok=True)
     metadata = json.dumps(
         {"step": step, "sentence": asdict(sentence)}
     )  # one key: safetensors does not keep the order of keys

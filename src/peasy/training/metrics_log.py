@@ -1,14 +1,13 @@
 """Metrics log: one JSON line per event, truncated to the checkpoint on resume; recorder of all events of a run."""
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from peasy.atomic import write_atomic
-from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean
+from peasy.atomic import append_durably, disk_errors, write_atomic
+from peasy.errors import InvalidInput, did_you_mean
 from peasy.extras import require_extra
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 
@@ -25,6 +24,10 @@ class _TensorBoardSink:
 
     def __call__(self, event: Event) -> None:
         """Write one event; on resume, first purge the steps that will be written again."""
+        with disk_errors(Path(self._folder), hint=_HINT):
+            self._write(event)
+
+    def _write(self, event: Event) -> None:
         if isinstance(event, Started):
             from torch.utils.tensorboard import SummaryWriter
 
@@ -58,6 +61,7 @@ def open_sink(sink: str | Sink, run: Path) -> Sink:
     return _SINKS_BY_NAME[sink](run)
 
 
+_HINT = "The checkpoints are untouched. Free some space, then continue the run with --resume."
 METRICS_FILE, SAMPLES_FILE = "metrics.jsonl", "samples.jsonl"
 E = TypeVar("E", bound=Event)
 
@@ -67,26 +71,18 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = path.open("ab", buffering=0)
+        with disk_errors(path):
+            self._file = path.open("ab", buffering=0)
 
     def write(self, line: Mapping[str, object]) -> None:
         """Append one line in a single write: a kill leaves complete lines and at most one partial line at the end."""
         data = json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n"
-        self._with_error(lambda: self._file.write(data), len(data))
+        append_durably(self._file, self.path, data, _HINT)
 
     def flush(self) -> None:
         """Flush to disk (fsync)."""
-        self._with_error(lambda: os.fsync(self._file.fileno()), 0)
-
-    def _with_error(self, action: Callable[[], object], needed: int) -> None:
-        try:
-            action()
-        except OSError as error:
-            disk_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            reason = f"the disk is full, {needed:,} bytes are needed" if disk_full else error.strerror or str(error)
-            raise ResourceUnavailable(
-                f"Cannot write {self.path}: {reason}.", hint="The checkpoints are untouched."
-            ) from error
+        with disk_errors(self.path, hint=_HINT):
+            os.fsync(self._file.fileno())
 
     def __enter__(self) -> Self:
         return self

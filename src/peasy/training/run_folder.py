@@ -9,6 +9,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from peasy import config
+from peasy.atomic import disk_errors
 from peasy.errors import PeasyError
 
 _LOCK_FILE = ".lock"
@@ -45,14 +46,15 @@ def run_lock(folder: Path) -> Iterator[None]:
 
     path = folder / _LOCK_FILE
     lock = FileLock(path, blocking=False, thread_local=False, preserve_lock_file=True, on_acquired=write_holder)
-    try:
-        held = lock.acquire()
-    except Timeout:
-        holder = path.read_text(encoding="utf-8")[:40].strip()
-        raise RunLocked(
-            f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
-            hint="Wait for it, stop it, or choose another --run.",
-        ) from None
+    with disk_errors(path):
+        try:
+            held = lock.acquire()
+        except Timeout:
+            holder = path.read_text(encoding="utf-8")[:40].strip()
+            raise RunLocked(
+                f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
+                hint="Wait for it, stop it, or choose another --run.",
+            ) from None
     with held:
         yield
 

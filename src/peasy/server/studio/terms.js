@@ -342,5 +342,22 @@ export const GROUPS = [
     "The table between peasy's weight names and another library's, used in both directions."
    ]
   ]
+ },
+ {
+  "title": "On paper",
+  "terms": [
+   [
+    "computation graph",
+    "The named steps of a worked example, each computed from others; explaining and checking walk the same graph."
+   ],
+   [
+    "interval arithmetic",
+    "Calculation with bounds: a number printed as 0.71 may be anything that rounds to it, and so may what follows from it."
+   ],
+   [
+    "slip",
+    "A mistake with a name, such as scores that were not scaled, found by calculating the wrong way and comparing."
+   ]
+  ]
  }
 ];

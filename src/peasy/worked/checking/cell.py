@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import product
 from typing import NoReturn
 
@@ -134,6 +135,7 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
     return terms or _raise_unreadable(written, where)
 
 
+@lru_cache(maxsize=20_000)
 def read_number(text: str) -> WrittenNumber | None:
     """Return the number of a cell, or None if it holds none."""
     try:

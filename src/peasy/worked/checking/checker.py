@@ -50,6 +50,12 @@ _MAX_DECIMALS = 12
 _MISTAKE_RATE, _SLIP_RATE = 0.03, 0.01
 """Assumed share of wrong cells and of tables with a named slip, for choosing between readings of the inputs."""
 
+_FEW_UNITS = 3.5
+"""Up to this many units of the last decimal, a difference may come from rounded inputs."""
+
+_TYPICAL_SHARE = 0.25
+"""Share of its bounds in which a number usually lies: they allow for all roundings in the worst direction at once."""
+
 _EVIDENCE = 3.0
 """A stricter reading of the inputs must be this much more likely (natural logarithm) than the one that allows more."""
 
@@ -70,6 +76,8 @@ class CheckedCell:
     reason: str
     decimals: int | None = None
     description: str = ""
+    value: float = math.nan
+    """Number that was read, in percent divided by 100; NaN if there is none."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +163,10 @@ def check(example: Example) -> CheckedExample:
 
 
 class TableChecker:
-    """Checks the tables of one example in order of dependence; numbers of up to `exact_decimals` are exact."""
+    """Checks the tables of one example in order of dependence; numbers of up to `exact_decimals` decimals are exact."""
 
-    def __init__(self, example: Example, exact_decimals: int = 0) -> None:
-        self.example, self.exact_decimals = example, exact_decimals
+    def __init__(self, example: Example, exact_decimals: int = 0, names_slips: bool = True) -> None:
+        self.example, self.exact_decimals, self.names_slips = example, exact_decimals, names_slips
         self.settings = FormulaSettings.from_example(example)
         self.unread: list[UnreadTable] = []
         self.written = list(self._named_tables())
@@ -172,21 +180,40 @@ class TableChecker:
         self.row_findings: list[RowFinding] = []
         self.remarks: list[str] = []
         self.given_decimals: set[int] = set()
+        self.slips: dict[str, Slip] = {}
         self.likelihood = 0.0
 
     @classmethod
-    def best(cls, example: Example) -> "TableChecker":
-        """Check under every reading of the inputs, and return the check that explains the written tables best."""
+    def best(cls, example: Example, names_slips: bool = True) -> "TableChecker":
+        """Check under every reading of the inputs, and return the check that explains the written tables best.
+
+        Without `names_slips`, mistakes are only counted, which is faster.
+        """
         check_size(example)
         if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
             raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
         with np.errstate(all="ignore"):
-            best = cls(example).run()
+            best = cls(example, names_slips=names_slips).run()
             for decimals in sorted(best.given_decimals)[:3]:
-                stricter = cls(example, decimals).run()
-                if stricter.likelihood >= best.likelihood + _EVIDENCE:
+                stricter = cls(example, decimals, names_slips).run()
+                if stricter.likelihood >= best.likelihood + _EVIDENCE and not stricter.blames_rounding(best):
                     best = stricter
         return best
+
+    def blames_rounding(self, other: "TableChecker") -> bool:
+        """True if a number is wrong here by a few units of its last decimal, and right under another reading.
+
+        Such a number is a sign that the inputs were rounded: mistakes are rarely that small.
+        """
+        right = {_place(cell) for cell in other.cells if cell.verdict in ("right", "truncated")}
+        return any(
+            cell.verdict == "wrong"
+            and cell.decimals is not None
+            and isinstance(cell.expected, float)
+            and _place(cell) in right
+            and abs(cell.value - cell.expected) <= _FEW_UNITS * 10.0**-cell.decimals
+            for cell in self.cells
+        )
 
     def _named_tables(self) -> Iterator[tuple[str, WrittenTable]]:
         projections = []
@@ -212,6 +239,8 @@ class TableChecker:
             self.readings[name] = known
             for _, written in filter(lambda pair: pair[0] == name, self.written):
                 self.check_written(written, name, known)
+            if name not in self.right and (given := clean_reading(self.readings[name])):
+                self.right[name] = given
         return self
 
     def check_written(self, written: WrittenTable, name: str, known: list[TableReading]) -> None:
@@ -264,6 +293,7 @@ class TableChecker:
         judged = {cell: verdict for cell, verdict in judgements if verdict}
         slip = self.find_slip(table, judged, known)
         if slip:
+            self.slips[table.node] = slip
             judged = {cell: _with_slip(verdict, slip, cell) for cell, verdict in judged.items()}
         verdicts = {cell: str(verdict.verdict) for cell, verdict in judged.items()}
         self.cells += [_checked_cell(table, cell, verdict) for cell, verdict in judged.items()]
@@ -309,7 +339,7 @@ class TableChecker:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
         clean = clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-        if clean is None or not wrong:
+        if clean is None or not wrong or not self.names_slips:
             return None
         prefix = table.node.removesuffix(table.step)
         tables = {name: reading.point for name, reading in self.right.items()}
@@ -334,7 +364,8 @@ class TableChecker:
             masked = by_key and mask is not None and not mask[row, column]
             return judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, WrittenNumber):
-            return judge_number(content, table.texts[row, column].strip(), known, row, column)
+            text = table.texts[row, column].strip()
+            return judge_number(content, text, known, row, column, with_reason=self.names_slips)
         assert isinstance(content, tuple)
         if table.step == "context":
             judged = judge_weighted_sum(table, row, column, content, self.symbols, self.earlier(table, "weights"))
@@ -416,7 +447,7 @@ def _log_likelihood(table: AlignedTable, judged: dict[tuple[int, int], CellVerdi
         if not isinstance(content, WrittenNumber):
             continue
         if verdict.verdict != "wrong":
-            total -= math.log(max(verdict.choices, 1.0))
+            total -= math.log(1 + _TYPICAL_SHARE * (verdict.choices - 1))
         elif not slip:
             spread = 1 + abs(content.value)
             total += math.log(_MISTAKE_RATE * min(max(content.high - content.low, 1e-6) / spread, 1.0))
@@ -427,11 +458,15 @@ def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdic
     expected, content = judged.expected, table.cells[cell]
     if isinstance(expected, float):
         expected = "x" if expected == -np.inf else round(expected, 12) + 0.0
-    decimals = content.decimals if isinstance(content, WrittenNumber) else None
+    decimals, value = (content.decimals, content.value) if isinstance(content, WrittenNumber) else (None, math.nan)
     row, column, written = table.rows[cell[0]], table.columns[cell[1]], table.texts[cell].strip()
     return CheckedCell(
-        table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description
+        table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description, value
     )
+
+
+def _place(cell: CheckedCell) -> tuple[str, str, str, str]:
+    return cell.table, cell.row, cell.column, cell.written
 
 
 def _checked_table(

@@ -22,7 +22,7 @@ _ENOUGH = 0.75
 
 _UNKNOWN_ROW, _MAX_ROWS = "?", 200
 _ZERO = re.compile(r"0(?:[.,]0*)?")
-_NOT_SCALED = "The scores are not divided by √d_k, and nothing here says that they should be: plain dot products."
+NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
 
 
 def recognise(example: Example, mentions_scale: bool = True) -> Example:
@@ -33,8 +33,9 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
     """
     example = _embeddings(example)
     candidates = [example]
+    mentions_scale |= any(table.table.startswith("scaled") for table in example.written)
     if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
-        candidates.append(replace(example, scoring="dot", note=_NOT_SCALED))
+        candidates.append(replace(example, scoring="dot", note=NOT_SCALED))
     if not example.causal and any(_is_lower_triangle(table) for table in example.written):
         candidates += [replace(candidate, causal=True) for candidate in candidates]
     named = [name_tables(candidate) for candidate in candidates]
@@ -45,7 +46,7 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
 
 
 def _count_mistakes(example: Example) -> tuple[int, int]:
-    checker = TableChecker.best(example)
+    checker = TableChecker.best(example, names_slips=False)
     return sum(cell.verdict == "wrong" for cell in checker.cells), len(checker.unread)
 
 
@@ -78,7 +79,7 @@ def name_tables(example: Example) -> Example:
         return example
     sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
     with np.errstate(all="ignore"):
-        right = TableChecker(replace(example, written=sure)).run().right
+        right = TableChecker(replace(example, written=sure), names_slips=False).run().right
     renamed = [_rename(table, right, example) for table in example.written]
     return replace(example, written=tuple(renamed))
 

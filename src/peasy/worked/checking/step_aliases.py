@@ -19,7 +19,7 @@ PER_HEAD = (
 
 _ALIASES = {
     "x": "x input inputs embedding embeddings inputembeddings inputembedding wordembeddings inputvectors vectors "
-    "tokenembeddings wordvectors inputmatrix inputx encodings tokenencodings",
+    "tokenembeddings wordvectors inputmatrix inputx encodings tokenencodings encodingsmatrix",
     "source": "source sources xsource sourcex sourceembeddings memory encoderoutputs encoderoutput encoderstates",
     "w_q": "wq queryweights queryweightst queryweightmatrix wquery queryprojection wqueries",
     "w_k": "wk keyweights keyweightst keyweightmatrix wkey keyprojection wkeys",
@@ -36,7 +36,7 @@ _ALIASES = {
     "scores": "scores score qkt attentionscores attentionscore dotproducts similarity similarities dotproduct cosine "
     "cosinesimilarity logits attentionlogits energy energies attentionenergy alignmentscores alignment s e "
     "attnscores attnscore rawscores rawattentionscores unnormalizedattention omega similarityscores similaritymatrix "
-    "scorematrix unscaledscores scoresmatrix",
+    "scorematrix unscaledscores scoresmatrix sims",
     "scaled": "scaled scores/dk scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
     "scaledattentionscores scaleddotproduct scaleddotproducts scaledlogits scaledqkt scaledsimilarities "
     "scaledsimilarity s/dk scaledsims",

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -22,6 +23,12 @@ KEY_ROWS = ("source", "key", "value")
 
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
 """Tables with one column per key."""
+
+MASKABLE = ("scores", "scaled", "masked")
+"""Tables of scores, in which a masked cell is minus infinity."""
+
+MASKED_SCORE = -1e4
+"""A masked score at or below this counts as minus infinity."""
 
 _NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvzc])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 _TOTAL_LABEL = re.compile(r"(?:row\s*|column\s*)?(?:sums?|totals?|summe|somme|suma|Σ|∑|\\sum|\$\\sum\$)", re.IGNORECASE)
@@ -86,11 +93,13 @@ class AlignedTable:
         """Return the written numbers and their bounds: NaN if missing, 0 or -inf if masked."""
         grid, low, high = (np.full((len(self.rows), len(self.columns)), np.nan) for _ in range(3))
         for cell, content in self.cells.items():
-            if isinstance(content, WrittenNumber):
+            if isinstance(content, WrittenNumber) and content.value <= MASKED_SCORE and self.step in MASKABLE:
+                grid[cell] = low[cell] = high[cell] = -np.inf
+            elif isinstance(content, WrittenNumber):
                 grid[cell], low[cell], high[cell] = content.value, content.low, content.high
             elif content is CellMark.MASKED and self.step in ("weights", "powers"):
                 grid[cell] = low[cell] = high[cell] = 0.0
-            elif content is CellMark.MASKED and self.step in ("scores", "scaled", "masked"):
+            elif content is CellMark.MASKED and self.step in MASKABLE:
                 grid[cell] = low[cell] = high[cell] = -np.inf
         unknown = np.isnan(grid)
         return grid, Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))
@@ -105,6 +114,8 @@ class AlignedTable:
 def table_name(written: WrittenTable, example: Example, present: Sequence[str] = ()) -> str:
     """Return the name of the step that a written table represents."""
     named = parse_caption(written.table)
+    if not written.table and parse_caption(written.description):
+        raise InvalidInput("No calculation with the tables before it gives these numbers.")
     if not written.table:
         raise InvalidInput("Its caption names no step, and its numbers are those of no calculated table.")
     if named is None:
@@ -177,6 +188,7 @@ def align_table(
     return placed
 
 
+@lru_cache(maxsize=20_000)
 def _read(text: str) -> CellContent:
     """Read a cell; what cannot be read is marked, and the rest of the table is still checked."""
     try:

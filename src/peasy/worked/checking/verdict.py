@@ -22,7 +22,7 @@ from peasy.worked.checking.cell import (
 )  # fmt: skip
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.slips import explain_cell
-from peasy.worked.checking.table import AlignedTable, RowFinding
+from peasy.worked.checking.table import MASKED_SCORE, AlignedTable, RowFinding
 from peasy.worked.example import WrittenTable
 from peasy.worked.graph import format_sum
 from peasy.worked.intervals import Interval
@@ -32,9 +32,6 @@ Verdict = Literal["right", "wrong", "follows", "truncated"]
 
 SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
 """Verdicts from least to most severe."""
-
-_MASKED_SCORE_LIMIT = -1e4
-"""A masked score at or below this counts as minus infinity."""
 
 _INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
 _ONE = WrittenNumber(1.0, 1.0, 1.0, None)
@@ -60,7 +57,12 @@ def clean_reading(readings: Sequence[TableReading]) -> TableReading | None:
 
 
 def judge_number(
-    number: WrittenNumber, text: str, readings: Sequence[TableReading], row: int, column: int
+    number: WrittenNumber,
+    text: str,
+    readings: Sequence[TableReading],
+    row: int,
+    column: int,
+    with_reason: bool = True,
 ) -> CellVerdict | None:
     """Judge a number by all readings of its table; None if no reading has the cell."""
     readings = [reading for reading in readings if reading.knows(row, column)]
@@ -69,6 +71,10 @@ def judge_number(
     clean = clean_reading(readings)
     expected = None if clean is None else float(clean.point[row, column])
     verdict, reading = find_verdict(number, readings, row, column)
+    bucket = max(number.high - number.low, 1e-6)
+    choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
+    if not with_reason:
+        return CellVerdict(verdict, expected, "", choices)
     reason = (reading or clean or readings[0]).summary(row, column)
     if verdict == "wrong":
         reason += f", not {text}"
@@ -79,8 +85,6 @@ def judge_number(
     elif reading and verdict == "follows":
         reason += f": consistent with the mistake in {reading.mistaken_table}"
         reason += f"; without it {clean.summary(row, column)}" if clean else ""
-    bucket = max(number.high - number.low, 1e-6)
-    choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
     return CellVerdict(verdict, expected, f"{reason}.", choices)
 
 
@@ -101,7 +105,7 @@ def find_verdict(
 def _agrees(number: WrittenNumber, reading: TableReading, row: int, column: int, cut: bool) -> bool:
     low, high = float(reading.bounds.low[row, column]), float(reading.bounds.high[row, column])
     if high == -np.inf:
-        return number.value <= _MASKED_SCORE_LIMIT
+        return number.value <= MASKED_SCORE
     return number.may_be_cut(low, high) if cut else number.may_be(low, high)
 
 
@@ -235,31 +239,27 @@ def total_findings(table: AlignedTable, clean: TableReading | None) -> list[RowF
     """Find wrong cells in a row or column headed "sum": neither the sum of the written nor of the right numbers."""
     findings = []
     numbers, written = table.values()
+    whole = np.isfinite(numbers) & (table.decimals == 0)  # whole numbers are added exactly
+    written = Interval(np.where(whole, numbers, written.low), np.where(whole, numbers, written.high))
+    readings = [written, *([clean.bounds] if clean is not None and clean.bounds.shape == written.shape else [])]
     for axis, totals, labels in ((1, table.row_totals, table.rows), (0, table.column_totals, table.columns)):
         for index, text in totals.items():
             number = _read_or_blank(text)
-            line, bounds = (numbers[index], written[index]) if axis else (numbers[:, index], written[:, index])
-            if not isinstance(number, WrittenNumber) or not np.isfinite(bounds.width).all():
+            lines = [bounds[index] if axis else bounds[:, index] for bounds in readings]
+            if not isinstance(number, WrittenNumber) or not lines[0].is_known.all():
                 continue
-            line = np.where(np.isfinite(line), line, 0.0)
-            ranges = [
-                (
-                    float(np.where(np.isfinite(b.low), b.low, 0).sum()),
-                    float(np.where(np.isfinite(b.high), b.high, 0).sum()),
-                )
-                for b in (bounds,)
-            ]
-            if clean is not None and clean.bounds.shape == numbers.shape:
-                right = clean.bounds[index] if axis else clean.bounds[:, index]
-                if np.isfinite(right.width).all():
-                    low, high = (np.where(np.isfinite(end), end, 0.0).sum() for end in (right.low, right.high))
-                    ranges.append((float(low), float(high)))
+            ranges = [(_finite_sum(line.low), _finite_sum(line.high)) for line in lines if line.is_known.all()]
             if not any(number.may_be(*bounds) for bounds in ranges):
-                terms = format_sum(line.tolist(), format_operand)
-                reason = f"{terms} = {format_number(float(line.sum()))}, not {text.strip()}."
+                line = np.nan_to_num(numbers[index] if axis else numbers[:, index], neginf=0.0)
+                reason = f"{format_sum(line.tolist(), format_operand)} = {format_number(float(line.sum()))}"
                 label = labels[index] if axis else f"sum of column {labels[index]}"
-                findings.append(table.finding(label, "total", reason))
+                findings.append(table.finding(label, "total", f"{reason}, not {text.strip()}."))
     return findings
+
+
+def _finite_sum(numbers: np.ndarray) -> float:
+    """Return the sum; masked scores (-∞) count as nothing."""
+    return float(np.where(np.isfinite(numbers), numbers, 0.0).sum())
 
 
 def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:

@@ -13,7 +13,7 @@ _COMMENT = re.compile(r"#[^\n]*")
 _CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Tensor|constant|Parameter|matrix)\(\s*$")
 _PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
 _STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
-_NAME = re.compile(r"[A-Za-z_αβ][\w.^'αβ]*(?:\(\s*\))?")
+_ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
 _NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
 _ITEM = re.compile(_NUMBER)
 _ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
@@ -23,12 +23,16 @@ _CAPTION_LINES = 6
 
 @dataclass(frozen=True)
 class PrintedArray:
-    """Array found in a text: candidate captions, nearest first, and its rows; `is_vector` if it has one axis."""
+    """Array found in a text: candidate captions, nearest first, and its rows; `is_vector` if it has one axis.
+
+    `is_output` if it stands at the start of a line, as a program prints it.
+    """
 
     captions: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     is_vector: bool
     head: int | None = None
+    is_output: bool = False
 
 
 def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedArray]:
@@ -46,7 +50,8 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
             return
         inside = text[match.start() : end]
         lead = text[position : match.start()]
-        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) else None
+        is_shape = re.search(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z", lead) is not None  # also an index: x[1]
+        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_shape else None
         if grids is None:
             above += lead.splitlines() + inside.splitlines()
             position = match.start() + 1 if "[" in inside[1:] else end
@@ -54,7 +59,8 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
         lines = [*above, *lead.splitlines()]
         captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))
         for head, (rows, is_vector) in enumerate(grids):
-            yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None)
+            is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
+            yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output)
         above, position = [], end
 
 
@@ -85,7 +91,8 @@ def _grids(inside: str) -> list[tuple[tuple[tuple[str, ...], ...], bool]] | None
     if depth == 2 or inside.count("[") == len(rows) + depth - 1:
         return [(tuple(rows), False)]
     blocks = re.split(r"\]\s*\]\s*,?\s*(?=\[)", inside)
-    return [(tuple(tuple(_ITEM.findall(row)) for row in _ROW.findall(f"{block}]")), False) for block in blocks]
+    grids = [tuple(tuple(_ITEM.findall(row)) for row in _ROW.findall(f"{block}]")) for block in blocks]
+    return [(grid, False) for grid in dict.fromkeys(grids)]  # a batch of equal sequences is one table
 
 
 def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
@@ -97,7 +104,9 @@ def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
         text = _CALL.sub("", text).strip()
         if printed := _PRINTED.search(text):
             yield from (string for _, string in _STRING.findall(printed[1]))
-            yield from _NAME.findall(_STRING.sub("", printed[1]))[::-1]
+            yield from (
+                part.strip() for part in reversed(_ARGUMENTS.split(_STRING.sub("", printed[1]))) if part.strip()
+            )
             continue
         left, equals, _ = text.partition("=")
         if equals and not left.rstrip().endswith(("(", "!", "<", ">")):

@@ -12,6 +12,7 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.worked.checking.recognition import recognise
 from peasy.worked.example import Example, library_files
 from peasy.worked.tables.files import read_array_file, read_notebook, read_workbook
+from peasy.worked.tables.program_output import group_calculations
 from peasy.worked.tables.readers import read_csv, read_latex, read_markdown, read_plain_text
 from peasy.worked.tables.sheet import Sheet
 
@@ -66,8 +67,11 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
     sheet = READERS[suffix](text)
     title = str(sheet.settings.get("title", Path(name).stem))
     try:
+        if sheet.sequential and any(table.table for table in sheet.tables):
+            return Notes(title, group_calculations(sheet, title))
         examples = sheet.examples(title)
-        return Notes(title, tuple(recognise(example, bool(_SCALE.search(text))) for example in examples))
+        mentions_scale = len(examples) == 1 and bool(_SCALE.search(text))  # of several, one may be without a scale
+        return Notes(title, tuple(recognise(example, mentions_scale) for example in examples))
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from None
 

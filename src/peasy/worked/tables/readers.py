@@ -21,7 +21,7 @@ _CAPTION_SEARCH_LINES = 8
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _RULER_LINE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
 _ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
-_PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|\w+ = \w+[.(]", re.MULTILINE)
+_PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|@ ", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
@@ -97,8 +97,10 @@ def _read_code(sheet: Sheet, lines: list[str], above: list[str]) -> None:
     text = "\n".join(body)
     is_program = bool(_PROGRAM.search(text)) or "py" in language
     found = False
+    if is_program:
+        sheet.sequential = True
     for array in find_arrays(text, above[-_CAPTION_SEARCH_LINES:]):
-        sheet.add_array(array, optional=is_program)
+        sheet.add_array(array, is_program)
         found = True
     if found and not is_program:
         above.clear()
@@ -118,7 +120,7 @@ def read_plain_text(text: str) -> Sheet:
     for line in text.splitlines():
         sheet.read_setting(line)
     for array in find_arrays(text):
-        sheet.add_array(array, optional=bool(_PROGRAM.search(text)))
+        sheet.add_array(array, bool(_PROGRAM.search(text)))
     return sheet
 
 
@@ -143,6 +145,12 @@ def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
                 end += 1
             yield "code", lines[index:end]
             index = end + 1
+        elif line.startswith(("    ", "\t")) and _ARRAY_START.search(line):
+            end = index + 1
+            while end < len(lines) and lines[end].startswith(("    ", "\t")):
+                end += 1
+            yield "code", ["", *lines[index:end]]
+            index = end
         elif "|" in line and index + 1 < len(lines) and "-" in lines[index + 1] and _RULER.fullmatch(lines[index + 1]):
             end = index + 2
             while end < len(lines) and "|" in lines[end]:

@@ -34,7 +34,8 @@ _SETTING_VALUES = re.compile(r"true|false|yes|no|-?[\d.]+|dot|cosine|scaled[- ]d
 _PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
 _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
-_OBJECT_PREFIX = re.compile(r"^\s*[\w\[\]]+\.(?=W_?|b_?|[a-z])")
+_OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
+_TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
 UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
 
@@ -80,23 +81,20 @@ class Sheet:
         self.tables.append(table)
         self.inferred.append(inferred)
 
-    def add_array(self, array: PrintedArray, optional: bool = False) -> None:
-        """Add an array printed by a program; if `optional`, one without a known name is left out.
+    def add_array(self, array: PrintedArray, is_program: bool = False) -> None:
+        """Add an array printed by a program; in program text, one without a known name is left out.
 
-        The weight of a torch Linear layer is stored transposed. A vector is one row, named by a number in its name.
+        A vector is one row, named by a number in its name.
         """
-        captions = [_OBJECT_PREFIX.sub("", caption) for caption in array.captions]
-        names = [re.sub(r"\.(?:weight|T)$", "", caption).replace(".bias", "_bias") for caption in captions]
-        named_at = next((at for at, name in enumerate(names) if _parse_variable(name)), None)
-        if named_at is None:
-            if not optional and not array.is_vector:
+        named = next(filter(None, map(parse_variable, array.captions)), None)
+        if named is None:
+            if (not is_program or array.is_output) and not array.is_vector:
                 self.add(array.captions[:1], array.rows, (), ())
             return
-        step, number = _parse_variable(names[named_at]) or ("", None)
-        rows = tuple(zip(*array.rows, strict=False)) if captions[named_at].endswith((".weight", ".T")) else array.rows
-        labels = () if not array.is_vector or step.startswith("b_") else (number or UNKNOWN_ROW,)
-        caption = f"{step} head {array.head}" if array.head else step
-        self.add([caption], rows, labels, ())
+        rows = tuple(zip(*array.rows, strict=False)) if named.transposed else array.rows
+        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
+        self.sequential |= is_program
+        self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
 
     def read_setting(self, line: str) -> bool:
         """Read a line such as `causal: true` as a setting; raise on a misspelt one; False for any other line."""
@@ -123,11 +121,12 @@ class Sheet:
                 f"No table has a caption that names its step.{found}",
                 hint="Put the step above each table: X, W_Q, W_K, W_V, Q, K, V, scores, scaled, weights, context.",
             )
-        parts = _split_parts(self.tables, self.sequential)
+        parts = [list(self.tables)] if self.sequential else _split_parts(self.tables)
         titles = [title] if len(parts) == 1 else [f"{title}, part {number + 1}" for number in range(len(parts))]
-        return tuple(self._example(*part) for part in zip(titles, parts, strict=True))
+        return tuple(self.build(*part) for part in zip(titles, parts, strict=True))
 
-    def _example(self, title: str, tables: Sequence[WrittenTable]) -> Example:
+    def build(self, title: str, tables: Sequence[WrittenTable]) -> Example:
+        """Build the example of some of the tables."""
         settings = {name: _parse_value(name, value) for name, value in self.settings.items()}
         if "d_k" in settings and isinstance(settings["d_k"], int):
             settings.setdefault("scale", settings["d_k"] ** -0.5)
@@ -146,13 +145,36 @@ class Sheet:
         return replace(config.read(Example, fields), written=tuple(tables))
 
 
-def _parse_variable(name: str) -> tuple[str, str | None] | None:
-    """Return the step and the number of a variable: `attn_weights`, `query_2`, `W_query`; None if it is no step."""
-    if parsed := parse_caption(name):
-        return (f"{parsed[0]} head {parsed[1]}" if parsed[1] else parsed[0]), None
-    match = re.fullmatch(r"(.*?)_?(\d+)", name.strip())
+@dataclass(frozen=True)
+class Variable:
+    """Variable of a program as a table: its step, a number in its name, and whether it is stored transposed."""
+
+    step: str
+    number: str | None = None
+    transposed: bool = False
+
+
+def parse_variable(text: str) -> Variable | None:
+    """Return the step of an expression: `attn_weights`, `query_2`, `W_query.weight`, `W_q(x)`; None if it is no step.
+
+    The weight of a torch Linear layer is stored transposed; a layer applied to inputs gives queries, keys or values.
+
+    >>> parse_variable("query_2"), parse_variable("self.W_q.weight").transposed, parse_variable("model.W_k(x)").step
+    (Variable(step='query', number='2', transposed=False), True, 'key')
+    """
+    transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
+    name = _TRANSPOSED.sub("", text.strip()).replace(".weight", "").replace(".data", "").replace(".bias", "_bias")
+    name = _OBJECT_PREFIX.sub("", name)
+    call = re.fullmatch(r"(\w+)\(\s*\w+\s*\)", name)
+    parsed = parse_caption(call[1] if call else name)
+    if parsed and call:
+        return Variable({"w_q": "query", "w_k": "key", "w_v": "value"}.get(parsed[0], parsed[0]))
+    if parsed:
+        step = f"{parsed[0]} head {parsed[1]}" if parsed[1] else parsed[0]
+        return Variable(step, transposed=transposes % 2 == 1)
+    match = re.fullmatch(r"(.*?)_?(\d+)", name)
     parsed = parse_caption(match[1]) if match and match[1] else None
-    return (parsed[0], match[2]) if parsed and match else None
+    return Variable(parsed[0], match[2]) if parsed and match else None
 
 
 def _has_numbers(cells: Sequence[Sequence[str]]) -> bool:
@@ -161,30 +183,27 @@ def _has_numbers(cells: Sequence[Sequence[str]]) -> bool:
     return bool(texts) and sum(read_number(text) is not None for text in texts if len(text) < 50) > len(texts) / 2
 
 
-def _split_parts(tables: Sequence[WrittenTable], sequential: bool) -> list[list[WrittenTable]]:
+def _split_parts(tables: Sequence[WrittenTable]) -> list[list[WrittenTable]]:
     """Split tables into calculations: a table that was already there with other numbers starts a new one.
 
     The new one keeps the tables that come before it in the calculation.
     """
     parts: list[list[WrittenTable]] = [[]]
     for table in tables:
-        parsed, part = parse_caption(table.table), parts[-1]
-        stage = _STAGES.get(parsed[0], -1) if parsed else -1
-        reached = [_STAGES[named[0]] for other in part if (named := parse_caption(other.table)) and named[1] is None]
-        restarts = sequential and 0 < stage <= 2 and max(reached, default=0) >= 3
-        if stage >= 0 and (restarts or any(_contradicts(table, other) for other in part)):
-            parts.append([other for other in part if _comes_before(other, table)])
+        if parse_caption(table.table) and any(_contradicts(table, other) for other in parts[-1]):
+            parts.append([other for other in parts[-1] if comes_before(other, table)])
         parts[-1].append(table)
     return parts
 
 
-def _comes_before(other: WrittenTable, table: WrittenTable) -> bool:
+def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
+    """True if a table is calculated before another one."""
     first, second = parse_caption(other.table), parse_caption(table.table)
     return first is not None and second is not None and first != second and _STAGES[first[0]] <= _STAGES[second[0]]
 
 
 def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
-    """True if two tables are the same step with the same rows, and most of their numbers differ."""
+    """True if two tables are the same step with the same rows, and half of their numbers or more differ."""
     if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
         return False
     if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
@@ -195,7 +214,7 @@ def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
         for a, b in zip(row, other_row, strict=True)
     ]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return sum(not a.may_be(b.low, b.high) for a, b in known) > len(known) / 2
+    return bool(known) and sum(not a.may_be(b.low, b.high) for a, b in known) >= len(known) / 2
 
 
 def split_labels(

@@ -1,0 +1,151 @@
+"""Output of a program as calculations: printed arrays are grouped so that each follows from the ones before it.
+
+A notebook often calculates attention several times: without projections, with them, with a mask. Each array is tried
+with the arrays before it, under the usual conventions; if nothing gives it, and no known mistake does, it belongs to
+a calculation that is not shown, and it is listed as not read rather than called wrong.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from peasy.errors import PeasyError
+from peasy.worked.checking.checker import TableChecker
+from peasy.worked.checking.recognition import NOT_SCALED, name_tables
+from peasy.worked.checking.step_aliases import parse_caption, table_caption
+from peasy.worked.example import Example, WrittenTable
+from peasy.worked.tables.sheet import Sheet, comes_before
+
+_CONVENTIONS: tuple[dict[str, object], ...] = (
+    {"scoring": "scaled-dot", "causal": False, "note": ""}, {"scoring": "dot", "causal": False, "note": NOT_SCALED},
+    {"scoring": "scaled-dot", "causal": True, "note": ""}, {"scoring": "dot", "causal": True, "note": NOT_SCALED},
+)  # fmt: skip
+_GIVEN = ("x", "source", "w_q", "w_k", "w_v", "query", "key", "value")
+_FEW_WRONG = 0.25
+"""Share of wrong cells up to which a printed table is the calculated one with mistakes, and not another calculation."""
+
+_MAX_ARRAYS = 200
+"""Maximum number of printed arrays that are compared."""
+
+
+def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
+    """Return the calculations that a program printed, each an example whose tables agree or have a known mistake."""
+    groups: list[Example] = []
+    unexplained: list[WrittenTable] = []
+    tables: list[WrittenTable] = []
+    for table in sheet.tables[:_MAX_ARRAYS]:
+        current = groups[-1] if groups else None
+        found = _first_fit(sheet, title, tables, table, current)
+        if found is None and (mistaken := _with_mistake(sheet, title, tables, table, current)):
+            found = tables, mistaken
+        if found is None:
+            unexplained.append(replace(table, table="", description=table.description or table.table))
+            continue
+        before, example = found
+        if groups and before == tables:
+            groups[-1] = example
+        else:
+            groups.append(example)
+        tables = list(example.written)
+    unexplained = [table for table in unexplained if not _belongs_to(groups, table)]
+    titled = [replace(group, title=f"{title}, part {n + 1}") for n, group in enumerate(groups)]
+    examples = titled if len(titled) > 1 else groups
+    if unexplained and examples:
+        examples[-1] = replace(examples[-1], written=(*examples[-1].written, *unexplained))
+    return tuple(examples)
+
+
+def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:
+    """Add a table to the first calculation that gives its numbers, although it was printed before it."""
+    named = parse_caption(table.description)
+    candidate = replace(table, table=named[0]) if named else table
+    for index, group in enumerate(groups):
+        example = name_tables(replace(group, written=(*group.written, candidate)))
+        if example.written[-1].table and _is_explained(example, must_judge=True):
+            groups[index] = example
+            return True
+    return False
+
+
+def _first_fit(
+    sheet: Sheet, title: str, tables: list[WrittenTable], table: WrittenTable, current: Example | None
+) -> tuple[list[WrittenTable], Example] | None:
+    """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
+    if not table.table and not any(len(other.cells) == len(table.cells) for other in tables):
+        return None
+    for before in _contexts(tables, table):
+        for convention in _conventions(current, table):
+            try:
+                example = replace(sheet.build(title, [*before, table]), **convention)  # type: ignore[arg-type]
+                named = name_tables(example)
+            except PeasyError:
+                continue
+            if named.written[-1].table and _is_explained(named):
+                return before, named
+    return None
+
+
+def _with_mistake(
+    sheet: Sheet, title: str, tables: list[WrittenTable], table: WrittenTable, current: Example | None
+) -> Example | None:
+    """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
+    named = parse_caption(table.table)
+    if named is None or not tables:
+        return None
+    for convention in _conventions(current, table):
+        try:
+            example = replace(sheet.build(title, [*tables, table]), **convention)  # type: ignore[arg-type]
+        except PeasyError:
+            continue
+        if not _is_explained(replace(example, written=example.written[:-1])):
+            continue
+        checker = TableChecker.best(example)
+        wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong"]
+        if not wrong or checker.unread or set(wrong) != {table_caption(named[0])}:
+            continue
+        judged = sum(cell.table == table_caption(named[0]) for cell in checker.cells)
+        if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * judged:
+            return example
+    return None
+
+
+def _conventions(current: Example | None, table: WrittenTable) -> list[dict[str, object]]:
+    """Return the conventions to try, that of the current calculation first; only weights and later tables need more."""
+    usual: dict[str, object] = dict(_CONVENTIONS[0])
+    if current is not None:
+        usual = {"scoring": current.scoring, "causal": current.causal, "note": current.note}
+    named = parse_caption(table.table)
+    if named is not None and named[0] in (*_GIVEN, "scores", "key_transposed"):
+        return [usual]
+    return [usual, *(convention for convention in _CONVENTIONS if convention != usual)]
+
+
+def _contexts(tables: list[WrittenTable], table: WrittenTable) -> Iterator[list[WrittenTable]]:
+    """Yield the earlier tables that a new one may belong to: all, those before it in the calculation, inputs, none."""
+    yield tables
+    if not table.table:
+        return
+    earlier = [other for other in tables if comes_before(other, table)]
+    inputs = [other for other in tables if _is_input(other)]
+    named = parse_caption(table.table)
+    is_given = named is not None and named[0] in _GIVEN
+    for fewer in (earlier, inputs, *([[]] if is_given else [])):
+        if len(fewer) < len(tables):
+            yield fewer
+
+
+def _is_input(table: WrittenTable) -> bool:
+    named = parse_caption(table.table)
+    return named is not None and named[0] == "x"
+
+
+def _is_explained(example: Example, must_judge: bool = False) -> bool:
+    """True if no cell is wrong; if `must_judge`, also if the last table was calculated and not taken as given."""
+    with np.errstate(all="ignore"):
+        checker = TableChecker.best(example, names_slips=False)
+    if checker.unread or checker.row_findings:
+        return False
+    if must_judge and not any(cell.verdict for cell in checker.cells if cell.table == checker.tables[-1].name):
+        return False
+    return all(cell.verdict in ("right", "truncated") for cell in checker.cells)

@@ -122,8 +122,8 @@ def _export_warning(run: Path) -> str:
         return ""
     layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
     return (
-        f"\nThe model uses {layers}: it trains faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
-        "  --set model.stack.token_shift=false --set model.embedding.max_ngram=1"
+        f"\nThe model uses {layers}: it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
+        "  --preset small"
     )
 
 

@@ -34,7 +34,7 @@ def run(
     from peasy.generation.sampling_params import SamplingParams
 
     prompt = list(loaded.encode_prompt(_PROMPT))
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     count = max_tokens if context is None else min(max_tokens, context - len(prompt))
     no_eos = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=no_eos)
@@ -59,7 +59,7 @@ def run(
         loaded.model.forward_varlen([prompt], [state])
     arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
     bytes_per_token = sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
-    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
+    pieces = loaded.require_tokenizer().pieces([*prompt, *generated])
     return conclude(steps, tokens_equal, bytes_per_token, pieces, seed)
 
 

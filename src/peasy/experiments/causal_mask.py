@@ -65,20 +65,20 @@ def _sample_texts(trained: TrainedModel, texts: int, seed: int) -> list[str]:
     from peasy.generation.sampling_params import SamplingParams
 
     tokenizer = trained.model.require_tokenizer()
-    prompts = [list(tokenizer.encode("The", add_special_tokens=False).ids)] * texts
+    prompts = [trained.model.encode_prompt("The")] * texts
     sampling = SamplingParams(max_tokens=12, temperature=1.0, seed=seed)
     sequences = generate(trained.model.model, prompts, sampling, use_cache=False)
-    return ["The " + tokenizer.decode(ids).strip() for ids in sequences]
+    return [tokenizer.decode([*prompts[0], *ids]) for ids in sequences]
 
 
 def _ngram_cross_entropy(judge: TrainedModel, texts: list[str]) -> float:
     """Return the cross-entropy of texts under an n-gram model of the stories, in nats per token."""
     import torch
 
-    tokenizer, model = judge.model.require_tokenizer(), judge.model.model
+    model = judge.model.model
     total = count = 0.0
     for text in texts:
-        ids = torch.tensor([list(tokenizer.encode(text, add_special_tokens=False).ids)])
+        ids = torch.tensor([judge.model.encode_prompt(text)])
         if ids.shape[1] > 1:
             logprobs = model(ids[:, :-1]).float().log_softmax(dim=-1)
             total -= float(logprobs.gather(2, ids[:, 1:, None]).sum())

@@ -91,10 +91,8 @@ def _validation_stories(loaded: LoadedModel, count: int, seed: int) -> list["Mod
     """Load validation stories as token ids after bos, as in training."""
     from peasy.inspection.forward import ModelInput
 
-    bos = loaded.model.config.special_tokens.bos
     texts = islice(open_corpus("stories", num_valid=10**6).texts("valid"), seed * count, (seed + 1) * count)
-    rows = loaded.require_tokenizer().encode_batch_ids(list(texts), add_special_tokens=False)
-    return [ModelInput((*([] if bos is None else [bos]), *ids)) for ids in rows]
+    return [ModelInput(tuple(loaded.encode_prompt(text))) for text in texts]
 
 
 def _first_token_attention(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> FirstTokenAttention:

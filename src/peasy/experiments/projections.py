@@ -104,19 +104,12 @@ def _project_nouns(loaded: LoadedModel, nouns: Sequence[str], head: LayerHead) -
     layer, head_index = head
     vectors: dict[str, list[np.ndarray]] = {name: [] for name in SPACES}
     for noun in nouns:
-        ids = _ids_after_bos(loaded, f"{_CONTEXT} {noun}")
-        record = look(loaded, ids, layers=layer, heads=head_index, steps=tuple(SPACES))
+        record = look(loaded, f"{_CONTEXT} {noun}", layers=layer, heads=head_index, steps=tuple(SPACES))
         for capture in record.captures:
             if capture.step in vectors and capture.path.part == "attention" and capture.path.layer == layer:
                 array = capture.array[-1] if capture.array.ndim == 2 else capture.array[0, -1]
                 vectors[capture.step].append(np.asarray(array, dtype=float))
     return {name: np.stack(rows) for name, rows in vectors.items()}
-
-
-def _ids_after_bos(loaded: LoadedModel, text: str) -> list[int]:
-    """Return the token ids of a text after bos."""
-    bos = loaded.model.config.special_tokens.bos
-    return [*([] if bos is None else [bos]), *loaded.encode_prompt(text)]
 
 
 def _space_statistics(vectors: np.ndarray, inputs: np.ndarray, labels: Sequence[str]) -> SpaceStatistics:
@@ -153,7 +146,7 @@ def _similar_and_next(loaded: LoadedModel, words: Sequence[str]) -> WordNeighbou
         similar[word] = tuple(names[other] for other, _ in lines[names.index(word)])
         text = _CONTEXT if _CONTEXT.endswith(f" {word}") else f"{_CONTEXT} {word}"
         with torch.inference_mode():
-            logits = model(torch.tensor([_ids_after_bos(loaded, text)]), last_only=True)[0, -1][ids]
+            logits = model(torch.tensor([loaded.encode_prompt(text)]), last_only=True)[0, -1][ids]
         next_words[word] = tuple(names[index] for index in logits.topk(_NUM_NEIGHBOURS).indices.tolist())
     permuted = []
     for shift in range(len(words)):  # each word's similar words against the next words of another word

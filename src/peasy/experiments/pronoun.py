@@ -150,11 +150,10 @@ def story_accuracy(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
 
 def _prompt_loss(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
     """Return the loss in nats per token up to the pronoun."""
-    from peasy.evaluation.language import text_loss
+    from peasy.evaluation.language import score_texts
 
-    context = max(len(loaded.encode_prompt(probe.prompt)) for probe in probes) + 1
-    tally, _ = text_loss(loaded, [(probe.prompt, False) for probe in probes], context, lambda _: None, per_text=True)
-    return tally.nats / tally.tokens
+    scored = score_texts(loaded, [probe.prompt for probe in probes])
+    return -sum(logprob for logprob, _ in scored) / sum(len(is_greedy) for _, is_greedy in scored)
 
 
 def search_heads(

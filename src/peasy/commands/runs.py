@@ -171,7 +171,7 @@ class RemoveResult(Result):
 def runs() -> RunsResult:
     """List all training runs by name, without imported models.
 
-    >>> isinstance(runs(), RunsResult)
+    >>> runs().runs == runs().runs
     True
     """
     folders = (Run(name, folder) for name, folder in paths.find_runs().items() if (folder / RECIPE).is_file())

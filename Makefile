@@ -1,4 +1,5 @@
 # The README's two commands: `make demo` and `make test`. A clean clone needs Python 3.11, pip and make.
+# Every target is a few `python -m` calls, which work without make: see CONTRIBUTING.md.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || command -v python)
 JOBS ?= 2
 VENV := .venv
@@ -14,19 +15,15 @@ help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 demo: $(VENV)/.all ## Install peasy with all extras into .venv and show a worked example
-	@$(BIN)/peasy demo
-	@echo; $(BIN)/peasy look stories "The pizza came out of the oven and it tasted good" --query it
+	@$(BIN)/python -m peasy demo
+	@echo; $(BIN)/python -m peasy look stories "The pizza came out of the oven and it tasted good" --query it
 	@echo; echo "In the browser: $(BIN)/peasy studio"
 
 test: $(VENV)/.dev browser ## Install the test dependencies and run the tests
 	@status=0; $(BIN)/python -m pytest -n $(JOBS) || status=$$?; $(BIN)/python tests/system.py; exit $$status
 
-check: $(VENV)/.dev ## Everything a change must pass: format, lint, types, import layers, docs, tests
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/lint-imports --no-cache
-	$(BIN)/python docs/generate.py --check
+check: $(VENV)/.dev ## Everything a change must pass: format, lint, types on three systems, import layers, docs, tests
+	@$(BIN)/python tests/check.py --without-tests
 	@$(MAKE) --no-print-directory javascript test
 
 # Node is for developers only: without it, or without its packages, the JavaScript is not checked.
@@ -37,12 +34,13 @@ javascript:
 	else npm run --silent check; fi
 
 fix: $(VENV)/.dev ## Format, fix lint errors and regenerate the generated pages
-	$(BIN)/ruff format
-	$(BIN)/ruff check --fix
-	@$(MAKE) --no-print-directory docs
-
-docs: $(VENV)/.all ## Regenerate the generated pages and pictures
+	$(BIN)/python -m ruff format
+	$(BIN)/python -m ruff check --fix
 	$(BIN)/python docs/generate.py
+
+docs: $(VENV)/.dev ## Regenerate the generated pages and build the site in site/, with every link checked
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m mkdocs build --strict
 
 faults: $(VENV)/.dev ## Fault injection: kills, full disks, thousands of mutations and schedules; docs/reliability.md
 	$(BIN)/python -m pytest -m faults -n $(JOBS) --dist worksteal --durations 20
@@ -55,7 +53,7 @@ browser: $(VENV)/.dev
 	@$(BIN)/python tests/system.py --install
 
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
+	rm -rf $(VENV) site .pytest_cache .ruff_cache .mypy_cache .import_linter_cache
 
 # Stamp files: nothing is installed again until one of these two files changes.
 $(VENV)/.all: pyproject.toml constraints.txt

@@ -8,7 +8,6 @@ transformers is measured for comparison. A missed bound is exit code 1.
 """
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -72,6 +71,10 @@ def _peak() -> int:
     for line in Path("/proc/self/status").read_text().splitlines() if Path("/proc/self/status").exists() else ():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        return 0
+    import resource
+
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -78,7 +78,7 @@ def main() -> int:
     if len(sys.argv) > 1:
         return int(measure(peasy.load(sys.argv[1]), "stdlib", rounds))
     with tempfile.TemporaryDirectory() as folder:
-        trained = peasy.train("gpt", data="stdlib", minutes=3, run=str(Path(folder) / "run"))
+        trained = peasy.train("gpt", data="stdlib", preset="speedrun", minutes=3, run=str(Path(folder) / "run"))
         return int(measure(trained.model, "stdlib", rounds))
 
 

@@ -17,6 +17,7 @@ from playwright.sync_api import Page, sync_playwright
 PICTURES = Path(__file__).parent / "pictures"
 PIZZA = "The pizza came out of the oven and it"
 PAGES = {
+    "home": "",
     "work": "",
     "look": urlencode({"m": "stories", "t": PIZZA + " tasted good", "l": 1, "h": 0, "q": 8}),
     "generate": urlencode({"m": "stories", "t": PIZZA}),

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import random
 import socket
 import tempfile
 from dataclasses import dataclass
@@ -26,6 +27,16 @@ for _name in [name for name in os.environ if name.startswith("PEASY_")]:
     del os.environ[_name]
 
 import pytest  # noqa: E402
+
+
+def pytest_collection_modifyitems(items):
+    """Shuffle files, and the tests of each, if RANDOM_ORDER is a seed (tests/everywhere.sh): no test needs another."""
+    if seed := os.environ.get("RANDOM_ORDER"):
+        place = random.Random(seed)
+        keys = {item.path: place.random() for item in sorted(items, key=lambda item: item.nodeid)}
+        order = {item: (keys[item.path], place.random()) for item in sorted(items, key=lambda item: item.nodeid)}
+        items.sort(key=order.__getitem__)
+
 
 _LOCAL = ("127.0.0.1", "::1", "localhost", "0.0.0.0")
 

@@ -125,3 +125,32 @@ def test_a_link_is_followed_not_replaced(tmp_path):
     write_atomic(tmp_path / "link", "new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
+
+
+@pytest.mark.parametrize(("code", "passes"), [(errno.EINVAL, True), (errno.ENOTSUP, True), (errno.EIO, False)])
+def test_folders_are_flushed_only_where_the_file_system_can(tmp_path, monkeypatch, code, passes):
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(atomic.os, "fsync", fsync)
+    if passes:
+        with atomic_dir(tmp_path / "run") as part:
+            (part / "a").write_text("1")
+        assert (tmp_path / "run" / "a").exists()
+    else:
+        with pytest.raises(ResourceUnavailable), atomic_dir(tmp_path / "run"):
+            pass
+
+
+def test_windows_flushes_files_open_for_writing(tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(atomic.os, "name", "nt")
+    monkeypatch.setattr(atomic.os, "open", lambda path, flags: opened.append(flags) or 9)
+    monkeypatch.setattr(atomic.os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(atomic.os, "close", lambda descriptor: None)
+    monkeypatch.setattr(atomic.Path, "is_dir", lambda self: False)
+    atomic._fsync(tmp_path / "a")
+    monkeypatch.setattr(atomic.Path, "is_dir", lambda self: True)
+    atomic._fsync(tmp_path)
+    assert opened == [os.O_RDWR]

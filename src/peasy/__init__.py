@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.commands.look import look as look
     from peasy.commands.plan import plan as plan
     from peasy.commands.prove import prove as prove
+    from peasy.commands.runs import runs as runs
     from peasy.commands.sweep import logit_difference as logit_difference
     from peasy.commands.sweep import sweep as sweep
     from peasy.commands.tokenize import tokenize as tokenize
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.formula import attend_with_weights as attend_with_weights
     from peasy.inspection import edit as edit
     from peasy.render.figure import Figure as Figure
+    from peasy.server.serve import serve as serve
 
 __version__ = "0.1.0"
 

@@ -11,6 +11,18 @@ from typing import Any, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+EXIT_WRONG, EXIT_NOT_COMPARED = 8, 9
+"""Exit codes of a check that ran: something is wrong; nothing was found wrong, but not everything was compared."""
+
+
+def verdict_exit_code(passed: bool | None) -> int:
+    """Return the exit code of a verdict: right, wrong, or (None) not compared.
+
+    >>> [verdict_exit_code(passed) for passed in (True, False, None)]
+    [0, 8, 9]
+    """
+    return EXIT_NOT_COMPARED if passed is None else 0 if passed else EXIT_WRONG
+
 
 class PeasyError(Exception):
     """Base class of errors that the user can fix; `hint` says how."""

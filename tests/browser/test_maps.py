@@ -239,3 +239,15 @@ def test_page_and_file_use_the_same_colours(opened, saved):
     assert "#" + "".join(f"{part:02x}" for part in drawn[:3]) == palette.CIVIDIS[-1], (
         "the first token looks at itself alone"
     )
+
+
+def test_the_list_of_a_long_map_has_the_largest_weights(opened, tmp_path):
+    """Its numbers have one byte each: ranked by them, keys far from the top would be listed."""
+    words = tuple(f"w{number}" for number in range(300))
+    maps = heads(4, 4, words)
+    page = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps").page
+    row = maps.values[1, 2, -1]
+    best = np.argsort(-row, kind="stable")[:8]
+    assert page.locator("peasy-maps .top li bdi").all_inner_texts() == [words[key] for key in best]
+    shown = [float(text) for text in page.locator("peasy-maps .top li span").all_inner_texts()]
+    np.testing.assert_allclose(shown, row[best], atol=5.1e-5)

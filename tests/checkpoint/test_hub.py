@@ -69,6 +69,20 @@ def test_ref_outside_the_snapshots_is_ignored(cache_model):
     assert hub.find_cached("me/model") is None
 
 
+def test_revisions_of_a_cached_model(cache_model):
+    snapshot = cache_model("me/model")
+    model = snapshot.parent.parent
+    (model / "refs" / "v1").write_text(snapshot.name)
+    assert hub.find_cached("me/model@v1") == hub.find_cached(f"me/model@{snapshot.name}") == snapshot
+    assert hub.find_cached("me/model@v2") is None
+    assert hub.find_cached("me/model@../../x") is None
+
+
+def test_revision_is_downloaded(online):
+    hub.fetch_model("me/model@v1", lambda question: True)
+    assert [call[1] for call in online.calls] == ["me/model", "me/model"]
+
+
 def test_cached_model_needs_no_confirmation(cache_model, online):
     snapshot = cache_model("me/model")
     assert hub.fetch_model("me/model", lambda question: pytest.fail("confirmation requested")) == snapshot

@@ -67,8 +67,14 @@ def test_errors(peasy, model_folder, words, code, message):
     assert "Traceback" not in ran.err
 
 
-def test_long_prompt_can_be_truncated(peasy, model_folder):
-    assert peasy("generate", model_folder, "I love " * 20, "--truncate", "left", *OPTIONS).code == 0
+def test_long_prompts_are_refused_cut_or_extend_the_context(peasy, model_folder):
+    words = ("generate", model_folder, "I love " * 20, *OPTIONS)
+    refused = peasy(*words)
+    assert refused.code == 4
+    assert "long=cut" in refused.err
+    cut = peasy(*words, "--long", "cut")
+    assert cut.code == 0
+    assert "The prompt was cut to its last" in cut.err
 
 
 def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch):
@@ -88,6 +94,6 @@ def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch)
     ran = peasy("generate", model_folder, "I love", *OPTIONS)
     assert ran.code == 130
     assert ran.out.strip()
-    assert whole.startswith(ran.out.strip())
+    assert whole.startswith(ran.out.rstrip())
     last = json.loads(peasy("generate", model_folder, "I love", *OPTIONS, "--json").out.splitlines()[-1])
     assert last["result"]["texts"][0]["finish_reason"] == "cancelled"

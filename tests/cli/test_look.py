@@ -27,6 +27,7 @@ OPTIONS = {
     "target": ("--target", "AI"),
     "top": ("--top", 2),
     "subwords": ("--subwords",),
+    "no_special_tokens": ("--no-special-tokens",),
     "value_weighted": ("--value-weighted",),
     "token": ("--token", "AI"),
     "against": ("--against", "love"),

@@ -37,3 +37,19 @@ def test_lost_rank_is_reported_by_the_others(rank, peasy, raising):
     ran = peasy("greet")
     assert ran.code == 6
     assert "Process 0 of 2 is gone." in sys.__stderr__.getvalue()
+
+
+def test_progress_into_a_pipe_is_a_line_every_few_seconds(capsys, monkeypatch):
+    from peasy.cli import output
+    from peasy.cli.command import Flags
+
+    clock = [100.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: clock[0])
+    line, quiet = output.ProgressLine("reading", Flags()), output.ProgressLine("reading", Flags(quiet=True))
+    for done in range(1, 101):
+        clock[0] += 0.2
+        line(done, 100)
+        quiet(done, 100)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3, "20 seconds, one line every 5"
+    assert lines[0].endswith("% of 100 · 5/s · 15 s left")

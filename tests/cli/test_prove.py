@@ -26,6 +26,7 @@ def test_mistake_in_a_file_is_named(peasy, tmp_path):
     assert ran.code == 8
     assert "scale by d_k" in ran.out
     assert "in a separate process" in ran.err
+    assert "runs with your rights" in ran.err
     assert "your line 5" in ran.out
 
 
@@ -40,3 +41,12 @@ def test_missing_model_and_file(peasy, tmp_path):
     assert peasy("prove", "no-such-model", "--offline").code in (3, 7)
     assert peasy("prove", f"{tmp_path}/none.py:attention").code == 3
     assert peasy("prove", "model", "--max-tokens", "0").code == 2
+
+
+def test_code_that_is_not_compared_has_its_own_exit_code(peasy, tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "def attention(q, k, v):\n    return q @ (k.swapaxes(-1, -2) @ v)\n", encoding="utf-8"
+    )
+    ran = peasy("prove", f"{tmp_path}/mine.py:attention", "--json")
+    assert (ran.code, ran.json["ok"], ran.json["result"]["passed"]) == (9, True, None)
+    assert ran.json["result"]["unknown"]

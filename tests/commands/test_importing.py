@@ -2,6 +2,8 @@
 
 import io
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -29,7 +31,9 @@ def test_the_default_name_is_that_of_the_folder(foreign):
 
 def test_an_existing_run_is_never_overwritten(foreign, monkeypatch):
     peasy.import_model(foreign, name="mine")
-    monkeypatch.setattr("peasy.commands.importing.open_resolved", lambda resolved: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(
+        "peasy.commands.importing.open_resolved", lambda *args, **kwargs: pytest.fail("the model was loaded")
+    )
     with pytest.raises(InvalidInput, match="never overwrites"):
         peasy.import_model(foreign, name="mine")
 
@@ -77,3 +81,61 @@ def test_a_marian_translator_has_both_tokenizers(tmp_path):
     with torch.no_grad():
         expected = theirs.generate(ids, max_new_tokens=8, num_beams=1, do_sample=False)[0, 1:].tolist()
     assert loaded.generate(text, max_tokens=8) == loaded.target_tokenizer.decode(expected)
+
+
+@pytest.fixture
+def copied(foreign, tmp_path):
+    """A copy of the folder that a test may change."""
+    return Path(shutil.copytree(foreign, tmp_path / "copied"))
+
+
+def encoder_for_questions(tmp_path):
+    config = transformers.BertConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    config.intermediate_size = 32
+    transformers.BertForQuestionAnswering(config).save_pretrained(tmp_path / "questions")
+    return tmp_path / "questions"
+
+
+def test_an_unknown_head_is_ignored_on_request_and_listed(tmp_path):
+    folder = encoder_for_questions(tmp_path)
+    with pytest.raises(InvalidInput, match="BertForQuestionAnswering") as error:
+        peasy.import_model(folder)
+    assert "--ignore-extra" in error.value.hint
+    result = peasy.import_model(folder, ignore_extra=True)
+    assert set(result.model.unused_weights) == {"qa_outputs.weight", "qa_outputs.bias"}
+    assert "qa_outputs.weight" in str(result)
+
+
+def test_extra_weights_are_refused_with_the_flag_that_ignores_them(copied):
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(copied / "model.safetensors") | {"v_head.summary.weight": torch.ones(1, 8)}
+    save_file(weights, copied / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(InvalidInput, match=r"v_head\.summary\.weight") as error:
+        peasy.import_model(copied)
+    assert "--ignore-extra" in error.value.hint
+    assert peasy.import_model(copied, ignore_extra=True).model.unused_weights == ("v_head.summary.weight",)
+
+
+def test_a_config_without_a_model_type_asks_for_the_family(copied):
+    config = json.loads((copied / "config.json").read_text())
+    config = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
+    (copied / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match="no model_type") as error:
+        peasy.import_model(copied)
+    assert "--as bert" in error.value.hint
+    assert peasy.import_model(copied, as_="gpt2").model.family == "gpt2"
+
+
+def test_the_lines_that_convert_a_pickle_work(copied):
+    """The hint is Python that runs: its lines make the folder loadable."""
+    from safetensors.torch import load_file
+
+    torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    with pytest.raises(InvalidInput, match="pickle") as error:
+        peasy.import_model(copied)
+    lines = [line.strip() for line in error.value.hint.splitlines()[1:]]
+    assert any("weights_only=True" in line for line in lines)
+    exec("\n".join(lines), {})
+    assert peasy.import_model(copied).model.family == "gpt2"

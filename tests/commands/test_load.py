@@ -1,6 +1,8 @@
 """`load`: folders, names, objects of transformers; generation, embedding, devices and errors."""
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -26,6 +28,24 @@ def test_an_imported_model_gives_the_same_logits(foreign):
     import_model(foreign, name="mine")
     ids = torch.tensor([[5, 6, 7]])
     assert torch.allclose(peasy.load("mine").model(ids), peasy.load(foreign).model(ids), atol=1e-6)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda loaded: pickle.loads(pickle.dumps(loaded))])
+def test_a_model_that_has_generated_can_be_copied(decoder, copied):
+    loaded = peasy.load(decoder)
+    text = loaded.generate("The pizza", max_tokens=4)
+    assert loaded.packed_models
+    again = copied(loaded)
+    assert again.generate("The pizza", max_tokens=4) == text
+    assert loaded.generate("The pizza", max_tokens=4) == text
+
+
+def test_loading_is_logged_and_nothing_is_printed(decoder, caplog, capfd):
+    with caplog.at_level("INFO", logger="peasy"):
+        peasy.load(decoder).generate("The pizza", max_tokens=2)
+    assert any("loading" in line and str(decoder) in line for line in caplog.messages)
+    assert any("weights packed" in line for line in caplog.messages)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_stream_equals_generate(decoder):
@@ -157,3 +177,21 @@ def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenize
         object.__setattr__(loaded, "tokenizer", larger)
         with pytest.raises(InvalidInput, match="There is no token 280: the vocabulary has ids 0 to 279"):
             getattr(loaded, method)("The <new> pizza")
+
+
+def test_usual_methods_of_a_model(decoder, tmp_path):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = peasy.load(decoder)
+    ids = model.tokenizer("I love").ids
+    assert ids == model.tokenizer.encode("I love").ids
+    again = peasy.load(model.save(tmp_path / "saved"))
+    for ours, theirs in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    theirs = AutoModelForCausalLM.from_pretrained(model.save_pretrained(tmp_path / "hf")).eval()
+    with torch.no_grad():
+        expected = model.model(torch.tensor([list(ids)]))
+        torch.testing.assert_close(theirs(torch.tensor([list(ids)])).logits, expected, atol=1e-4, rtol=0)
+    assert next(again.to(dtype=torch.float64).parameters()).dtype == torch.float64
+    assert next(again.to("cpu", torch.float32).parameters()).dtype == torch.float32

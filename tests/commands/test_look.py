@@ -17,6 +17,7 @@ from peasy.inspection.activation_store import read_activations
 from peasy.inspection.results import CAVEAT
 from peasy.models.build import build
 from peasy.models.preset import preset
+from peasy.nn.module_path import ModulePath
 from peasy.training.attention_snapshots import TrackedSentence, write_snapshot
 
 TEXT = "The pizza came out of the oven and it tasted good."
@@ -34,6 +35,22 @@ def translator(request, tokenizer, tmp_path_factory):
     return save_model(tmp_path_factory.mktemp("models") / request.param, build(settings, seed=3), tokenizer)
 
 
+def test_norm_based_attention_is_what_a_key_adds_to_the_residual_stream(model):
+    """Second computation: each key's value times its weight, through the output projection of the head alone."""
+    x = model.look(TEXT, layers=[1], heads=[1], steps=["weights", "value"])
+    (attention,) = (
+        module
+        for module in model.model.modules()
+        if getattr(module, "path", None) == ModulePath("decoder", 1, "attention")
+    )
+    width = attention.d_head
+    projection = attention.output.weight[:, width : 2 * width].detach().numpy()
+    weights, value = (np.asarray(x.step(name)[1, 1]) for name in ("weights", "value"))
+    added = weights[:, :, None] * (value @ projection.T)[None]
+    np.testing.assert_allclose(x.norm_based_attention[1, 1], np.linalg.norm(added, axis=-1), rtol=1e-3, atol=1e-6)
+    assert not np.allclose(x.norm_based_attention[1, 1], x.value_weighted_attention[1, 1])
+
+
 def test_weights_by_layer_and_head_with_their_tokens(model):
     x = model.look(TEXT, layers=[1], heads=[0, 1])
     grid = x.weights[1, 0]
@@ -42,7 +59,9 @@ def test_weights_by_layer_and_head_with_their_tokens(model):
     np.testing.assert_allclose(np.asarray(grid).sum(-1), 1, atol=1e-5)
     assert x.text == TEXT
     assert "pizza" in x.weights.by_words[1, 0].rows
-    np.testing.assert_allclose(x.contributions[1, 0], np.asarray(grid) * x.captures[0].value_norms[0], rtol=1e-5)
+    np.testing.assert_allclose(
+        x.value_weighted_attention[1, 0], np.asarray(grid) * x.captures[0].value_norms[0], rtol=1e-5
+    )
     for wrong in (x.weights.__getitem__, lambda at: x.cross_attention[at]):
         with pytest.raises(NotFound):
             wrong((0, 0))

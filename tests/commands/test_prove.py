@@ -1,6 +1,7 @@
 """`prove`: a model by name or object, on given prompts; a function by file or object."""
 
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 import peasy
 from peasy.commands.load import load
-from peasy.commands.prove import DoctorResult, ProveResult, prove
+from peasy.commands.prove import DoctorResult, FolderResult, ProveResult, prove
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.models.build import build
 from peasy.models.preset import preset
@@ -93,7 +94,7 @@ def test_function_object_is_diagnosed():
 
 def test_call_is_for_functions_only(decoder):
     assert prove(attention, call="attention(q, k, v)").mistakes == ("no scale",)
-    with pytest.raises(UsageError, match="a model does not need it"):
+    with pytest.raises(UsageError, match="a model does not need them"):
         prove(load(decoder), call="model(q)")
 
 
@@ -110,3 +111,25 @@ def test_file_without_function_name_lists_functions(tmp_path):
 def test_diagnosis_can_be_saved(suffix, tmp_path):
     path = prove(attention).save(tmp_path / f"found.{suffix}")
     assert "no scale" in path.read_text(encoding="utf-8")
+
+
+def test_folder_gives_a_table_and_a_junit_report(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    wrong = "import numpy as np\n\n\ndef attention(q, k, v):\n    s = q @ k.swapaxes(-1, -2)\n"
+    (folder / "mine.py").write_text(
+        wrong + "    e = np.exp(s)\n    return e / e.sum(-1, keepdims=True) @ v\n", encoding="utf-8"
+    )
+    (folder / "broken.py").write_text("def attention(q, k, v):\n    return softmax(q @ k)\n", encoding="utf-8")
+    result = prove(str(folder))
+    assert isinstance(result, FolderResult)
+    assert (result.passed, result.verdict) == (False, "2 examined: 0 equal, 1 wrong, 1 not compared.")
+    assert [row["passed"] for row in result.data()["diagnoses"]] == [None, False]
+    assert "mine.py:attention" in result.text()
+    report = ElementTree.parse(result.save(tmp_path / "report.xml")).getroot()
+    assert (report.get("failures"), report.get("skipped")) == ("1", "1")
+
+
+def test_junit_report_of_one_function(tmp_path):
+    report = ElementTree.parse(prove(attention).save(tmp_path / "report.xml")).getroot()
+    assert "no scale" in report.find("testcase/failure").get("message")

@@ -112,3 +112,24 @@ def test_only_translators_translate(decoder):
         peasy.load(decoder).translate("The pizza")
     with pytest.raises(InvalidInput, match="no text"):
         translate(peasy.load(decoder), [])
+
+
+def test_languages_are_tokens_before_source_and_target(tmp_path):
+    """Two ways: the flags, and the ids of the tokens put in by hand."""
+    from peasy.generation.decode import generate
+    from peasy.generation.sampling_params import SamplingParams
+    from peasy.models.build import build
+    from peasy.models.preset import preset
+    from peasy.tokenization import train_tokenizer
+
+    words = train_tokenizer(["__en__ __fr__ the cat sat on the mat"] * 9, "words")
+    english, french = (words.id(f"__{name}__") or words.id(name) for name in ("en", "fr"))
+    names = [words.token(id) for id in (english, french)]
+    settings = preset("translator-tiny", vocab_size=len(words), special_tokens={"decoder_start": 1, "eos": [2]})
+    loaded = peasy.load(build(settings, seed=4), tokenizer=words)
+    result = translate(loaded, "the cat", source_language=names[0], target_language=names[1], max_tokens=5)
+    source = [english, *words.encode("the cat", add_special_tokens=False).ids, 2]
+    expected = generate(loaded.model, [[1, french]], SamplingParams(5), source=[source])[0]
+    assert list(result.translations[0].hypotheses[0].ids) == expected
+    with pytest.raises(InvalidInput, match="no token for the language"):
+        translate(loaded, "the cat", target_language="xx")

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 @pytest.fixture
 def clone(tmp_path, root):
     """Clone with an up-to-date .venv, installed a minute ago."""
+    (tmp_path / "tests").mkdir()
+    shutil.copy(root / "tests" / "check.py", tmp_path / "tests")
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
         shutil.copy(root / name, tmp_path)
         os.utime(tmp_path / name, (time.time() - 120,) * 2)
@@ -43,8 +46,21 @@ def test_changed_requirements_are_installed_again(clone, changed):
 
 def test_check_runs_every_step(clone):
     commands = dry_run(clone, "check")
-    for step in ("ruff format --check", "ruff check", "mypy", "lint-imports", "generate.py --check", "pytest"):
-        assert step in commands
+    assert "tests/check.py" in commands
+    assert "-m pytest" in commands
+    steps = "\n".join(runpy.run_path(str(clone / "tests" / "check.py"))["STEPS"])
+    for step in ("ruff format --check", "ruff check", "-m mypy\n", "lint_imports", "generate.py --check", "mkdocs"):
+        assert step in steps
+    for system in ("win32", "darwin", "linux"):
+        assert f"mypy --platform {system}" in steps
+
+
+def test_targets_are_python_calls(root):
+    """Every target but `clean` works without make: its commands are calls of Python."""
+    recipes = re.findall(r"^\t(.+)$", (root / "Makefile").read_text(), re.MULTILINE)
+    programs = {line.lstrip("@").split()[0] for line in recipes}
+    assert not [line for line in recipes if re.search(r"\$\(BIN\)/(?!python|pip|peasy studio)", line)]
+    assert "$(BIN)/python" in programs
 
 
 def test_continuous_integration_runs_make_check(root):
@@ -146,3 +162,25 @@ def test_programs_are_installed_only_with_permission(
     )
     system.install()
     assert {"chromium", "texlive-latex-base"} & set(ran) == installed
+
+
+def test_requirements_have_hashes_and_the_tested_versions(root):
+    text = (root / "requirements.txt").read_text()
+    entries = dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", text, re.MULTILINE))
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)$", (root / "constraints.txt").read_text(), re.MULTILINE))
+    pinned = {_canonical(name): version for name, version in pinned.items()}
+    elsewhere = {"httpx2-jsfetch"}  # only for Python in a browser
+    assert {name: pinned.get(_canonical(name)) for name in entries if name not in elsewhere} == {
+        name: version for name, version in entries.items() if name not in elsewhere
+    }
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    chosen = re.findall(r"[a-z]+", extras["all"][0].partition("[")[2])
+    needed = {
+        _canonical(re.match(r"[\w.-]+", line)[0])
+        for line in [*project["dependencies"], *(one for extra in chosen for one in extras[extra])]
+    }
+    assert needed - {_canonical(name) for name in entries} == {"torch", "peasy-attention"}
+    blocks = re.split(r"^(?=[\w.-]+==)", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in block for block in blocks)
+    assert "://" not in text

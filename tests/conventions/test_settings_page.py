@@ -53,8 +53,10 @@ def test_every_reachable_key_is_described(rows):
     assert not [key for key, cells in rows.items() if not all(cell.strip() for cell in cells)]
 
 
-@pytest.mark.parametrize("size", MODEL_SIZES)
-@pytest.mark.parametrize("kind", MODEL_KINDS)
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(kind, size) for kind in MODEL_KINDS for size in MODEL_SIZES if kind == "gpt" or size != "speedrun"],
+)
 def test_every_key_of_a_recipe_is_described(rows, kind, size):
     """Checked without types: the keys of all presets, as they are saved in recipe.json and model.json."""
     recipe = to_plain(make_recipe(kind, size)) | {"model": to_plain(preset(f"{kind}-{size}"))}

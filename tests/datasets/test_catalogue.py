@@ -1,7 +1,9 @@
 """Opening corpora: built-in names, files, folders; helpful errors for misspelt or ambiguous input."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,13 +115,56 @@ def test_built_in_names_take_precedence_over_files(tmp_path, monkeypatch):
     assert open_corpus("./copy").card.licence == "yours"
 
 
-def test_folder_of_text_and_records_is_ambiguous(tmp_path):
+def test_folder_of_texts_and_records_is_read_together(tmp_path):
+    (tmp_path / "a.txt").write_text("A text file is one document.\nWith two lines.\n" * 3)
+    (tmp_path / "b.md").write_text("# Title\n\nMarkdown is text.")
+    (tmp_path / "c.jsonl").write_text('{"text": "a record"}\n{"text": "another"}\n')
+    (tmp_path / "d.csv").write_text('id,text\n1,"quoted, with\na line break"\n2,plain\n')
+    (tmp_path / "picture.png").write_bytes(b"x")
+    (tmp_path / "README.txt").write_text("not data")
+    corpus = open_corpus(tmp_path)
+    texts = [*corpus.read("train"), *corpus.read("valid")]
+    assert [text.split("\n")[0] for text in texts] == [
+        "A text file is one document.", "# Title", "a record", "another", "quoted, with", "plain"
+    ]  # fmt: skip
+    assert corpus.notes()["skipped"] == "README.txt, picture.png"
+
+
+@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz", "a.txt.zst"])
+def test_compressed_files_are_those_they_contain(tmp_path, name):
+    pyarrow = pytest.importorskip("pyarrow")
+    lines = [f"Line {number} of a text." for number in range(50)]
+    text = "\n".join(json.dumps({"text": line}) if "jsonl" in name else line for line in lines) + "\n"
+    kind = "gzip" if name.endswith("gz") else "zstd"
+    with pyarrow.CompressedOutputStream(str(tmp_path / name), kind) as file:
+        file.write(text.encode())
+    (tmp_path / "plain").mkdir()
+    plain = tmp_path / "plain" / Path(name).stem
+    plain.write_text(text)
+    for split in ("train", "valid"):
+        packed, unpacked = (list(open_corpus(path).read(split)) for path in (tmp_path / name, plain))
+        assert packed == unpacked
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-9])
+    with pytest.raises(InvalidInput, match="cannot be unpacked"):
+        list(open_corpus(tmp_path / name).read("train"))
+
+
+def test_folder_of_texts_and_pairs_is_refused_by_their_rows(tmp_path):
     (tmp_path / "a.txt").write_text("running text of some length\n")
     (tmp_path / "b.tsv").write_text("cat\tchat\ndog\tchien\n")
-    with pytest.raises(InvalidInput, match="both plain text") as error:
-        open_corpus(tmp_path)
-    assert "suffix" in error.value.hint
+    with pytest.raises(InvalidInput, match="the row is a pair, the first was a text"):
+        list(open_corpus(tmp_path).read("train"))
     assert open_corpus(tmp_path, suffix="tsv").kind == "pairs"
+
+
+def test_csv_without_a_known_column_is_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("body,stars\nGood,5\nBad,1\nFine,3\n")
+    with pytest.raises(InvalidInput, match="names body, stars") as error:
+        open_corpus(tmp_path / "a.csv")
+    assert "text='body'" in error.value.hint
+    assert list(open_corpus(tmp_path / "a.csv", text="body").read("train")) == ["Good", "Bad"]
+    labelled = open_corpus(tmp_path / "a.csv", text="body", label="stars")
+    assert next(iter(labelled.read("train"))).label == "5"
 
 
 def test_readme_and_licence_are_not_data(tmp_path):
@@ -129,7 +174,7 @@ def test_readme_and_licence_are_not_data(tmp_path):
     assert open_corpus(tmp_path).kind == "pairs"
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.txt.gz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.json", "a.txt.xz"])
 def test_unsupported_file_types_are_rejected_with_a_hint(tmp_path, name):
     (tmp_path / name).write_text("something")
     with pytest.raises(InvalidInput) as error:

@@ -12,7 +12,7 @@ SMALL_LLAMA = {"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "nu
 SMALL_LLAMA |= {"num_attention_heads": 4, "max_position_embeddings": 64}
 SMALL_BERT = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3}
 SMALL_BERT |= {"intermediate_size": 40, "max_position_embeddings": 40}
-SMALL_GPT2 = {"vocab_size": 61, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 3}
+SMALL_GPT2: dict[str, Any] = {"vocab_size": 61, "n_positions": 40, "n_embd": 24, "n_layer": 3, "n_head": 3}
 SMALL_GPT2 |= {"bos_token_id": None, "eos_token_id": None}
 SMALL_MARIAN = {
     "vocab_size": 61,
@@ -51,7 +51,8 @@ TWO_BASES = {
 }
 GEMMA = {"num_key_value_heads": 2, "head_dim": 10, "pad_token_id": 0, "eos_token_id": 1}
 SMALL_NEOX = SMALL_LLAMA | {"hidden_size": 32, "bos_token_id": None, "eos_token_id": 2}
-SMALL_NEO = {"vocab_size": 61, "max_position_embeddings": 40, "hidden_size": 24, "num_layers": 3, "num_heads": 3}
+SMALL_NEO: dict[str, Any] = {"vocab_size": 61, "max_position_embeddings": 40, "hidden_size": 24, "num_layers": 3}
+SMALL_NEO |= {"num_heads": 3}
 SMALL_NEO |= {"attention_types": [[["global", "local"], 1], [["local"], 1]], "window_size": 4}
 SMALL_NEO |= {"bos_token_id": None, "eos_token_id": None}
 SMALL_OPT = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 40, "num_attention_heads": 3}

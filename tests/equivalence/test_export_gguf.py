@@ -221,6 +221,12 @@ def test_lowercasing_is_refused(tmp_path):
         ("llama-biases", "activation gelu"),
         ("qwen3-windows", "with biases"),
         ("arcee", "with biases"),
+        ("neox-sequential", "attention without biases"),
+        ("gemma2", "custom attention scale"),
+        ("smollm3", "layers without RoPE"),
+        ("phi3-long", "rope_type longrope"),
+        ("qwen2-yarn", "settings of yarn"),
+        ("neo", "no architecture for gpt_neo"),
         ("bert", "kind encoder"),
         ("t5", "kind encoder-decoder"),
     ],
@@ -228,7 +234,7 @@ def test_lowercasing_is_refused(tmp_path):
 def test_refused(case_of, tmp_path, name, message):
     model = case_of(name).ours
     with pytest.raises(InvalidInput, match=message):
-        write_gguf(tmp_path / "out", model.config, model.state_dict())
+        write_gguf(tmp_path / "out", model.config, model.state_dict(), family=case_of(name).family)
 
 
 def test_numbers_too_large_for_half_precision(tmp_path):

@@ -34,8 +34,9 @@ def test_windows_do_not_depend_on_how_the_text_is_split():
 def test_whole_texts_are_evaluated_one_by_one():
     """Second computation: each text alone, after eos, with its own eos predicted."""
     tokenizer = train_tokenizer([LINES], kind="characters")
+    tokenizer = tokenizer.with_bos(tokenizer.special_tokens.eos)
     loaded, texts = small(tokenizer), ["it tasted good.", "The oven", "The pizza came out of the oven"]
-    result, _ = text_loss(loaded, [(text, True) for text in texts], 64, per_text=True)
+    result, _ = text_loss(loaded, [(text, True) for text in texts], 64)
     nats, eos = 0.0, tokenizer.special_tokens.eos
     for text in texts:
         ids = torch.tensor([[eos, *tokenizer.encode(text, add_special_tokens=False).ids, eos]])
@@ -67,8 +68,8 @@ class _KnownTextModel:
 def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
     corpus = open_corpus("stories", num_train=50, num_valid=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
-    loaded = small(tokenizer)
-    bos = loaded.model.config.special_tokens.bos
+    loaded = small(tokenizer := tokenizer.with_bos(tokenizer.special_tokens.eos))
+    bos = tokenizer.special_tokens.bos
     probes = list(corpus.probes("valid"))
     texts = {"right": [p.text for p in probes], "wrong": [p.prompt + p.wrong for p in probes]}[taught]
     known = _KnownTextModel(
@@ -82,8 +83,8 @@ def test_the_likelier_ending_is_the_choice(taught, share, monkeypatch):
 def test_an_ending_without_an_alternative_must_be_generated(taught, share, monkeypatch):
     corpus = open_corpus("copy:3", num_train=50, num_valid=6)
     tokenizer = train_tokenizer(list(corpus.texts("train")), kind="words")
-    loaded = small(tokenizer)
-    bos, probes = loaded.model.config.special_tokens.bos, list(corpus.probes("valid"))
+    loaded = small(tokenizer := tokenizer.with_bos(tokenizer.special_tokens.eos))
+    bos, probes = tokenizer.special_tokens.bos, list(corpus.probes("valid"))
     rows = (
         [[bos, *ids] for ids in tokenizer.encode_batch_ids([p.text for p in probes], add_special_tokens=False)]
         if taught

@@ -2,15 +2,16 @@
 
 from peasy.commands.load import load
 from peasy.experiments import first_word
+from peasy.experiments.statistics import Outcome
 
 
 def test_verdict_with_and_without_mask():
     stories = load("stories")
     result = first_word.run(model=stories, texts=6)
-    assert result.holds, result.verdict
+    assert result.outcome in (Outcome.SUPPORTED, Outcome.CONDITIONS), result.verdict
     assert "is its own value" in result.verdict
     control = first_word.run(model=stories, texts=2, causal=False)
-    assert not control.holds
+    assert control.outcome is Outcome.NOT_SUPPORTED
     assert "NOT its own value" in control.verdict
 
 
@@ -20,7 +21,11 @@ def test_attention_sinks_are_reported():
         "trained": first_word.FirstTokenAttention({(0, 0): 0.8}, 0.1),
         "untrained": first_word.FirstTokenAttention({(0, 0): 0.1}, 0.1),
     }
-    losses = {"none": 1.0, "first": 1.5, "second": 1.1}
-    assert "there is an attention sink" in first_word.conclude(masked, attention, losses, 0).verdict
+    none, first, second = ([loss + text / 100 for text in range(6)] for loss in (1.0, 1.5, 1.1))
+    losses = {"none": none, "first": first, "second": second}
+    found = first_word.conclude(masked, attention, losses, 0)
+    assert (found.outcome, "there is an attention sink" in found.verdict) == (Outcome.SUPPORTED, True)
+    swapped = first_word.conclude(masked, attention, losses | {"first": second, "second": first}, 0)
+    assert (swapped.outcome, "there is no attention sink" in swapped.verdict) == (Outcome.CONDITIONS, True)
     attention["trained"] = attention["untrained"]
     assert "there is no attention sink" in first_word.conclude(masked, attention, losses, 0).verdict

@@ -1,6 +1,7 @@
 """Several heads must beat one by more than the variation between seeds; otherwise the verdict changes."""
 
 from peasy.experiments import heads
+from peasy.experiments.statistics import Outcome
 
 
 def test_head_counts_have_equal_parameters(tmp_path):
@@ -25,8 +26,10 @@ def concluded(*models):
 
 
 def test_verdict_follows_the_numbers():
-    assert concluded(trained(1, 2.0, 2.02), trained(4, 1.5, 1.52)).holds
-    assert not concluded(trained(1, 1.5, 1.52), trained(4, 2.0, 2.02)).holds
+    high, low = [2.0, 2.02, 2.01, 2.03, 2.0], [1.5, 1.52, 1.51, 1.53, 1.5]
+    assert concluded(trained(1, *high), trained(4, *low)).outcome is Outcome.SUPPORTED
+    assert concluded(trained(1, *low), trained(4, *high)).outcome is Outcome.NOT_SUPPORTED
+    assert concluded(trained(1, *high[:2]), trained(4, *low[:2])).outcome is Outcome.CANNOT_TELL
 
 
 def test_heads_are_classified_by_main_target():
@@ -38,11 +41,12 @@ def test_heads_are_classified_by_main_target():
 
 
 def test_gain_within_noise_does_not_hold():
-    result = concluded(trained(1, 2.0, 2.3), trained(4, 1.95, 2.25))
-    assert not result.holds
+    result = concluded(trained(1, 2.0, 2.3, 2.1, 2.2, 2.0), trained(4, 1.95, 2.35, 2.0, 2.3, 2.05))
+    assert result.outcome is Outcome.NOT_SUPPORTED
     assert "NOT learn measurably more" in result.verdict
 
 
 def test_too_many_heads_are_reported():
-    result = concluded(trained(1, 2.0, 2.0), trained(4, 1.5, 1.5), trained(8, 1.8, 1.8))
+    losses = [[base + seed / 100 for seed in range(5)] for base in (2.0, 1.5, 1.8)]
+    result = concluded(trained(1, *losses[0]), trained(4, *losses[1]), trained(8, *losses[2]))
     assert "8 are no better than 4" in result.verdict

@@ -6,6 +6,7 @@ import pytest
 from peasy.commands.load import load
 from peasy.experiments import meaning
 from peasy.experiments.models import untrained
+from peasy.experiments.statistics import Outcome
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +16,7 @@ def models():
 
 def test_trained_models_confirm_all_claims(models):
     result = meaning.run(**models, texts=48)
-    assert result.holds, result.verdict
+    assert result.outcome in (Outcome.SUPPORTED, Outcome.CONDITIONS), result.verdict
     words = result.numbers["words"]
     assert words["after"]["awesome great"] > words["before"]["awesome great"] + 0.2
 
@@ -23,7 +24,7 @@ def test_trained_models_confirm_all_claims(models):
 def test_untrained_models_change_verdict(models):
     fresh = {name: untrained(model, 5) for name, model in models.items()}
     result = meaning.run(**fresh, texts=32)
-    assert not result.holds
+    assert result.outcome is Outcome.NOT_SUPPORTED, result.verdict
 
 
 @pytest.mark.parametrize("claim", ["words", "contexts", "clusters"])
@@ -34,19 +35,21 @@ def test_each_claim_can_fail(claim):
     vectors = dict.fromkeys(("before", "after"), np.random.default_rng(0).standard_normal((len(names), 4)))
     words = meaning.WordCosines(dict.fromkeys(pairs, 0.0), after, names, vectors)
     contexts = {
-        "trained": meaning.ContextCosines(0.2, 0.9, 0.3, 0.95),
-        "untrained": meaning.ContextCosines(0.9, 0.9, 0.9, 0.6),
+        "trained": meaning.ContextCosines(0.2, 0.9, 0.3, 1.0, (True,) * 20),
+        "untrained": meaning.ContextCosines(0.9, 0.9, 0.9, 0.5, (True, False) * 10),
+        "word overlap": meaning.ContextCosines(0.9, 0.9, 0.9, 0.5, (False, True) * 10),
     }
-    good, poor = meaning.ClusterQuality(0.95, 0.8), meaning.ClusterQuality(0.3, 0.1)
+    permuted = (0.3,) * 40
+    good, poor = meaning.ClusterQuality(0.95, 0.8, permuted), meaning.ClusterQuality(0.3, 0.1, permuted)
     clusters = {name: {"trained": good, "untrained": poor} for name in ("sentences", "documents")}
-    assert meaning.conclude(words, contexts, clusters, (), 0).holds
+    assert meaning.conclude(words, contexts, clusters, (), 0).outcome is Outcome.SUPPORTED
     if claim == "words":
         words = meaning.WordCosines(after, after, names, vectors)
     elif claim == "contexts":
         contexts["trained"] = contexts["untrained"]
     else:
         clusters["documents"] = {"trained": poor, "untrained": poor}
-    assert not meaning.conclude(words, contexts, clusters, (), 0).holds
+    assert meaning.conclude(words, contexts, clusters, (), 0).outcome is Outcome.CONDITIONS
 
 
 def test_purity():

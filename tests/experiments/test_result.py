@@ -7,6 +7,7 @@ import pytest
 
 from peasy.experiments.experiment import experiment
 from peasy.experiments.result import ExperimentResult, load_result, save_result
+from peasy.experiments.statistics import Outcome
 from peasy.render import html
 from peasy.render import terminal as text
 from peasy.views.document import CacheFigure, Curves, Diagram, Links, Maps, Matrix, Node, Paragraph, Plane, Table
@@ -20,7 +21,9 @@ def result():
         Matrix("M", ((0.25, "–"),), ("r",), ("c", "d"), shaded=True, marks=frozenset({(0, 1)})),
         Paragraph("a note", "note"),
     )
-    return ExperimentResult("matrix-form", "Why?", parts, "It is so.", True, "Not always.", {"n": 1.5}, 7)
+    return ExperimentResult(
+        "matrix-form", "It is so.", "Why?", parts, "It is so.", Outcome.SUPPORTED, "Not always.", {"n": 1.5}, 7
+    )
 
 
 def test_result_roundtrip(result):

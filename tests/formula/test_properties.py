@@ -174,7 +174,31 @@ def test_nonfinite_token_reaches_only_queries_that_attend_to_it(qkv, bad, positi
         (poisoned_k if poison_key else poisoned_v)[..., position, :] = bad
         dirty = attend(q, poisoned_k, poisoned_v, causal=True).context
         np.testing.assert_array_equal(dirty[..., :position, :], clean[..., :position, :])
-        assert np.isnan(dirty[..., position:, :]).all()
+        for row in range(5):  # masked keys might as well not exist
+            kept = slice(row + 1)
+            alone = attend(q[..., [row], :], poisoned_k[..., kept, :], poisoned_v[..., kept, :]).context
+            np.testing.assert_allclose(dirty[..., [row], :], alone, rtol=1e-9)
+
+
+@reproducible
+@given(tokens(n_query=5, n_key=5), st.sampled_from(BAD), st.integers(0, 4), st.sampled_from(["softmax", "none"]))
+def test_a_mask_that_hides_nothing_changes_nothing(qkv, bad, position, normalise):
+    """Also where a visible number is infinite: it is not turned into NaN."""
+    _, q, k, v = qkv
+    for poisoned_index in range(3):
+        arrays = [q.copy(), k.copy(), v.copy()]
+        arrays[poisoned_index][..., position, :] = bad
+        plain, masked = (attend(*arrays, mask=mask, normalise=normalise) for mask in (None, np.ones((5, 5), bool)))
+        for step in ("scores", "weights", "context"):
+            np.testing.assert_allclose(getattr(masked, step), getattr(plain, step), rtol=1e-9)
+
+
+def test_an_infinite_visible_value_stays_infinite():
+    x = np.ones((2, 1))
+    value = np.array([[np.inf], [1.0]])
+    assert attend(x, x, value, mask=np.ones((2, 2), bool)).context.tolist() == [[np.inf], [np.inf]]
+    assert attend(x, x, -value, causal=True).context.tolist() == [[-np.inf], [-np.inf]]
+    assert attend(x, x, value[::-1], causal=True).context.tolist() == [[1.0], [np.inf]]
 
 
 def masked_gradients(bad, seed, scoring="scaled-dot", softcap=None):

@@ -8,11 +8,13 @@ from tests.models.tiny_models import BASELINES, DECODERS, ENCODERS, GENERATIVE_M
 
 from peasy.errors import InvalidInput
 from peasy.generation import sequence as sequence_module
+from peasy.generation.admission import long_text_note
 from peasy.generation.decode import Pass, decode, generate
 from peasy.generation.request import Ended, Token
 from peasy.generation.sampling import NoValidToken, Sampler
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.build import build
+from peasy.models.config import context_length
 from peasy.models.preset import preset
 from peasy.nn.kv_cache import LayerKVCache
 from peasy.tokenization import train_tokenizer
@@ -243,13 +245,37 @@ def test_an_empty_prompt_starts_with_bos():
     assert generate(model, [[]], SamplingParams(5)) == generate(model, [[7]], SamplingParams(5))
 
 
-def test_truncation_keeps_the_last_tokens():
+def test_a_cut_prompt_keeps_its_last_tokens():
     model = make(DECODERS["learned"])
     text = some_ids(1, 90).tolist()[0]
-    generated = generate(model, [text], SamplingParams(10), truncation="left")[0]
+    generated = generate(model, [text], SamplingParams(10), long="cut")[0]
     assert len(generated) == 10
     assert generated == generate(model, [text[-55:]], SamplingParams(10))[0]
-    assert len(generate(model, [text], SamplingParams(1000), truncation="left")[0]) == 64
+    assert len(generate(model, [text], SamplingParams(1000), long="cut")[0]) == 64
+
+
+@pytest.mark.parametrize("name", ["rotary", "learned", "alibi"])
+def test_the_context_length_holds_for_every_kind_of_position(name):
+    """A rotary model could compute more positions, but was not trained for them."""
+    config = DECODERS.get(name)
+    if config is None or context_length(config) is None:
+        pytest.skip("no such model, or no limit")
+    model, limit = make(config), context_length(config)
+    prompt = some_ids(1, limit + 6).tolist()[0]
+    with pytest.raises(InvalidInput, match=f"{limit + 6} tokens; this model reads at most {limit}") as refused:
+        generate(model, [prompt], SamplingParams(3))
+    assert "long=cut" in refused.value.hint
+    assert ("long=extend" in refused.value.hint) == (name != "learned")
+    assert len(generate(model, [prompt[:limit]], SamplingParams(30))[0]) == 1  # the text ends at the limit
+    assert len(generate(model, [prompt], SamplingParams(3), long="cut")[0]) == 3
+    if name == "learned":
+        with pytest.raises(InvalidInput, match="reads at most"):
+            generate(model, [prompt], SamplingParams(3), long="extend")
+    else:
+        assert len(generate(model, [prompt], SamplingParams(3), long="extend")[0]) == 3
+        assert "may go beyond" in long_text_note(model, len(prompt), 3, "extend")
+    assert f"cut to its last {limit - 2}" in long_text_note(model, len(prompt), 3, "cut")
+    assert long_text_note(model, 3, 3, "refuse") is None
 
 
 class NanAfterNine(torch.nn.Module):

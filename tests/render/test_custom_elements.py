@@ -1,9 +1,12 @@
 """Quantisation: within the stated error, NaN preserved, compact."""
 
+import base64
+import zlib
+
 import numpy as np
 import pytest
 
-from peasy.render.custom_elements import exact_decimals, quantise, unpack
+from peasy.render.custom_elements import exact_decimals, quantise, top_keys, unpack
 
 
 @pytest.mark.parametrize("fine", [0, 10**6])
@@ -14,6 +17,22 @@ def test_every_number_is_within_the_stated_error(fine, low):
     assert packed["bytes"] == (2 if fine else 1)
     assert np.abs(unpack(packed) - values).max() <= packed["error"] * 1.001
     assert packed["error"] < (1e-4 if fine else 0.02)
+
+
+def test_the_largest_keys_are_ranked_by_exact_numbers():
+    """A long causal map has one byte per number, in which most weights tie; float32 tells them apart."""
+    size = 300
+    scores = np.random.default_rng(3).normal(size=(4, 4, size, size)) / 4
+    weights = np.where(np.tri(size, dtype=bool), np.exp(scores), 0)
+    weights = np.where(np.tri(size, dtype=bool), weights / weights.sum(-1, keepdims=True), np.nan)
+    packed = top_keys(weights)
+    keys = np.frombuffer(zlib.decompress(base64.b64decode(packed["keys"])), "<u4").reshape(4, 4, size, 8)
+    expected = np.argsort(-np.nan_to_num(weights, nan=-1), axis=-1, kind="stable")[..., :8]
+    assert np.array_equal(keys[:, :, 8:], expected[:, :, 8:])
+    numbers = quantise(weights)
+    assert numbers["bytes"] == 1
+    by_code = np.argsort(-np.nan_to_num(unpack(numbers), nan=-1), axis=-1, kind="stable")[..., :8]
+    assert not np.array_equal(by_code[:, :, 8:], expected[:, :, 8:])  # inverse: the codes rank other keys first
 
 
 def test_non_finite_numbers_become_nan():

@@ -3,6 +3,7 @@
 import math
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from peasy.render import palette
@@ -39,3 +40,18 @@ def test_bars_grow_with_the_level():
     bars = [palette.Shade("sequential", level).bar for level in range(palette.LEVELS + 1)]
     assert bars == sorted(bars, key=palette.BARS.index)
     assert bars[-1] == "█"
+
+
+def test_a_long_causal_map_is_not_dark():
+    """Its first row is 1 and its last rows are near 1/300: on a plain scale nearly every cell has the first shade."""
+    weights = np.where(np.tri(300, dtype=bool), 1 / np.arange(1, 301)[:, None], np.nan)
+    scale = palette.scale_of_map(weights)
+    assert scale.clipped
+    assert scale.lifted
+    assert scale.high < 0.1
+    visible = weights[np.isfinite(weights)]
+    assert np.median(np.sqrt(visible / scale.high)) > 0.2
+    plain = palette.scale_between(0.0, 1.0)
+    assert np.median(visible / plain.high) < 0.01  # inverse
+    short = palette.scale_of_map(weights[:10, :10])
+    assert (short.high, short.clipped, short.lifted) == (1.0, False, False)

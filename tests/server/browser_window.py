@@ -1,11 +1,14 @@
 """Browser window on the studio that records every request, dialog and console error."""
 
 import json
+import os
+import tempfile
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
 
-ARTEFACTS = Path(__file__).parents[2] / "artefacts" / "studio"
+_ROOT = Path(__file__).parents[2]
+ARTEFACTS = (_ROOT if os.access(_ROOT, os.W_OK) else Path(tempfile.gettempdir())) / "artefacts" / "studio"
 
 VIOLATIONS = """addEventListener("securitypolicyviolation", (event) => {
     (window.__violations ??= []).push(`${event.violatedDirective}: ${event.blockedURI}`);

@@ -246,3 +246,15 @@ def test_every_error_has_a_status_of_its_own():
     assert {code: status for code, status in statuses.items() if status == 500} == {}
     assert statuses["busy"] == 409
     assert statuses["overloaded"] == 429
+
+
+def test_tokenize_and_detokenize(client, folders):
+    import peasy
+
+    tokenizer = peasy.load(folders[0]).require_tokenizer()
+    answer = client.post("/tokenize", json={"model": folders[0].name, "prompt": "the pizza"}).json()
+    assert answer["tokens"] == tokenizer.encode_ids("the pizza")
+    assert answer["count"] == len(answer["tokens"])
+    back = client.post("/detokenize", json={"model": folders[0].name, "tokens": answer["tokens"]}).json()
+    assert back["prompt"] == tokenizer.decode(answer["tokens"])
+    assert client.post("/detokenize", json={"model": folders[0].name, "tokens": [-1]}).status_code == 400

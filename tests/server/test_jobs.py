@@ -42,7 +42,7 @@ def test_shutdown_saves_and_stops_the_job(job_runner, data_dir):
     assert job.state == "stopped"
     assert job.process.returncode == 130
     run = open_run(data_dir / "runs" / "shop")
-    assert "continue with --resume" in run.facts().state
+    assert "--resume continues" in run.facts().state
     assert run.facts().step >= data["last_step"]["step"]
     assert job.data()["next"] == [run.resume_command()]
 

@@ -143,6 +143,14 @@ def test_embeddings_as_floats_and_base64(ask, folders):
     assert floats.usage.prompt_tokens == len(encoder.encode_prompt(texts[0]))
 
 
+def test_embeddings_of_fewer_dimensions(ask, folders):
+    truth = peasy.load(folders[3]).embed("the pizza")[:5]
+    found = ask.embeddings.create(model="encoder", input="the pizza", dimensions=5, encoding_format="float")
+    np.testing.assert_allclose(found.data[0].embedding, truth / np.linalg.norm(truth), atol=1e-6)
+    with pytest.raises(openai.BadRequestError, match="at most"):
+        ask.embeddings.create(model="encoder", input="the pizza", dimensions=10_000)
+
+
 def test_completion_with_an_encoder_decoder(ask, folders):
     found = ask.completions.create(model="translator", prompt="the pizza", max_tokens=5, temperature=0)
     assert found.choices[0].text == offline(peasy.load(folders[2]), "the pizza", max_tokens=5)[0]

@@ -19,7 +19,7 @@ def test_run_an_experiment_and_reload(open_tiny_studio):
     finding, _ = load_result("matrix-form")
     result = page.get_by_role("region", name="Result")
     result.get_by_text(finding.verdict).wait_for()
-    assert ("✓ the claim holds" if finding.holds else "✗") in card.inner_text()
+    assert f"{'✓' if finding.holds else '✗'} {finding.outcome}" in card.inner_text()
     rows = result.locator("figure.table tbody tr").evaluate_all(
         "(rows) => rows.map((row) => [...row.cells].map((c) => c.textContent))"
     )

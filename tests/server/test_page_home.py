@@ -121,3 +121,13 @@ def test_accessibility(home, theme):
     page.evaluate("theme => (document.documentElement.dataset.theme = theme)", theme)
     page.locator(".flow .head.open").wait_for()
     assert serious_violations(page) == []
+
+
+def test_translate_says_what_it_knows_and_marks_what_it_does_not(home):
+    window = home("/translate?t=The+pizza+came+out+of+the+oven&a=locales-fr&b=locales-fr")
+    page = window.page
+    page.get_by_text("probably outside of what the model knows").first.wait_for()
+    assert "dates, units and amounts of money" in page.locator("#place").inner_text()
+    window.open("/translate?t=3+days+ago&a=locales-fr&b=locales-fr")
+    page.get_by_text("il y a 3 jours").first.wait_for()
+    assert page.get_by_text("probably outside").count() == 0

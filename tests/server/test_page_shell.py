@@ -117,3 +117,63 @@ def test_pages_match_the_navigation_rail():
     for name, title, letter in rail:
         source = re.sub(r"\s+", " ", files[f"/page/{name}.js"])
         assert f'export const page = {{ name: "{name}", title: "{title}", letter: "{letter}"' in source
+
+
+def test_keys_do_nothing_before_a_page_has_its_data(open_window):
+    """A slow server: every key of every page is pressed while the first request waits."""
+    window = open_window()
+    page = window.page
+    held = []
+    page.route("**/api/**", lambda route: held.append(route))
+    for name in PAGES:
+        page.goto(f"{window.origin}/{name}", wait_until="commit")
+        page.wait_for_selector("#place h1, #place .skeleton")
+        for key in (
+            "ArrowLeft",
+            "ArrowRight",
+            "ArrowUp",
+            "ArrowDown",
+            "[",
+            "]",
+            ",",
+            ".",
+            " ",
+            "o",
+            "s",
+            "n",
+            "b",
+            "+",
+        ):
+            page.keyboard.press(key)
+    page.unroute_all(behavior="ignoreErrors")
+    window.open("/work")  # the window's own check: no exception in any page
+
+
+def test_a_server_that_is_gone_offers_to_reload(open_window):
+    window = open_window("/work")
+    window.expected_errors = ("ERR_FAILED", "Failed to load resource")
+    page = window.page
+    page.route("**/api/**", lambda route: route.abort())
+    page.locator("#rail a", has_text="Models").click()
+    alert = page.get_by_role("alert").first
+    alert.wait_for()
+    assert "does not respond" in alert.inner_text()
+    assert alert.get_by_role("button", name="Reload").is_visible()
+
+
+def test_a_mistyped_address_is_a_page(open_window, client):
+    assert client.get("/experimets", headers={"accept": "text/html"}).status_code == 404
+    window = open_window()
+    window.expected_errors = ("status of 404",)
+    window.open("/experimets")
+    assert "There is no page" in window.page.get_by_role("alert").first.inner_text()
+    assert window.page.locator("#rail a", has_text="Experiments").is_visible()
+
+
+def test_the_model_is_carried_to_pages_that_can_use_it(open_window):
+    window = open_window("/look?m=writer&t=the+pizza")
+    page = window.page
+    page.locator("#rail a", has_text="Generate").click()
+    window.wait_until_idle()
+    assert "m=writer" in page.url
+    assert page.get_by_label("Model").input_value() == "writer"

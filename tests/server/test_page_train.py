@@ -133,3 +133,19 @@ def test_compare_kinds_of_models(open_tiny_studio):
     rows = page.locator("table", has_text="the best on").locator("tbody tr td:first-child").all_inner_texts()
     assert rows == [item["kind"] for item in result["models"]]
     assert {"duel-gpt, validation", "duel-rnn, validation"} <= set(curves(page))
+
+
+def test_a_million_points_do_not_overflow_the_stack(open_window):
+    """Points of a long run: as arguments of one function call they would."""
+    page = open_window().open("/train")
+    ticks = page.evaluate(
+        """async () => {
+            const { LineChart } = await import("./linechart.js");
+            const chart = new LineChart({ title: "Loss", xAxis: "step", yAxis: "loss" });
+            document.getElementById("place").append(chart.element);
+            const points = Array.from({ length: 1_000_000 }, (_, step) => [step, 1 / (step + 1)]);
+            chart.show([{ name: "long", points }]);
+            return chart.svg.querySelectorAll("text").length;
+        }"""
+    )
+    assert ticks > 5

@@ -1,7 +1,5 @@
 """Chat templates: same text as transformers, and sandboxed."""
 
-import time
-
 import pytest
 import transformers
 
@@ -51,6 +49,10 @@ HOSTILE = {
     "writes too much": "{% for a in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
     "doubles": "{% set ns = namespace(x='xxxxxxxxxx') %}{% for a in range(60) %}{% set ns.x = ns.x ~ ns.x %}"
     "{% endfor %}{{ ns.x }}",
+    "power": "{{ 9 ** 999999999 }}",
+    "repeats": "{{ ('x' * 99999) * 99999 }}",
+    "calls itself": "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
+    "maps": "{% for a in range(9999) %}{{ range(99999) | map('string') | join | length }}{% endfor %}",
     "refuses": "{{ raise_exception('Only user and assistant roles!') }}",
     "is not a template": "{% for %}",
 }
@@ -58,14 +60,44 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_malicious_templates_are_refused(bpe, name):
-    start = time.monotonic()
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
-        apply_chat_template(
-            with_template(bpe, HOSTILE[name]), MESSAGES, max_cpu_seconds=1 if name == "never ends" else 10
-        )
-    assert time.monotonic() - start < 130
+        apply_chat_template(with_template(bpe, HOSTILE[name]), MESSAGES)
+    if name in ("never ends", "maps"):  # by counting, not by the clock: the same on a busy machine
+        assert "more than 300,000 operations" in caught.value.message
     if name == "refuses":
         assert "Only user and assistant roles!" in caught.value.message
+
+
+def test_a_loop_ends_after_so_many_operations_not_seconds(bpe, monkeypatch):
+    """Inverse: with a larger budget the same template ends, with its text."""
+    template = "{% for a in range(9999) %}{{ 'x' if a == 9998 }}{% endfor %}"
+    assert apply_chat_template(with_template(bpe, template), MESSAGES) == "x"
+    monkeypatch.setattr(chat_template, "MAX_OPERATIONS", 1000)
+    with pytest.raises(InvalidInput, match="more than 1,000 operations"):
+        apply_chat_template(with_template(bpe, template), MESSAGES)
+
+
+def test_a_long_conversation_is_within_the_budget(bpe):
+    messages = [{"role": "user", "content": f"message {number}"} for number in range(1000)]
+    assert "message 999" in apply_chat_template(with_template(bpe, CHATML), messages)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}!{% endfor %}",
+        "{{ messages | tojson(ensure_ascii=False) }}{{ messages | tojson(ensure_ascii=True, indent=2) }}",
+        "{{ messages | tojson(separators=(',', ':'), sort_keys=True) }}",
+        "{% if tools is none and documents is none %}none{% endif %}",
+    ],
+)
+def test_generation_blocks_and_json_as_in_transformers(bpe, template, tmp_path):
+    tokenizer = with_template(bpe, template)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))
+    messages = [{"role": "user", "content": "Grüße <b> 東京"}]
+    expected = theirs.apply_chat_template(messages, chat_template=template, tokenize=False, add_generation_prompt=True)
+    assert apply_chat_template(tokenizer, messages) == expected
 
 
 def test_larger_limit_is_enough(bpe, monkeypatch):

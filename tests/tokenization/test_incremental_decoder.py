@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from peasy.tokenization import IncrementalDecoder, Tokenizer, train_tokenizer
 
 from .conftest import CORPUS
+from .tokenizer_files import FILES, make_tokenizer
 
 TEXTS = [
     "The pizza 👍🏽 tasted good.",
@@ -76,7 +77,40 @@ def test_byte_fallback_is_held_back(data):
     tokenizer = Tokenizer(data("unigram") | {"model": model, "decoder": decoder, "added_tokens": []})
     ids = tokenizer.encode("a €a").ids
     assert tokenizer.decode(ids) == "a €a"
-    assert list(tokenizer.decode_stream(ids)) == ["a", " ", "€", "a"]
+    # Bytes are held back until another token follows: an invalid byte would make all of them invalid.
+    assert list(tokenizer.decode_stream(ids)) == ["a", " ", "€a"]
+    invalid = [*ids[:-1], tokenizer.id("<0xFF>"), ids[-1]]
+    assert "".join(tokenizer.decode_stream(invalid)) == tokenizer.decode(invalid) == "a \ufffd\ufffd\ufffd\ufffda"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_continuation_is_what_it_adds_to_the_decoded_prompt(name):
+    """Also for random ids (special tokens, single bytes) after any prompt, and in every tokenizer file."""
+    tokenizer, rng = make_tokenizer(name), random.Random(name)
+    texts = [tokenizer.encode_ids(text) for text in TEXTS]
+    noise = [[rng.randrange(len(tokenizer)) for _ in range(rng.randrange(25))] for _ in range(150)]
+    for ids in [*texts, *noise]:
+        cut = rng.randrange(len(ids) + 1)
+        prompt, new = ids[:cut], ids[cut:]
+        expected = tokenizer.decode(ids)[len(tokenizer.decode(prompt)) :]
+        assert "".join(tokenizer.decode_stream(new, prompt)) == expected == tokenizer.decode_continuation(prompt, new)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_bytes_of_tokens_are_the_bytes_of_the_text(name):
+    tokenizer = make_tokenizer(name)
+    for text in ("The pizza came out", "the 25 oven", "日本 the"):
+        ids = [id for id in tokenizer.encode_ids(text) if not tokenizer.is_special(id)]
+        parts = [tokenizer.to_bytes(id, is_first=index == 0) for index, id in enumerate(ids)]
+        assert b"".join(parts).decode() == tokenizer.decode(ids)
+
+
+def test_the_first_word_of_a_continuation_keeps_its_space():
+    tokenizer = make_tokenizer("t5")
+    prompt, whole = (tokenizer.encode_ids(text, add_special_tokens=False) for text in ("The", "The pizza"))
+    new = whole[len(prompt) :]
+    assert tokenizer.decode(new) == "pizza"  # inverse: alone, the ids have lost it
+    assert "".join(tokenizer.decode_stream(new, prompt)) == " pizza"
 
 
 def test_decoding_each_id_alone_gives_replacement_characters(bpe, monkeypatch):

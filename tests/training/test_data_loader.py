@@ -62,7 +62,9 @@ def stories(tmp_path_factory):
 
 def test_documents_are_sequences(stories):
     corpus, shards, tokenizer = stories
-    loader = make_data_loader(shards, NextToken(), SPECIAL, SpecialTokens(), seed=1, sample_unit="documents")
+    loader = make_data_loader(
+        shards, NextToken(), SPECIAL, SpecialTokens(bos=SPECIAL.bos), seed=1, sample_unit="documents"
+    )
     assert isinstance(loader, DocumentDataLoader)
     seen = []
     for position in range(0, loader.num_samples(64), 2):  # one pool of batches that are sorted by length together
@@ -76,7 +78,7 @@ def test_documents_are_sequences(stories):
 
 def test_long_document_is_truncated(stories):
     _, shards, _ = stories
-    (batch,) = DocumentDataLoader(shards, SpecialTokensConfig(bos=3), SpecialTokens(), seed=1).validation(9, 5)
+    (batch,) = DocumentDataLoader(shards, SpecialTokensConfig(), SpecialTokens(bos=3), seed=1).validation(9, 5)
     assert batch["ids"].shape == batch["targets"].shape == (9, 5)
     assert (batch["ids"][:, 1:] == batch["targets"][:, :-1]).all()
 

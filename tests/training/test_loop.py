@@ -1,6 +1,7 @@
 """Training loop: events and files, stopping, and resuming as if never interrupted."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -293,3 +294,25 @@ def test_long_run_saves_without_request(make_spec, finish, monkeypatch):
     monkeypatch.setattr(loop, "_MAX_SAVE_INTERVAL", 5.0)
     events = finish(make_spec(steps=10, num_saves=0, num_validations=0, num_samplings=0, clock=Ticking(1.0)))
     assert len([event for event in events if isinstance(event, Saved)]) > 2
+
+
+def test_early_stopping_ends_a_run_that_no_longer_improves(make_spec, finish, monkeypatch):
+    losses = iter([3.0, 2.0, 2.5, 2.1, 1.0, 1.0, 1.0])
+    original = loop._validate
+
+    def scripted(*args, **kwargs):
+        return replace(original(*args, **kwargs), loss=next(losses))
+
+    monkeypatch.setattr(loop, "_validate", scripted)
+    events = finish(make_spec(steps=14, num_validations=7, num_saves=1, num_samplings=0, patience=2))
+    validated = [event.loss for event in events if isinstance(event, Validated)]
+    assert validated == [3.0, 2.0, 2.5, 2.1]
+    assert isinstance(events[-1], Finished)
+    assert events[-1].step == 8
+    assert is_intact(events[-1].folder)
+    assert events[-1].folder.name == "step-000008"
+
+
+def test_without_patience_the_budget_is_used(make_spec, finish):
+    events = finish(make_spec(steps=14, num_validations=7, num_saves=1, num_samplings=0))
+    assert events[-1].step == 14

@@ -1,5 +1,7 @@
 """Recipes: presets are data, settings override them, misspelt settings are named."""
 
+from dataclasses import replace
+
 import pytest
 
 from peasy import config
@@ -9,7 +11,19 @@ from peasy.training.optimizer import AdamWConfig, MuonConfig
 from peasy.training.recipe import MODEL_KINDS, MODEL_SIZES, Recipe, changed_settings, make_recipe
 
 
-@pytest.mark.parametrize("size", MODEL_SIZES)
+def test_only_gpt_has_a_speedrun():
+    """The default exports to Hugging Face and GGUF; the additions that do not are a preset of their own."""
+    plain, fast = preset("gpt-small"), preset("gpt-speedrun")
+    assert (plain.stack.token_shift, plain.embedding.max_ngram) == (False, 1)
+    assert (fast.stack.token_shift, fast.embedding.max_ngram) == (True, 3)
+    assert replace(fast, stack=replace(fast.stack, token_shift=False), embedding=plain.embedding) == plain
+    assert make_recipe("gpt", "speedrun").batch_size == make_recipe("gpt").batch_size
+    with pytest.raises(NotFound, match='encoder has no preset "speedrun"') as error:
+        make_recipe("encoder", "speedrun")
+    assert "tiny, small, base" in error.value.hint
+
+
+@pytest.mark.parametrize("size", [size for size in MODEL_SIZES if size != "speedrun"])
 @pytest.mark.parametrize("kind", MODEL_KINDS)
 def test_every_kind_and_size_has_a_recipe_and_a_model(kind, size):
     recipe = make_recipe(kind, size)
@@ -71,3 +85,17 @@ def test_sequence_length_warmup_keeps_tokens_per_batch():
     recipe = make_recipe("gpt", settings={"seq_len": 64, "batch_size": 4, "seq_len_warmup": warmup})
     assert recipe.batch_shape(0.0) == (16, 16)
     assert recipe.batch_shape(0.5) == (4, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("suffix", "data_options.suffix"), ("valid", "data_options.valid"), ("lr", "optimizer.lr"),
+        ("learning_rate", "optimizer.lr"), ("heads", "model.stack.attention.num_heads"),
+        ("layers", "model.stack.num_layers"), ("vocab_size", "tokenizer.vocab_size"), ("batchsize", "batch_size"),
+    ],
+)  # fmt: skip
+def test_unknown_settings_name_the_one_that_is_meant(name, meant):
+    with pytest.raises(InvalidInput, match=f"{name}: unknown setting") as error:
+        make_recipe("gpt", "tiny", {name: 1})
+    assert meant in error.value.hint

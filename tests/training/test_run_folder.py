@@ -1,10 +1,14 @@
 """Lock of a run folder."""
 
+import errno
+import os
 import subprocess
 import sys
 
 import pytest
+from filelock import FileLock
 
+from peasy.errors import ResourceUnavailable
 from peasy.training.run_folder import RunLocked, is_locked, run_lock
 
 HOLD = """
@@ -46,3 +50,15 @@ def test_lock_of_killed_process_is_released(tmp_path):
         holder.wait()
     with run_lock(tmp_path):
         pass
+
+
+def test_a_read_only_folder_is_an_error_that_says_so(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    (tmp_path / ".lock").touch()
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    with pytest.raises(ResourceUnavailable, match="cannot be written: Permission denied") as caught, run_lock(tmp_path):
+        pass
+    assert "copy the run" in caught.value.hint
+    assert not is_locked(tmp_path)

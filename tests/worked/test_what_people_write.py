@@ -12,6 +12,7 @@ from peasy.commands.explain import explain
 from peasy.errors import InvalidInput, MissingExtra
 from peasy.worked import intervals, read_example
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
+from peasy.worked.checking.checker import TableChecker
 from peasy.worked.intervals import Interval
 from peasy.worked.tables import read_notes, read_text
 
@@ -264,3 +265,59 @@ def test_why_two_solutions_differ():
     ]
     assert "1/√2" in " ".join(compare(*bare).differences[0].reasons)
     assert compare(LOVE | {"written": [{"table": "Q", "cells": [["1", "0"]]}]}, bare[0]).passed is None
+
+
+def lecture(rng, decimals_in, decimals_out, goes_on_rounded):
+    """A correct lecture: inputs printed with few decimals, results from all digits or from printed tables."""
+    x, *weights = (rng.normal(size=shape) for shape in ((4, 3), (3, 3), (3, 3), (3, 3)))
+
+    def kept(table):
+        return np.array([[float(f"{n:.{decimals_out}f}") for n in row] for row in table]) if goes_on_rounded else table
+
+    query, key, value = (x @ w for w in weights)
+    scores = kept(query) @ kept(key).T
+    scaled = kept(scores) / 3**0.5
+    powers = np.exp(kept(scaled))
+    shares = powers / powers.sum(axis=1, keepdims=True)
+    tables = {"Q": query, "K": key, "V": value, "scores": scores, "scaled": scaled, "weights": shares}
+    tables["context"] = kept(shares) @ kept(value)
+    given = dict(zip(("x", "w_q", "w_k", "w_v"), (m.round(decimals_in) for m in (x, *weights)), strict=True))
+    written = [
+        {"table": name, "cells": [[f"{n:.{decimals_out}f}" for n in row] for row in table]}
+        for name, table in tables.items()
+    ]
+    return {"tokens": list("abcd"), "written": written} | given
+
+
+@pytest.mark.parametrize("decimals_out", [2, 3, 4])
+@pytest.mark.parametrize("decimals_in", [1, 2, 3, 4])
+@pytest.mark.parametrize("goes_on_rounded", [False, True])
+def test_no_cell_of_a_correct_lecture_is_wrong(decimals_in, decimals_out, goes_on_rounded):
+    rng = np.random.default_rng([decimals_in, decimals_out, goes_on_rounded])
+    for _ in range(2):
+        result = check(lecture(rng, decimals_in, decimals_out, goes_on_rounded))
+        assert result.passed, [c for part in result.parts for c in part.cells if c.verdict != "right"][:3]
+
+
+def test_without_bounds_of_the_inputs_a_correct_lecture_fails(monkeypatch):
+    notes = lecture(np.random.default_rng(0), 2, 4, False)
+    assert check(notes).passed
+    monkeypatch.setattr(TableChecker, "given_bounds", lambda self, numbers, decimals: Interval.exact(numbers))
+    assert not check(notes).passed
+
+
+def test_a_wrong_cell_is_found_although_inputs_have_decimals():
+    rng = np.random.default_rng(5)
+    x, w_q = rng.normal(size=(4, 3)).round(1), rng.normal(size=(3, 3)).round(1)
+    cells = [[f"{n:.2f}" for n in row] for row in x @ w_q]
+    cells[2][1] = f"{float(cells[2][1]) + 0.09:.2f}"
+    result = check({"tokens": list("abcd"), "x": x, "w_q": w_q, "written": [{"table": "Q", "cells": cells}]})
+    assert [cell.written for part in result.parts for cell in part.cells if cell.verdict == "wrong"] == [cells[2][1]]
+
+
+def test_a_document_may_calculate_twice_without_and_with_a_scale():
+    weights = "**weights**\n\n| | I | love | AI |\n|-|-|-|-|\n| I | {} |\n\n"
+    plain, scaled = weights.format("0.1554 | 0.4223 | 0.4223"), weights.format("0.1978 | 0.4011 | 0.4011")
+    result = marked(X + W + plain + "Now divided by √2:\n\n" + scaled)
+    assert len(result.parts) == 2
+    assert result.passed, result.text()

@@ -1,13 +1,20 @@
 """Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from torch import Tensor
 
 from peasy.checkpoint.huggingface.registry import family_for
-from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, WeightTransform, module_rules
+from peasy.checkpoint.huggingface.weight_map import (
+    AddOne,
+    InterleaveRope,
+    SplitFused,
+    WeightMap,
+    WeightRule,
+    WeightTransform,
+    module_rules,
+)
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
 from peasy.nn import config as nn_config
@@ -24,7 +31,8 @@ class GGUFArchitecture:
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
     matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
     base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
-    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed.
+    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_all`: a tied
+    head is stored once more, and attention must have biases.
     """
 
     name: str
@@ -37,6 +45,7 @@ class GGUFArchitecture:
     rope_except_every: int = 0
     has_scales: bool = False
     has_softcaps: bool = False
+    needs_all: bool = False
 
 
 ARCHITECTURES = {
@@ -50,7 +59,7 @@ ARCHITECTURES = {
     "olmo2": GGUFArchitecture("olmo2", "silu", has_biases=False),
     "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
     "granite": GGUFArchitecture("granite", "silu", interleaved_rope=True, has_biases=False, has_scales=True),
-    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv"),
+    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv", needs_all=True),
     "gemma": GGUFArchitecture("gemma", "gelu-tanh", has_biases=False),
     "gemma2": GGUFArchitecture("gemma2", "gelu-tanh", has_biases=False, full_every=2, has_softcaps=True),
     "gemma3_text": GGUFArchitecture("gemma3", "gelu-tanh", has_biases=False, full_every=6, local_base=10_000.0),
@@ -66,34 +75,6 @@ _NORM_NAMES = {
         "post_ffw_norm": "feedforward_output_norm",
     },
 }
-
-
-@dataclass(frozen=True)
-class InterleaveRope(WeightTransform):
-    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
-
-    num_heads: int
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Interleaved to half-split order."""
-        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Half-split to interleaved order."""
-        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
-
-
-@dataclass(frozen=True)
-class AddOne(WeightTransform):
-    """Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Subtract 1."""
-        return [tensor - 1 for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Add 1, in float32."""
-        return [tensor.float() + 1 for tensor in internal]
 
 
 def find_architecture(config: ModelConfig, preferred: str | None = None) -> tuple[GGUFArchitecture, DecoderConfig]:
@@ -123,6 +104,7 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     checks = {
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
+        "attention without biases": architecture.needs_all and not attention.bias,
         "a custom attention scale": not usual_scale and not architecture.has_scales,
         "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
         "these settings of yarn": not usual_yarn,

@@ -3,6 +3,7 @@
 Only JSON, safetensors and tokenizer files are downloaded: nothing that could run code.
 """
 
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import TypeVar
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
 
+_LOG = logging.getLogger(__name__)
+
 _ALLOW_PATTERNS = (
     "*.json", "*.safetensors", "*.spm", "spiece.model", "vocab.txt", "merges.txt", "1_Pooling/config.json",
 )  # fmt: skip
@@ -22,7 +25,7 @@ LEGACY_IDS = {
 }  # fmt: skip
 """Legacy hub ids without an owner. Any other name without a slash is a local name."""
 
-_ID_PATTERN = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?")
+_ID_PATTERN = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]{0,95}(?:/[A-Za-z0-9][\w.-]{0,95})?(?:@[\w./-]{1,200})?")
 
 T = TypeVar("T")
 
@@ -31,12 +34,23 @@ Confirm = Callable[[str], bool]
 
 
 def is_hub_id(name: str) -> bool:
-    """Return whether a name can be a hub id.
+    """Return whether a name can be a hub id, with or without a revision.
 
-    >>> is_hub_id("openai-community/gpt2"), is_hub_id("gpt2"), is_hub_id("stories"), is_hub_id("../x")
+    >>> is_hub_id("openai-community/gpt2@main"), is_hub_id("gpt2"), is_hub_id("stories"), is_hub_id("../x")
     (True, True, False, False)
     """
-    return bool(_ID_PATTERN.fullmatch(name)) and ("/" in name or name in LEGACY_IDS)
+    model_id, _ = split_revision(name)
+    return bool(_ID_PATTERN.fullmatch(name)) and ("/" in model_id or model_id in LEGACY_IDS)
+
+
+def split_revision(name: str) -> tuple[str, str | None]:
+    """Split a hub id and its revision, a branch, tag or commit.
+
+    >>> split_revision("openai-community/gpt2@v1"), split_revision("gpt2")
+    (('openai-community/gpt2', 'v1'), ('gpt2', None))
+    """
+    model_id, _, revision = name.partition("@")
+    return model_id, revision or None
 
 
 def cache_dir() -> Path:
@@ -48,12 +62,15 @@ def cache_dir() -> Path:
 
 
 def find_cached(model_id: str) -> Path | None:
-    """Return the snapshot folder of a cached model, or None if its weights are not cached."""
+    """Return the snapshot folder of a cached model (ID or ID@REVISION), or None if its weights are not cached."""
+    model_id, revision = split_revision(model_id)
     model = cache_dir() / ("models--" + model_id.replace("/", "--"))
-    try:
-        snapshot = model / "snapshots" / (model / "refs" / "main").read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+    snapshot = model / "snapshots" / (revision or "main")
+    if not snapshot.is_dir():  # a branch or a tag; a commit names its folder
+        try:
+            snapshot = model / "snapshots" / (model / "refs" / (revision or "main")).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return None
     if snapshot.parent != model / "snapshots" or not (snapshot / "config.json").is_file():
         return None
     return snapshot if any(snapshot.glob("*.safetensors")) else None
@@ -75,7 +92,8 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
         raise NeedsNetwork(f"{model_id} is not in the cache, and peasy is offline.", hint=hint)
     question = f"Download {model_id} from the Hugging Face hub ({format_bytes(_download_size(model_id))})?"
     if confirm is None:
-        raise UsageError(f"{question} This needs confirmation.", hint="Confirm in advance with yes=True, or --yes.")
+        hint = f'Confirm with --yes; in Python, load it first: peasy.load("{model_id}", yes=True)'
+        raise UsageError(f"{question} This needs confirmation.", hint=hint)
     if not confirm(question):
         raise UsageError(f"{model_id} was not downloaded.", hint="Confirm in advance with --yes.")
     return _download(model_id)
@@ -84,7 +102,12 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
 def _download_size(model_id: str) -> int:
     from huggingface_hub import HfApi
 
-    files = _call_hub(model_id, lambda: HfApi().model_info(model_id, files_metadata=True, timeout=10).siblings) or []
+    repository, revision = split_revision(model_id)
+    api = HfApi()
+    info = _call_hub(
+        model_id, lambda: api.model_info(repository, revision=revision, files_metadata=True, timeout=10).siblings
+    )
+    files = info or []
     needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in _ALLOW_PATTERNS)]
     if not any(file.rfilename.endswith(".safetensors") for file in needed):
         hint = "Choose a model that has them: peasy does not read pickle files."
@@ -95,11 +118,14 @@ def _download_size(model_id: str) -> int:
 def _download(model_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    return Path(
-        _call_hub(
-            model_id, lambda: snapshot_download(model_id, allow_patterns=list(_ALLOW_PATTERNS), cache_dir=cache_dir())
-        )
+    _LOG.info("downloading %s to %s", model_id, cache_dir())
+    repository, revision = split_revision(model_id)
+    patterns, cache = list(_ALLOW_PATTERNS), cache_dir()
+    folder = _call_hub(
+        model_id,
+        lambda: snapshot_download(repository, revision=revision, allow_patterns=patterns, cache_dir=cache),
     )
+    return Path(folder)
 
 
 def _call_hub(model_id: str, request: Callable[[], T]) -> T:
@@ -111,6 +137,8 @@ def _call_hub(model_id: str, request: Callable[[], T]) -> T:
         raise
     except errors.GatedRepoError:
         raise NotFound(f"{model_id} is gated: accept its terms on the hub first.") from None
+    except errors.RevisionNotFoundError:
+        raise NotFound(f"{model_id} has no such revision.", hint="Give a branch, a tag or a commit.") from None
     except errors.RepositoryNotFoundError:
         raise NotFound(f"The hub has no model {model_id}, or it is private.") from None
     except (OSError, getattr(errors, "HTTPError", OSError), errors.OfflineModeIsEnabled) as error:

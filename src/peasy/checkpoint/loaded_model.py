@@ -13,6 +13,7 @@ from peasy.tokenization import Tokenizer
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
+    from peasy.tokenization.chat_template import ChatMessage
 
 Pooling = Literal["mean", "cls", "last"]
 """How hidden states become one vector: their mean, the first one or the last one."""
@@ -33,6 +34,10 @@ class ModelBundle:
     unused_weights: tuple[str, ...] = ()
     packed_models: "dict[str, Model]" = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the packed models: their weights are in a layout that cannot be copied, and are packed again."""
+        return self.__dict__ | {"packed_models": {}}
+
     @property
     def kind(self) -> str:
         """decoder, encoder, encoder-decoder, recurrent, ..."""
@@ -41,7 +46,9 @@ class ModelBundle:
     @property
     def max_seq_len(self) -> int | None:
         """Longest sequence of the model in tokens; None: unlimited."""
-        return getattr(self.model.config, "max_seq_len", None)
+        from peasy.models.config import context_length
+
+        return context_length(self.model.config)
 
     @property
     def max_text_tokens(self) -> int | None:
@@ -58,11 +65,24 @@ class ModelBundle:
         """Return the tokenizer of the model's output."""
         return self.target_tokenizer or self.require_tokenizer()
 
-    def encode_prompt(self, text: str) -> list[int]:
-        """Encode a prompt with special tokens; an empty prompt becomes [bos]."""
+    def encode_prompt(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Encode a text as the model reads it: the one place that turns a prompt into ids.
+
+        The special tokens around it are those of the tokenizer's template, which training writes and imported models
+        bring along. An empty prompt becomes [bos].
+        """
         tokenizer = self.require_tokenizer()
-        ids, bos = tokenizer.encode_ids(text), tokenizer.special_tokens.bos
+        ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]
+
+    def encode_chat(self, messages: "Sequence[ChatMessage]") -> list[int]:
+        """Encode a conversation: the chat template writes the special tokens itself."""
+        from peasy.tokenization.chat_template import apply_chat_template
+
+        tokenizer = self.require_tokenizer()
+        if self.model.is_encoder_decoder or tokenizer.chat_template is None:
+            raise InvalidInput(f"{self.name} has no chat template: it was not trained for conversation.")
+        return self.encode_prompt(apply_chat_template(tokenizer, messages), add_special_tokens=False)
 
     def embed(
         self, texts: str | Sequence[str], *, pooling: Pooling | None = None, bfloat16: bool = False

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def _memory_limits() -> Iterator[int]:
         # file pages count as used in a cgroup, although the kernel can reclaim them
         stat = dict(line.split() for line in _read_text("/sys/fs/cgroup/memory.stat").splitlines())
         yield int(group) - int(used) + int(stat.get("inactive_file", 0))
-    if os.name == "posix":
+    if sys.platform != "win32":
         import resource
 
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)

@@ -137,6 +137,14 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
         return sum(self.info(name).nbytes for name in self)
 
 
+_CONVERSION = """If you trust it, convert it in Python; weights_only refuses code, but peasy reads no pickle at all:
+    import torch
+    from safetensors.torch import save_file
+    weights = torch.load("{folder}/{name}", map_location="cpu", weights_only=True)
+    weights = {{name: tensor.clone().contiguous() for name, tensor in weights.items()}}
+    save_file(weights, "{folder}/model.safetensors", metadata={{"format": "pt"}})"""
+
+
 def open_tensors(folder: SafeFolder) -> TensorStore:
     """Open `model.safetensors`, or the shards that the index file lists."""
     if folder.has(INDEX_FILE):
@@ -150,7 +158,7 @@ def open_tensors(folder: SafeFolder) -> TensorStore:
     if pickled:
         raise InvalidInput(
             f"{folder.path} stores its weights in {pickled[0]}: a pickle file, which can run code when it is loaded.",
-            hint="If you trust it, convert it to model.safetensors; peasy reads no other format.",
+            hint=_CONVERSION.format(folder=folder.path, name=pickled[0]),
         )
     raise NotFound(f"{folder.path} has no {WEIGHTS_FILE}.")
 

@@ -6,6 +6,7 @@ from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, from_merges, from_sentencepiece, from_vocab_txt
 
 _SOURCE_FILES = (TOKENIZER_FILE, "source.spm", "spiece.model", "merges.txt", "vocab.txt")
+_RECIPE_FILE = "recipe.json"
 _TARGET_FILES = (TARGET_TOKENIZER_FILE, "target.spm")
 """Tokenizer files by precedence: the first one that exists is read."""
 
@@ -19,10 +20,26 @@ def read_tokenizer(folder: SafeFolder, *, target: bool = False) -> Tokenizer | N
     if name is None:
         return None
     try:
-        return _read_file(folder, name)
+        tokenizer = _read_file(folder, name)
+        return tokenizer if target else _with_bos_of_documents(tokenizer, folder)
     except InvalidInput as error:
         message = error.message if str(folder.path) in error.message else f"{folder.path / name}: {error.message}"
         raise InvalidInput(message, hint=error.hint) from None
+
+
+def _with_bos_of_documents(tokenizer: Tokenizer, folder: SafeFolder) -> Tokenizer:
+    """Return the tokenizer of a model trained on whole documents, each after its bos token.
+
+    New runs have it in their tokenizer.json; for older ones the recipe says it.
+    """
+    run = next((run for run in (folder.path, folder.path.parent.parent) if (run / _RECIPE_FILE).is_file()), None)
+    eos = tokenizer.special_tokens.eos
+    if run is None or eos is None or any(tokenizer.added_ids):
+        return tokenizer
+    recipe = SafeFolder(run).read_json(_RECIPE_FILE)
+    objective = recipe.get("objective")
+    is_next_token = isinstance(objective, dict) and objective.get("kind") == "next-token"
+    return tokenizer.with_bos(eos) if is_next_token and recipe.get("sample_unit") == "documents" else tokenizer
 
 
 def _read_file(folder: SafeFolder, name: str) -> Tokenizer:

@@ -17,6 +17,7 @@ from peasy.errors import UsageError
 from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
 from peasy.views.worked import arithmetic_part, step_matrix
 from peasy.worked.example import NormalisationName
+from peasy.worked.tables.notes import CHECKED_SUFFIXES
 
 _DEMO_SUGGESTIONS = (
     "peasy explain i-love-ai",
@@ -110,5 +111,5 @@ def exercise(call: partial[exercise_command.Worksheet], *, flags: Flags = Flags(
     files, suggestions = [], [f"{command_line} --answer-key"]
     if flags.out is not None and not sheet.with_answers:
         files = [sheet.save_key(flags.out.with_name(f"{flags.out.stem}-key{flags.out.suffix}"))]
-        suggestions = [f"peasy check {flags.out}"]
+        suggestions = [f"peasy check {flags.out}"] if flags.out.suffix in CHECKED_SUFFIXES else []
     return CommandOutput(sheet, suggestions=suggestions, files=files, summary=f"Worksheet: {command_line}")

@@ -76,7 +76,8 @@ class CommandOutput:
     """Output of a command: the result to print or save, and the exit code.
 
     `suggestions` are commands to try next. `summary` is one line to print if the document goes to a file.
-    `files` are files that the command wrote itself. `exit_code` is 8 if a check ran and failed.
+    `files` are files that the command wrote itself. `exit_code` is 8 if a check ran and failed,
+    9 if it could not compare everything (`errors.verdict_exit_code`).
     `already_printed`: the result was streamed to stdout.
     """
 

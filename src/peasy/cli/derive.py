@@ -75,12 +75,12 @@ def derive(
 
 
 def flag_name(parameter: str) -> str:
-    """Return the flag of a parameter.
+    """Return the flag of a parameter; one that is a word of Python ends in an underscore.
 
-    >>> flag_name("max_tokens"), flag_name("n")
-    ('--max-tokens', '-n')
+    >>> flag_name("max_tokens"), flag_name("n"), flag_name("as_")
+    ('--max-tokens', '-n', '--as')
     """
-    return "-n" if parameter == "n" else f"--{parameter.replace('_', '-')}"
+    return "-n" if parameter == "n" else f"--{parameter.rstrip('_').replace('_', '-')}"
 
 
 def _from_flags(flags: Flags) -> Iterator[tuple[str, object]]:
@@ -103,7 +103,8 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     """Return a parameter as a keyword-only flag: a sequence can be repeated, a truth value takes no argument."""
     kind = _without_bounds(parameter.annotation)
     shown = kind is not bool and parameter.default not in (None, ())
-    spec = Parameter(help=parameter.help, negative="", show_default=shown)
+    negative = f"--no-{parameter.name.removeprefix('add_').replace('_', '-')}" if parameter.default is True else ""
+    spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
     spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY

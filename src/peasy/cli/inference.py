@@ -16,7 +16,7 @@ from peasy.commands import tokenize as tokenize_command
 from peasy.commands import translate as translate_command
 from peasy.commands.exporting import ExportResult, export_model
 from peasy.commands.importing import ImportResult, import_model
-from peasy.errors import UsageError
+from peasy.errors import UsageError, verdict_exit_code
 
 
 @derive(tokenize_command.tokenize)
@@ -100,7 +100,7 @@ def translate(
 
 @derive(prove_command.prove, hide=("target", "prompts", "announce", "progress"))
 def prove(
-    call: partial[prove_command.ProveResult | prove_command.DoctorResult],
+    call: partial[prove_command.ProveResult | prove_command.DoctorResult | prove_command.FolderResult],
     model: str,
     *texts: TextSource,
     prompt: StrList = None,
@@ -109,7 +109,7 @@ def prove(
     """Verify that all execution paths of a model agree, or check your own attention code.
 
     Args:
-        model: Run name, folder, built-in model or hub id; or file.py:name for your own code, which is executed.
+        model: Run name, folder, built-in model or hub id; or file.py:name, package.module:name, or a folder of code.
         texts: Texts to verify with; in a file or stdin (-), one per line.
         prompt: Same as texts, as a flag; can be repeated.
     """
@@ -119,7 +119,8 @@ def prove(
     on_notice = None if flags.quiet or flags.json else lambda line: print(line, file=sys.stderr)
     result = call(model, rows or None, announce=on_notice, progress=ProgressLine("verifying", flags))
     suggestions = [] if result.passed else [f"peasy prove {model} --out proof.html"]
-    return CommandOutput(result, suggestions=suggestions, exit_code=0 if result.passed else 8, summary=result.verdict)
+    code = verdict_exit_code(result.passed)
+    return CommandOutput(result, suggestions=suggestions, exit_code=code, summary=result.verdict)
 
 
 @derive(bench_command.bench, hide=("on_status",))
@@ -136,7 +137,9 @@ def import_(call: partial[ImportResult], source: str, *, flags: Flags = Flags())
     """Import a Hugging Face model as a peasy checkpoint with a name."""
     result = call(source)
     name = shlex.quote(result.name)
-    suggestions = [f"peasy models {name}", f'peasy tokenize {name} "Easy peasy"']
+    suggestions = [f"peasy models {name}"]
+    if result.model.tokenizer is not None:
+        suggestions.append(f'peasy tokenize {name} "Easy peasy"')
     return CommandOutput(result, suggestions=suggestions, files=[result.folder])
 
 

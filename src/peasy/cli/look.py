@@ -63,6 +63,8 @@ class ViewOptions:
     "Number of words to show for each head; default: 5."
     subwords: Switch = False
     "Show the attention between tokens instead of words."
+    no_special_tokens: Switch = False
+    "Leave out the special tokens that the model expects around a text, such as <bos>."
     value_weighted: Switch = False
     "Multiply each weight by the norm of its value vector."
     token: str | None = None
@@ -102,19 +104,21 @@ class InterventionFlags:
 
 ATTENTION, EFFECT = "attention", "effect"
 _INTERVENTIONS = ("ablate", "mean", "uniform", "cut", "patch")
+_INPUT = ("no_special_tokens", "max_memory")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
-    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", "max_memory"),
-    EFFECT: ("target", "max_memory", *_INTERVENTIONS, "track", "data"),
-    "lens": ("target", "max_memory", *_INTERVENTIONS),
-    "rollout": ("target", "max_memory", *_INTERVENTIONS),
-    "rank": (),
-    "attribution": ("query", "target", "token", "against", "max_memory", *_INTERVENTIONS),
-    "align": ("layer", "head", "target", "gold", "max_memory", *_INTERVENTIONS),
-    "step_by_step": ("layer", "head", "query", "target", "max_memory", *_INTERVENTIONS),
-    "generate": ("layer", "head", "num_beams", "ablate", "mean", "uniform"),  # a growing text has no fixed words to cut
+    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", *_INPUT),
+    EFFECT: ("target", *_INPUT, *_INTERVENTIONS, "track", "data"),
+    "lens": ("target", *_INPUT, *_INTERVENTIONS),
+    "rollout": ("target", *_INPUT, *_INTERVENTIONS),
+    "rank": ("no_special_tokens",),
+    "attribution": ("query", "target", "token", "against", *_INPUT, *_INTERVENTIONS),
+    "align": ("layer", "head", "target", "gold", *_INPUT, *_INTERVENTIONS),
+    "step_by_step": ("layer", "head", "query", "target", *_INPUT, *_INTERVENTIONS),
+    # A growing text has no fixed words to cut.
+    "generate": ("layer", "head", "num_beams", "no_special_tokens", "ablate", "mean", "uniform"),
     "history": (),
-    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", "max_memory", *_INTERVENTIONS),
-    "save_weights": ("layer", "head", "max_memory"),
+    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", *_INPUT, *_INTERVENTIONS),
+    "save_weights": ("layer", "head", *_INPUT),
 }
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
@@ -156,21 +160,25 @@ def look(
     from peasy.inspection.capture import MAX_MEMORY
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
-    memory = options.max_memory or MAX_MEMORY
+    memory, add = options.max_memory or MAX_MEMORY, not options.no_special_tokens
     if view.generate is not None:
         beams, length = options.num_beams, view.generate
         return CommandOutput(
-            loaded.trace(text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head)
+            loaded.trace(
+                text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head, add_special_tokens=add
+            )
         )
     if view.save_weights is not None:
         texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
         return CommandOutput(
-            save_activations(loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory)
+            save_activations(
+                loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory, add_special_tokens=add
+            )
         )
     result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
     if name in ("rank", "overview"):
         return CommandOutput(result)
-    summary = f"{len(loaded.encode_prompt(text))} tokens"
+    summary = f"{len(loaded.encode_prompt(text, add_special_tokens=add))} tokens"
     return CommandOutput(result, suggestions=[_next_command(model, text, options.query)], summary=summary)
 
 
@@ -211,6 +219,7 @@ def _run_view(
         top=3 if name == "lens" else options.top or 5,
         by=view.rank or "",
         merge_words=not options.subwords,
+        add_special_tokens=not options.no_special_tokens,
         gold=() if options.gold is None else read_alignments(options.gold)[0],
         words=interventions.track or (),
         token=options.token,

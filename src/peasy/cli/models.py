@@ -1,6 +1,7 @@
-"""Commands for models and runs: `peasy models`, `runs`."""
+"""Commands for models, runs and cached files: `peasy models`, `runs`, `cache`."""
 
 from peasy.cli.command import CommandOutput, Flags, confirm_callback
+from peasy.commands import cache as cache_command
 from peasy.commands import models as models_command
 from peasy.commands import runs as runs_command
 
@@ -96,3 +97,24 @@ def runs_rm(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
         name: Run, by name or folder.
     """
     return CommandOutput(runs_command.remove_run(name, yes=flags.yes, confirm=confirm_callback(flags)))
+
+
+def cache(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the files that peasy can make or download again, with folder and size; a subcommand deletes them."""
+    return cache_list(flags=flags)
+
+
+def cache_list(*, flags: Flags = Flags()) -> CommandOutput:
+    """List the files that peasy can make or download again, with folder and size."""
+    result = cache_command.cache()
+    largest = max(result.folders, key=lambda folder: folder.num_bytes)
+    return CommandOutput(result, suggestions=[f"peasy cache rm {largest.name}"] if largest.num_bytes else [])
+
+
+def cache_rm(*names: str, flags: Flags = Flags()) -> CommandOutput:
+    """Delete files that peasy can make or download again; asks first unless --yes is given.
+
+    Args:
+        names: Folders by name, as `peasy cache` lists them; without a name all but the hub's, which others share.
+    """
+    return CommandOutput(cache_command.remove_cache(*names, yes=flags.yes, confirm=confirm_callback(flags)))

@@ -106,33 +106,41 @@ def print_json(value: object) -> None:
     print(_NOT_PRINTABLE.sub(lambda match: json.dumps(match.group())[1:-1], text), flush=True)
 
 
+PIPE_INTERVAL = 5.0
+"""Seconds between two lines of progress where stderr is not a terminal."""
+
+
 class ProgressLine:
-    """One line on stderr that is replaced; silent unless stderr is a terminal, and with --quiet or --json.
+    """One line on stderr that is replaced; into a pipe, a new line every few seconds. Silent with --quiet or --json.
 
     As a progress callback `(done, total)` it shows the percentage and the remaining time.
     """
 
     def __init__(self, label: str, flags: Flags) -> None:
-        self.label, self.start, self.last_update = label, time.monotonic(), 0.0
+        self.label, self.start, self.last_update = label, time.monotonic(), time.monotonic()
         self.quiet = flags.quiet or flags.json
         self.visible = sys.stderr.isatty() and not self.quiet
 
     def __call__(self, done: int, total: int) -> None:
-        """Show how much is done, at most ten times a second; the line disappears at the end."""
+        """Show how much is done, how fast, and the time left; the line disappears at the end."""
         if total and done >= total:
             self.update("")
         elif total and self.is_due():
-            left = (time.monotonic() - self.start) * (total - done) / max(done, 1)
-            self.update(f"{self.label} {done / total:.0%} of {total:,} · {left:,.0f} s left")
+            elapsed = max(time.monotonic() - self.start, 1e-9)
+            rate, left = done / elapsed, elapsed * (total - done) / max(done, 1)
+            self.update(f"{self.label} {done / total:.0%} of {total:,} · {rate:,.0f}/s · {left:,.0f} s left")
 
     def is_due(self) -> bool:
-        """Return whether the last update was a tenth of a second ago."""
-        return self.visible and time.monotonic() - self.last_update > 0.1
+        """Return whether the last update was long enough ago: a tenth of a second, into a pipe some seconds."""
+        interval = 0.1 if self.visible else PIPE_INTERVAL
+        return not self.quiet and time.monotonic() - self.last_update > interval
 
     def update(self, text: str) -> None:
         """Replace the line by a text, cropped to the width of the terminal; "" removes it."""
         if self.visible:
             self._write(text, end="")
+        elif text and self.is_due():
+            self._write(text, end="\n")
 
     def print(self, text: str) -> None:
         """Print a text that stays, also without a terminal."""

@@ -1,5 +1,6 @@
 """`peasy serve` and `peasy studio`: API server and local web interface."""
 
+import re
 import socket
 import sys
 import webbrowser
@@ -117,6 +118,8 @@ def studio(
     *models: str,
     port: int = 0,
     no_browser: Switch = False,
+    allow_host: StrList = None,
+    root_path: str = "",
     flags: Flags = Flags(),
 ) -> CommandOutput:
     """Open the studio: a web interface to all of peasy, on this machine only.
@@ -125,9 +128,12 @@ def studio(
         models: Folders of your own models, in addition to those available by name.
         port: Port to listen on; 0 picks a free port.
         no_browser: Only print the address, do not open a browser.
+        allow_host: Host name of a proxy, which requests may use besides localhost; can be repeated.
+        root_path: Path below which a proxy serves the studio.
     """
     _require_server()
     from peasy.server.app import build_app
+    from peasy.server.guard import LOOPBACK
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
     from peasy.server.server import bind, limit_memory_growth, run_server, url_of
@@ -145,9 +151,19 @@ def studio(
         if not no_browser:
             webbrowser.open(address)
 
-    run_server(build_app(registry, pages=True), listening, 5.0, on_start)
+    app = build_app(registry, pages=True, allowed_hosts=(*LOOPBACK, *(allow_host or ())), root_path=_clean(root_path))
+    run_server(app, listening, 5.0, on_start)
     document = Document("Studio", (Paragraph("The studio was stopped."),))
     return CommandOutput(DocumentResult(document, {"address": address}), already_printed=not flags.json)
+
+
+def _clean(root_path: str) -> str:
+    """Return the path with one slash before it and none after it; empty for no path."""
+    if not re.fullmatch(r"[\w./~%+@-]*", root_path, re.ASCII):
+        raise UsageError(
+            f'"{root_path}" is not the path of a URL.', hint="For example --root-path /user/ada/proxy/8888."
+        )
+    return f"/{root_path.strip('/')}" if root_path.strip("/") else ""
 
 
 def _require_server() -> None:

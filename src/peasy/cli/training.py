@@ -122,8 +122,8 @@ def _export_warning(run: Path) -> str:
         return ""
     layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
     return (
-        f"\nThe model uses {layers}: it trains faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
-        "  --set model.stack.token_shift=false --set model.embedding.max_ngram=1"
+        f"\nThe model uses {layers}: it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
+        "  --preset small"
     )
 
 
@@ -211,7 +211,7 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOut
     on_status: OnStatus = ignore_status if quiet else partial(print, file=sys.stderr)
     result = experiment_command.experiment(name, seed=flags.seed or 0, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
-        on_status(f"{'✓' if result.holds else '✗'} {result.verdict}")
+        on_status(f"{'✓' if result.holds else '✗'} {result.outcome}: {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])
 
 

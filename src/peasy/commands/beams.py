@@ -69,14 +69,14 @@ def beams(
     from peasy.generation.request import Ended, Request
 
     source, prompt = prompt_tokens(model, text)
-    context = getattr(model.model.config, "max_seq_len", None) or 10**9
+    context = model.max_seq_len or 10**9
     max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
     params = BeamSearchParams(num_beams, max_new_tokens, length_penalty, num_beams, early_stopping)
     request = Request(prompt.ids, source=None if source is None else source.ids, beam_search=params)
     steps: RecordedSteps = {}
     (ended,) = (event for event in record_steps(model, request, steps) if isinstance(event, Ended))
     tokenizer = model.output_tokenizer()
-    texts = tuple((tokenizer.decode(hypothesis.ids), hypothesis.score) for hypothesis in ended.hypotheses)
+    texts = tuple((tokenizer.decode_continuation(prompt.ids, one.ids), one.score) for one in ended.hypotheses)
     tree = _build_beam_tree(model, steps, prompt.ids, ended.hypotheses)
     return BeamTreeResult(model.name, text, num_beams, tree, texts)
 

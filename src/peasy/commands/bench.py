@@ -105,7 +105,7 @@ def bench(
         raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
     if min(prompt_tokens, max_tokens, batch_size, repeats) < 1:
         raise InvalidInput("prompt_tokens, max_tokens, batch_size and repeats must be at least 1.")
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     if context is not None and prompt_tokens + max_tokens > context:
         raise InvalidInput(
             f"{loaded.name} has a context of {context} tokens, not {prompt_tokens + max_tokens}.",

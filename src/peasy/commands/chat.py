@@ -77,9 +77,9 @@ class ChatSession(Result):
 
     def _prompt_ids(self) -> list[int]:
         """Return the prompt ids; if they do not fit the context, drop the oldest question and answer first."""
-        context = getattr(self.model.config, "max_seq_len", None)
+        context = self.loaded.max_seq_len
         while True:
-            ids = list(self.loaded.require_tokenizer().encode(self.render_prompt(), add_special_tokens=False).ids)
+            ids = self.loaded.encode_chat(self.messages)
             oldest = [index for index, message in enumerate(self.messages[:-1]) if message["role"] != "system"][:2]
             if context is None or len(ids) + self.sampling.max_tokens <= context + 1 or not oldest:
                 return ids

@@ -231,4 +231,6 @@ def _expand(files: Sequence[str | Path]) -> list[Path]:
 
 
 def _finding_data(part: CheckedExample, finding: CheckedCell | RowFinding) -> JsonDict:
-    return {key: value for key, value in asdict(finding).items() if key != "decimals"} | {"part": part.title}
+    return {key: value for key, value in asdict(finding).items() if key not in ("decimals", "value")} | {
+        "part": part.title
+    }

@@ -149,11 +149,14 @@ class _Evaluation:
     def _evaluate_text(self) -> EvaluationFacts:
         from peasy.evaluation.language import ending_accuracy, text_loss
 
-        seq_len, per_text = self._window_length(), self._recipe_setting("sample_unit") == "documents"
+        seq_len, (begin, _) = self._window_length(), self.loaded.require_tokenizer().added_ids
         stats, num_unknown = text_loss(
-            self.loaded, self._read(self.corpus.pieces), seq_len, self._progress("characters"), per_text
+            self.loaded, self._read(self.corpus.pieces), seq_len, self._progress("characters")
         )
-        unit = "One text at a time, as in training." if per_text else f"Non-overlapping windows of {seq_len:,} tokens."
+        unit = f"Non-overlapping windows of {seq_len:,} tokens."
+        if begin:
+            pieces = " ".join(self.loaded.require_tokenizer().pieces(begin))
+            unit = f"One text at a time, each after {pieces}, as the model reads a prompt."
         notes = [unit]
         if num_unknown:
             share = num_unknown / stats.tokens

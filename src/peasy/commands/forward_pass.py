@@ -30,7 +30,9 @@ MAX_MAP = 64
 STRIP = 16
 """Numbers shown of a vector: its first ones."""
 MAX_STORY_HEADS = 24
-"""Heads that are ablated one by one to find the one that matters most."""
+"""Heads that are ablated one by one to find the one that matters most; fewer where that would take seconds."""
+STORY_BUDGET = 2e11
+"""Multiplications that the search for this head may take."""
 MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
 NUM_NEXT_TOKENS = 8
@@ -265,27 +267,33 @@ def _find_story(
         top = {(path, head): weights[path][head, -1].max(dim=-1) for path, head in heads}
         distant = [at for at in heads if top[at].values > MIN_STORY_WEIGHT and int(top[at].indices) < last - 1]
         heads = sorted(distant or heads, key=lambda at: -float(top[at].values))
-    before = _probabilities(loaded, inputs, edit)
+    pass_cost = loaded.model.count_parameters() * len(inputs.model_input.output_ids)
+    last_only, first_row = not crossing, 0 if crossing else len(inputs.model_input.output_ids) - 1
+    before = _probabilities(loaded, inputs, edit, last_only)
     stories = []
-    for path, head in heads[:MAX_STORY_HEADS]:
-        after = _probabilities(loaded, inputs, (*edit, zero(path.layer, head, part=path.part, stack=path.stack)))
+    for path, head in heads[: max(3, min(MAX_STORY_HEADS, int(STORY_BUDGET / pass_cost)))]:
+        ablation = zero(path.layer, head, part=path.part, stack=path.stack)
+        after = _probabilities(loaded, inputs, (*edit, ablation), last_only)
         drops = before - after
         if crossing and inputs.outputs is not None:
             ids = torch.tensor(inputs.outputs.ids[: len(drops)])
-            query = int(drops[torch.arange(len(ids)), ids].argmax())
-            token = int(ids[query])
+            row = int(drops[torch.arange(len(ids)), ids].argmax())
+            token = int(ids[row])
         else:
-            query, token = len(drops) - 1, int(drops[-1].argmax())
-        weight, key = weights[path][head, query].max(dim=-1)
+            row, token = len(drops) - 1, int(drops[-1].argmax())
+        weight, key = weights[path][head, first_row + row].max(dim=-1)
         piece = token_piece(loaded.target_tokenizer or loaded.tokenizer, token)
-        where = (path.stack, path.part, path.layer, head, query, int(key), float(weight))
-        stories.append(HeadStory(*where, piece, float(before[query, token]), float(after[query, token])))
+        where = (path.stack, path.part, path.layer, head, first_row + row, int(key), float(weight))
+        stories.append(HeadStory(*where, piece, float(before[row, token]), float(after[row, token])))
     return max(stories, key=lambda story: story.before - story.after, default=None)
 
 
-def _probabilities(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> torch.Tensor:
-    """Return the next-token probabilities after every token."""
+def _probabilities(
+    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool
+) -> torch.Tensor:
+    """Return the next-token probabilities after every token, or only after the last, `[row, vocab]`."""
     intervention = _intervention(loaded, inputs, edit)
-    logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=True)
+    logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=not last_only)
     assert logits is not None
-    return logits.float().softmax(dim=-1)
+    probabilities = logits.float().softmax(dim=-1)
+    return probabilities[None] if last_only else probabilities

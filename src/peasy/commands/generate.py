@@ -13,7 +13,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, check_keywords, did_you_mean, parameter_names
-from peasy.generation.sampling_params import SamplingOptions, SamplingParams
+from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
 from peasy.views.document import Document
 from peasy.views.generation import (
     FINISH_REASONS,
@@ -112,11 +112,12 @@ def generate(
     prompt: str | Sequence[str],
     *,
     n: Annotated[int, Ge(1)] = 1,
-    truncate: Literal["error", "left"] = "error",
+    long: LongPrompt = "refuse",
     weights: WeightFormat = "auto",
     speculative: bool = False,
     use_cache: bool = True,
     show_cache: bool = False,
+    add_special_tokens: bool = True,
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
@@ -128,11 +129,12 @@ def generate(
         model: Run name, folder, built-in model or Hugging Face hub id.
         prompt: Prompt, or a list of prompts.
         n: Number of texts per prompt, sampled with seed, seed + 1, ...
-        truncate: A prompt longer than the context is an error, or is truncated on the left.
+        long: A prompt longer than the context is refused, cut on the left, or extends the context.
         weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
         speculative: Speculative decoding with n-grams of the text so far; the result is the same.
         use_cache: Decode with a KV cache; without one, every token recomputes the whole sequence.
         show_cache: Show cached and computed tokens of each step, with and without the KV cache.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
     >>> result = generate("stories", "The pizza", max_tokens=3)
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
@@ -140,7 +142,8 @@ def generate(
     """
     job = GenerationJob(
         model, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, use_cache=use_cache,
-        truncate=truncate, speculative=speculative, device=device, offline=offline, confirm=confirm, **sampling,
+        long=long, speculative=speculative, add_special_tokens=add_special_tokens, device=device, offline=offline,
+        confirm=confirm, **sampling,
     )  # fmt: skip
     for _ in job.events():
         pass
@@ -158,8 +161,9 @@ class GenerationJob:
         n: int = 1,
         weights: str = "auto",
         use_cache: bool = True,
-        truncate: Literal["error", "left"] = "error",
+        long: LongPrompt = "refuse",
         speculative: bool = False,
+        add_special_tokens: bool = True,
         device: str = "auto",
         offline: bool = False,
         confirm: Confirm | None = None,
@@ -169,7 +173,7 @@ class GenerationJob:
             raise InvalidInput(f"n is {n}.", hint="n must be 1 or more.")
         if not prompts:
             raise InvalidInput("There is no text to continue.")
-        self.prompts, self.n, self.use_cache, self.truncate = prompts, n, use_cache, truncate
+        self.prompts, self.n, self.use_cache, self.long = prompts, n, use_cache, long
         try:
             self.sampling: SamplingParams = GenerateSampling(**sampling)
         except TypeError:
@@ -177,14 +181,15 @@ class GenerationJob:
             raise
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)
-        self.speculative, self.seconds = speculative, 0.0
+        self.speculative, self.add_special_tokens, self.seconds = speculative, add_special_tokens, 0.0
         self.acceptance_rate: float | None = 0.0 if speculative else None
         self.num_outputs = n * len(prompts)
         self._events: list[list[Token | Ended]] = [[] for _ in range(self.num_outputs)]
-        self._num_unknown = [0] * len(prompts)
+        self._num_unknown, self._notes = [0] * len(prompts), [""] * len(prompts)
 
     def events(self) -> "Iterator[Token | Ended]":
         """Yield token and end events; `choice` indexes the outputs as in the result. Closing it stops generation."""
+        from peasy.generation.admission import long_text_note
         from peasy.generation.decode import Pass, decode
         from peasy.generation.request import Ended
         from peasy.generation.speculative_decoding import SpeculationStats
@@ -194,13 +199,14 @@ class GenerationJob:
         for index, text in enumerate(self.prompts):
             choices = range(self.n * index, self.n * (index + 1))
             try:
-                encoded = self.loaded.encode_prompt(text)
+                encoded = self._encode(text)
             except InvalidInput as error:
                 for row in choices:
                     self._events[row].append(Ended(row, "error", 0, "", error))
                     yield self._events[row][-1]
                 continue
             self._num_unknown[index] = 0 if unk is None else encoded.count(unk)
+            self._notes[index] = long_text_note(self.model, len(encoded), self.sampling.max_tokens, self.long) or ""
             rows += choices
             ids += [encoded] * self.n
         if not rows:
@@ -209,7 +215,7 @@ class GenerationJob:
         for event in decode(
             self.model, None if translates else ids, [self._sampling_of(row) for row in rows],
             source=ids if translates else None, tokenizer=tokenizer, use_cache=self.use_cache,
-            speculative=self.speculative, truncation=self.truncate, max_num_seqs=BATCH_SIZE,
+            speculative=self.speculative, long=self.long, max_num_seqs=BATCH_SIZE,
         ):  # fmt: skip
             self.seconds = time.perf_counter() - began
             if isinstance(event, SpeculationStats):
@@ -219,6 +225,9 @@ class GenerationJob:
                     event = replace(event, choice=row)
                 self._events[row].append(event)
                 yield event
+
+    def _encode(self, text: str) -> list[int]:
+        return self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
 
     def _sampling_of(self, row: int) -> SamplingParams:
         return replace(self.sampling, seed=self.sampling.seed + row % self.n)
@@ -255,7 +264,7 @@ class GenerationJob:
         return GeneratedText(
             self.prompts[index], "".join(event.text for event in events), "cancelled" if last is None else last.reason,
             self._sampling_of(row).seed, tuple(tokens), self._num_unknown[index],
-            None if last is None or last.error is None else last.error.message,
+            None if last is None or last.error is None else last.error.message, self._notes[index],
         )  # fmt: skip
 
     def result(self, show_cache: bool = False) -> GenerateResult:
@@ -264,10 +273,10 @@ class GenerationJob:
         if show_cache and outputs[0].tokens:
             from peasy.generation.admission import fit_to_context, prepare_prompt
 
-            prompt = prepare_prompt(self.model, self.loaded.encode_prompt(outputs[0].prompt))
-            prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.truncate)
+            prompt = prepare_prompt(self.model, self._encode(outputs[0].prompt))
+            prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.long)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
-            pieces = tuple(self.loaded.require_tokenizer().piece(id) for id in prompt)
+            pieces = self.loaded.require_tokenizer().pieces(prompt)
         return GenerateResult(
             self.loaded.name, outputs, self.sampling, self.weights_label, self.seconds, cache, pieces,
             self.acceptance_rate,

@@ -70,8 +70,7 @@ def stream_generation(
 
 
 def _pieces(loaded: LoadedModel, ids: Sequence[int]) -> tuple[str, ...]:
-    tokenizer = loaded.output_tokenizer()
-    return tuple(tokenizer.piece(id) for id in ids)
+    return loaded.output_tokenizer().pieces(ids)
 
 
 @dataclass(frozen=True)
@@ -131,11 +130,8 @@ def next_token_probs(
     logits = steps[context].logits  # log-probabilities: the same distribution
     before, after = torch.exp(logits.double()), Sampler(SamplingParams(**sampling)).probabilities(logits)
     most_likely = before.topk(min(top, len(before))).indices.tolist()
-    pieces = _pieces(model, most_likely)
-    choices = tuple(
-        TokenChoice(piece, id, float(before[id]), float(after[id]))
-        for piece, id in zip(pieces, most_likely, strict=True)
-    )
+    piece = model.output_tokenizer().piece
+    choices = tuple(TokenChoice(piece(id), id, float(before[id]), float(after[id])) for id in most_likely)
     rest = (
         max(0.0, 1 - sum(choice.probability for choice in choices)),
         max(0.0, 1 - sum(choice.adjusted_probability for choice in choices)),

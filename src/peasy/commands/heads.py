@@ -38,12 +38,17 @@ def split_sentences(text: str) -> list[str]:
 
 
 def rank_heads(
-    loaded: LoadedModel, texts: str | Sequence[str], *, by: str = "sharpness", seed: int = 0
+    loaded: LoadedModel,
+    texts: str | Sequence[str],
+    *,
+    by: str = "sharpness",
+    seed: int = 0,
+    add_special_tokens: bool = True,
 ) -> HeadRankingResult:
     """Score every head on these texts and rank them by `by`, largest first."""
     if by not in _RANK_KEYS:
         hint = did_you_mean(by, _RANK_KEYS) or f"By {', '.join(_RANK_KEYS)}."
         raise InvalidInput(f'Heads cannot be ranked by "{by}".', hint=hint)
     sentences = [texts] if isinstance(texts, str) else texts
-    inputs = (make_input(loaded, text).model_input for text in sentences)
+    inputs = (make_input(loaded, text, add_special_tokens=add_special_tokens).model_input for text in sentences)
     return HeadRankingResult.of(score_heads(loaded.model, inputs, name=loaded.name, seed=seed), by=by)

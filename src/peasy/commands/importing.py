@@ -46,13 +46,23 @@ class ImportResult(Result):
 
 
 def import_model(
-    source: str | Path, *, name: str | None = None, offline: bool = False, confirm: Confirm | None = None
+    source: str | Path,
+    *,
+    name: str | None = None,
+    revision: str | None = None,
+    as_: str | None = None,
+    ignore_extra: bool = False,
+    offline: bool = False,
+    confirm: Confirm | None = None,
 ) -> ImportResult:
     """Import a Hugging Face folder, a hub id or a peasy checkpoint, under a name.
 
     Args:
         source: Hugging Face folder, hub id, or peasy checkpoint.
         name: Name of the imported model; default: the name of the source.
+        revision: Branch, tag or commit of a hub id; the same as ID@REVISION.
+        as_: Model family, such as bert, of a folder whose config.json has no model_type.
+        ignore_extra: Load a model without the heads that peasy does not know, and list their weights.
         offline: Never use the network.
         confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
@@ -65,12 +75,13 @@ def import_model(
 
     if name is not None:
         refuse_existing(run_path(name))
+    source = source if revision is None else f"{source}@{revision}"
     resolved = resolve_model(source, offline=offline, confirm=confirm)
     origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file
     name = name or _run_name_from(origin)
     folder = run_path(name)
     refuse_existing(folder)
-    loaded = open_resolved(resolved)
+    loaded = open_resolved(resolved, family=as_, ignore_extra=ignore_extra)
     notes = {"source": origin} | ({"family": loaded.family} if loaded.family else {})
     save_model(folder, loaded.model, loaded.tokenizer, target_tokenizer=loaded.target_tokenizer, notes=notes)
     return ImportResult(name, resolved.name, folder, loaded)

@@ -1,6 +1,7 @@
 """`load`: load a model with its tokenizer by name, folder, hub id or from transformers."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -25,17 +26,20 @@ from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
 
-if TYPE_CHECKING:
-    from torch import Tensor
+_LOG = logging.getLogger(__name__)
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from peasy.commands.classify import ClassifyResult
     from peasy.commands.heads import rank_heads
     from peasy.commands.look import look as look_command
     from peasy.commands.semantic_map import similarity_by_words
     from peasy.commands.sweep import sweep as sweep_command
     from peasy.commands.trace import trace as trace_command
     from peasy.commands.translate import Translation
-    from peasy.generation.request import Truncation
-    from peasy.generation.sampling_params import SamplingOptions
+    from peasy.generation.sampling_params import LongPrompt, SamplingOptions
     from peasy.models.describe import Box
     from peasy.models.protocol import Model
 
@@ -45,12 +49,15 @@ if TYPE_CHECKING:
         n: int
         weights: str
         use_cache: bool
-        truncate: Truncation
+        add_special_tokens: bool
+        long: LongPrompt
         speculative: bool
 
     class TranslateOptions(TypedDict, total=False):
         """Keyword arguments of `LoadedModel.translate`."""
 
+        source_language: str | None
+        target_language: str | None
         num_beams: int
         n: int
         align: bool
@@ -141,6 +148,34 @@ class LoadedModel(ModelBundle, DisplayMixin):
             raise translation.error
         return translation
 
+    def classify(self, texts: str | Sequence[str]) -> "ClassifyResult":
+        """Classify texts or their tokens, if the model has a classification head."""
+        from peasy.commands.classify import classify
+
+        return classify(self, texts)
+
+    def save(self, folder: str | Path) -> Path:
+        """Save the model and its tokenizers as a peasy checkpoint, in a new folder that `peasy.load` reads."""
+        from peasy.checkpoint.model import save_model
+
+        notes = {"family": self.family} if self.family else {}
+        return save_model(folder, self.model, self.tokenizer, target_tokenizer=self.target_tokenizer, notes=notes)
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Save a Hugging Face folder, which transformers reads, with the name that transformers has for it."""
+        from peasy.commands.exporting import export_model
+
+        return export_model(self, folder).folder
+
+    def to(self, device: "str | torch.device | None" = None, dtype: "torch.dtype | None" = None) -> "LoadedModel":
+        """Move the model to a device, or convert its weights, in place; return it."""
+        self.model.to(device=device, dtype=dtype)
+        return self
+
+    def parameters(self) -> "Iterator[nn.Parameter]":
+        """Iterate over the weights, as of a torch module."""
+        return self.model.parameters()
+
     def document(self) -> Document:
         """The architecture diagram."""
         return model_document(self.describe(), self.name)
@@ -200,12 +235,13 @@ def load(
     return loaded
 
 
-def open_resolved(resolved: ResolvedModel) -> LoadedModel:
-    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder."""
+def open_resolved(resolved: ResolvedModel, *, family: str | None = None, ignore_extra: bool = False) -> LoadedModel:
+    """Load a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`."""
     if resolved.folder.is_file():
         raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
+    _LOG.info("loading %s from %s", resolved.name, resolved.folder)
     if not is_checkpoint(resolved.folder):
-        return _open_hugging_face(resolved.name, resolved.folder)
+        return _open_hugging_face(resolved.name, resolved.folder, family=family, ignore_extra=ignore_extra)
     from peasy.checkpoint.model import load_model
 
     checkpoint = read_checkpoint(resolved.folder, verified=resolved.verified)
@@ -214,7 +250,14 @@ def open_resolved(resolved: ResolvedModel) -> LoadedModel:
     return _with_tokenizers(resolved.name, model, checkpoint.folder, notes.get("family"))
 
 
-def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None) -> LoadedModel:
+def _open_hugging_face(
+    name: str,
+    path: Path,
+    tensors: TensorStore | None = None,
+    *,
+    family: str | None = None,
+    ignore_extra: bool = False,
+) -> LoadedModel:
     """Load a Hugging Face folder; `tensors` are its weights if it has only config.json."""
     from peasy.checkpoint import huggingface
 
@@ -222,10 +265,11 @@ def _open_hugging_face(name: str, path: Path, tensors: TensorStore | None = None
     if not folder.has(CONFIG_FILE):
         raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.")
     if tensors is None:  # before any weight is read: read_folder compares tied copies
-        huggingface.detect_family(folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE))
+        data, where = folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE)
+        huggingface.detect_family(data, where, name=family, any_head=ignore_extra)
         tensors = open_tensors(folder)
         ram.require_ram(tensors.nbytes, name)
-    checkpoint = huggingface.read_folder(path, tensors=tensors)
+    checkpoint = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
     model = huggingface.load_model(checkpoint)
     return _with_tokenizers(name, model, folder, checkpoint.family, checkpoint.unused)
 

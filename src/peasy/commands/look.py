@@ -96,6 +96,7 @@ def look(
     tile_size: int | None = None,
     value_weighted: bool = False,
     merge_words: bool = False,
+    add_special_tokens: bool = True,
     storage: str = "auto",
     padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None" = None,
     tokenizer: TokenizerSource | None = None,
@@ -113,7 +114,8 @@ def look(
     `edit` is an edit of `peasy.edit`, a function of (address, tensor), or several. Captures larger than `max_memory`
     are refused before the run. With `overview` ("mean" or "max") a long text is shown in tiles of `tile_size` tokens,
     without ever holding the whole matrix, and `queries` are kept exactly. `value_weighted` multiplies each weight by
-    the norm of its value vector; `merge_words` shows words, not tokens.
+    the norm of its value vector; `merge_words` shows words, not tokens. `add_special_tokens` False leaves out the
+    special tokens that the model expects around a text, such as `<bos>`.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
@@ -127,6 +129,7 @@ def look(
     run = partial(
         _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=int(parse_amount(max_memory)),
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
+        add_special_tokens=add_special_tokens,
     )  # fmt: skip
     rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
     if isinstance(rows, _OneText):
@@ -153,9 +156,10 @@ def _look_one(
     value_weighted: bool,
     merge_words: bool,
     storage: str,
+    add_special_tokens: bool,
 ) -> LookResult:
     """Capture one text."""
-    inputs, network = make_input(loaded, text, target), loaded.model
+    inputs, network = make_input(loaded, text, target, add_special_tokens=add_special_tokens), loaded.model
     if queries is not None:
         words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
         spec = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
@@ -274,6 +278,7 @@ def look_view(
     top: Annotated[int, Ge(1), Le(100)] = 5,
     by: str = "sharpness",
     merge_words: bool = False,
+    add_special_tokens: bool = True,
     gold: Sequence[tuple[int, int]] = (),
     words: Sequence[str] = (),
     token: str | None = None,
@@ -307,6 +312,7 @@ def look_view(
         top: Number of words to show for each head.
         by: Score by which heads are ranked: entropy, sharpness, previous, first, same, induction, ...
         merge_words: Show the attention between words instead of tokens.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
         gold: Reference alignment as pairs (source word, target word), to rank the heads by.
         words: Words whose probability is tracked under an intervention.
         token: With "attribution": word whose logit is explained; default: the most likely one.
@@ -322,11 +328,12 @@ def look_view(
     if view == "rank":
         from peasy.commands.heads import rank_heads, split_sentences
 
-        return rank_heads(loaded, split_sentences(text), by=by, seed=seed)
+        return rank_heads(loaded, split_sentences(text), by=by, seed=seed, add_special_tokens=add_special_tokens)
 
     run = partial(
         look, loaded, text, layers=layers, heads=heads, queries=queries, steps=steps, max_memory=max_memory,
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words,
+        add_special_tokens=add_special_tokens,
     )  # fmt: skip
     result = run(target, edit=edit if view != "effect" or overview is not None else ())
     if overview is not None:
@@ -380,9 +387,10 @@ def save_activations(
     steps: Iterable[str] = ("weights",),
     max_memory: str | int = MAX_MEMORY,
     storage: str = "float16",
+    add_special_tokens: bool = True,
 ) -> SavedActivationsResult:
     """Capture every text and write the activations to `folder`; `activation_store.read_activations` reads them."""
     spec = CaptureSpec(tuple(steps), _as_tuple(layers), _as_tuple(heads))
-    inputs = (make_input(loaded, text).model_input for text in texts)
+    inputs = (make_input(loaded, text, add_special_tokens=add_special_tokens).model_input for text in texts)
     store = write_activations(loaded.model, inputs, spec, folder, budget=int(parse_amount(max_memory)), storage=storage)
     return SavedActivationsResult.of(store, steps=spec.steps, storage=storage)

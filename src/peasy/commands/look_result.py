@@ -53,7 +53,8 @@ _MAX_JSON_VALUES = 250_000
 class HeadMatrices:
     """One attention step of all captured layers: `heads[layer, head]` is a labelled matrix, `np.asarray` stacks them.
 
-    `merge_words` merges sub-words; `value_weighted` multiplies weights by the norm of their value vectors.
+    `merge_words` merges sub-words; `value_weighted` multiplies weights by the norm of their value vectors, `norm_based`
+    by that of their value vectors through the output projection.
     """
 
     record: AttentionRecord
@@ -62,6 +63,7 @@ class HeadMatrices:
     part: str
     merge_words: bool = False
     value_weighted: bool = False
+    norm_based: bool = False
 
     def _captures(self) -> dict[int, Capture]:
         all_captures = self.record.by_path(self.step)
@@ -92,7 +94,8 @@ class HeadMatrices:
         if head not in capture.heads:
             raise NotFound(f"Head {head} was not captured.", hint=f"Captured heads: {_join(capture.heads)}.")
         queries, keys = self.record.axes(capture.path)
-        array = (capture.value_weighted() if self.value_weighted else capture.array)[capture.heads.index(head)]
+        numbers = capture.value_weighted() if self.value_weighted else capture.array
+        array = (capture.norm_based() if self.norm_based else numbers)[capture.heads.index(head)]
         rows, name = tuple(queries.pieces[row] for row in capture.rows or ()), f"layer {layer}, head {head}"
         if self.step not in ("scores", "scaled", "masked", "weights"):
             tokens = keys if self.step in ("key", "value") else queries
@@ -253,9 +256,14 @@ class LookResult(RecordResult, AttentionRecord):
         return HeadMatrices(self, "weights", self._stack, part)
 
     @property
-    def contributions(self) -> HeadMatrices:
-        """Value-weighted attention: each weight times the norm of its value vector."""
+    def value_weighted_attention(self) -> HeadMatrices:
+        """Value-weighted attention: each weight times the norm of its value vector, weight · |v|."""
         return replace(self.weights, value_weighted=True)
+
+    @property
+    def norm_based_attention(self) -> HeadMatrices:
+        """Norm-based attention: the norm of what each key adds to the residual stream, |weight · v · W_O|."""
+        return replace(self.weights, norm_based=True)
 
     @property
     def cross_attention(self) -> HeadMatrices:

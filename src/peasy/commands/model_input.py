@@ -25,19 +25,25 @@ _TargetText = str | Sequence[int] | None
 """A translation as text, or as the token ids that the model generated."""
 
 
-def make_input(loaded: LoadedModel, text: str | Sequence[int], target: _TargetText = None) -> LabelledInput:
+def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> Tokens:
+    """Tokenize a text as the model reads it, and label its tokens."""
+    ids = loaded.encode_prompt(text, add_special_tokens=add_special_tokens)
+    return label_text(loaded.require_tokenizer(), text, ids)
+
+
+def make_input(
+    loaded: LoadedModel, text: str | Sequence[int], target: _TargetText = None, *, add_special_tokens: bool = True
+) -> LabelledInput:
     """Tokenize a text for a model. A translator without a target decodes one greedily."""
     if isinstance(text, str):
         if not text.strip():
             raise InvalidInput("The text is empty.", hint="Give at least one word.")
-        ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
-        tokens = label_text(tokenizer, text, ids)
+        tokens = label_prompt(loaded, text, add_special_tokens=add_special_tokens)
     else:
         ids = [int(id) for id in text]
-        pieces = None if loaded.tokenizer is None else [loaded.tokenizer.piece(id) for id in ids]
-        tokens = label_ids(ids, pieces)
+        tokens = label_ids(ids, None if loaded.tokenizer is None else loaded.tokenizer.pieces(ids))
     if not loaded.model.is_encoder_decoder:
-        labelled = LabelledInput(ModelInput(tuple(ids), None if target is None else ()), tokens)
+        labelled = LabelledInput(ModelInput(tokens.ids, None if target is None else ()), tokens)
     else:
         labelled = _with_target(loaded, tokens, target)
     check_input(loaded.model, labelled.model_input)
@@ -68,7 +74,7 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
 def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     from peasy.generation.decode import generate
 
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]

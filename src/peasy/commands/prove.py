@@ -1,9 +1,8 @@
-"""`prove`: check a model's equalities (cached = uncached, ...) or diagnose your own attention implementation."""
+"""`prove`: check a model's equalities (cached = uncached, ...), or compare your own attention code with the formula."""
 
-import ast
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,13 +11,22 @@ from annotated_types import Ge, Gt
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, NotFound, UsageError
+from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
 from peasy.extras import require_extra
-from peasy.verification.verdict import Diagnosis, Proof
+from peasy.verification.verdict import NOT_COMPARED, Diagnosis, Proof
 from peasy.views.document import Document
-from peasy.views.verification import diagnosis_document, diagnosis_sentence, proof_document, proof_sentence
+from peasy.views.verification import (
+    diagnosis_document,
+    diagnosis_sentence,
+    folder_document,
+    folder_sentence,
+    junit_report,
+    proof_document,
+    proof_sentence,
+)
 
 if TYPE_CHECKING:
+    from peasy.verification.implementation.child import ChildLimits, Request
     from peasy.verification.paths import TokenSequence
 
 _PROMPTS = (
@@ -30,7 +38,9 @@ _PROMPTS = (
 _RANDOM_LENGTHS = (17, 9, 1)
 """Lengths of the random sequences for a model without a tokenizer."""
 
-_FILE_AND_NAME = re.compile(r"(?P<file>.+\.py)(?::(?P<name>[\w.]*))?", re.DOTALL)
+_FILE_AND_NAME = re.compile(r"(?P<file>.+\.(?:py|ipynb))(?::(?P<name>[\w.]*))?", re.DOTALL)
+_MODULE_AND_NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
+RIGHTS = "The code runs with your rights: examine only code that you would run yourself."
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +73,13 @@ class ProveResult(Result):
 
 @dataclass(frozen=True, repr=False)
 class DoctorResult(Result):
-    """Diagnosis of an attention function or module. `passed` is true without mistakes; cautions do not count."""
+    """Diagnosis of attention code. `passed`: True = equal to the formula, False = wrong, None = not compared."""
 
     diagnosis: Diagnosis
 
     @property
-    def passed(self) -> bool:
-        """True if it computes attention."""
+    def passed(self) -> bool | None:
+        """True if it equals the formula; None if it could not be compared."""
         return self.diagnosis.passed
 
     @property
@@ -88,11 +98,57 @@ class DoctorResult(Result):
 
     def data(self) -> JsonDict:
         """Return the diagnosis as plain data."""
-        summary = {"passed": self.passed, "verdict": self.verdict, "mistakes": list(self.mistakes)}
-        return summary | {"cautions": list(self.diagnosis.cautions)} | asdict(self.diagnosis)
+        details = asdict(self.diagnosis)
+        summary = {"passed": self.passed, "sentence": self.verdict, "mistakes": list(self.mistakes)}
+        return summary | {"cautions": list(self.diagnosis.cautions)} | details
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file; `.xml` is a JUnit report for CI, other suffixes as for every result."""
+        return _save_junit(path, [self.diagnosis]) if str(path).endswith(".xml") else super().save(path)
 
     def __repr__(self) -> str:
         return f"DoctorResult({self.verdict})"
+
+
+@dataclass(frozen=True, repr=False)
+class FolderResult(Result):
+    """Diagnoses of everything in a folder that looks like attention."""
+
+    folder: str
+    diagnoses: tuple[Diagnosis, ...]
+
+    @property
+    def passed(self) -> bool | None:
+        """False if something is wrong, None if something was not compared, else True."""
+        verdicts = [diagnosis.passed for diagnosis in self.diagnoses]
+        return False if False in verdicts else None if None in verdicts or not verdicts else True
+
+    @property
+    def verdict(self) -> str:
+        """Summary in one sentence."""
+        return folder_sentence(self.diagnoses)
+
+    def document(self) -> Document:
+        """Return a table of the diagnoses."""
+        return folder_document(self.folder, self.diagnoses)
+
+    def data(self) -> JsonDict:
+        """Return the diagnoses as plain data."""
+        rows = [DoctorResult(diagnosis).data() for diagnosis in self.diagnoses]
+        return {"passed": self.passed, "sentence": self.verdict, "folder": self.folder, "diagnoses": rows}
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file; `.xml` is a JUnit report for CI, other suffixes as for every result."""
+        return _save_junit(path, self.diagnoses) if str(path).endswith(".xml") else super().save(path)
+
+    def __repr__(self) -> str:
+        return f"FolderResult({self.verdict})"
+
+
+def _save_junit(path: str | Path, diagnoses: Sequence[Diagnosis]) -> Path:
+    from peasy.atomic import write_atomic
+
+    return write_atomic(path, junit_report(diagnoses))
 
 
 def prove(
@@ -100,6 +156,7 @@ def prove(
     prompts: str | Sequence[str] | None = None,
     *,
     call: str | None = None,
+    expected: str | Path | None = None,
     max_tokens: Annotated[int, Ge(1)] = 128,
     timeout: Annotated[float, Gt(0)] = 60.0,
     seed: int = 0,
@@ -108,15 +165,17 @@ def prove(
     confirm: Confirm | None = None,
     announce: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> ProveResult | DoctorResult:
-    """Check the equalities of a model on your own prompts, or diagnose your own attention implementation.
+) -> ProveResult | DoctorResult | FolderResult:
+    """Check the equalities of a model on your own prompts, or compare your own attention code with the formula.
 
     A model (its name, or the result of `load`): cached = uncached, single = batched, padded = unpadded,
     whole = chunked, fused = formula, packed ≈ full, exported = original; each with its measured distance.
 
-    A function or module ("file.py:name", or the object itself): compared with the formula on seeded inputs; mistakes
-    are named, conventions are only mentioned. How to call it is found from its signature, or given:
-    `call="attention(q, k, v, mask)"`. A file runs in a subprocess.
+    Code ("file.py:name", "notebook.ipynb:name", "package.module:name", a folder, or the object itself): it is called
+    with seeded inputs, every operation is recorded, and scores, weights and context are compared with the formula. The
+    verdict is equal, wrong (with the mistake and its line) or not compared (with the reason); conventions are named.
+    How to call it is found by trying, or given: `call="attention(q, k, v, mask)"`. A file runs in a child process, with
+    your rights.
 
     >>> import numpy as np
     >>> def attention(q, k, v):
@@ -129,23 +188,36 @@ def prove(
     Args:
         target: Run name, folder, built-in model, Hugging Face hub id or loaded model; or your own code.
         prompts: Texts to verify with; default: three built-in sentences.
-        call: How to call your function, with the names q, k, v, x, mask, heads, cache, ...
+        call: How to call your code: any Python expression with the arrays q, k, v, x, source and mask.
+        expected: Array file (.npy) with the output that you expected of the call: what turns one into the other.
         max_tokens: Maximum number of tokens of each text.
         timeout: Time limit in seconds for your own code.
         seed: Seed of the inputs of your own code, and of random token ids.
         announce: Called with a sentence before your own code is run.
         progress: Called with the number of finished checks and their total.
     """
-    if isinstance(target, str | Path) and (match := _FILE_AND_NAME.fullmatch(str(target))):
-        return _diagnose_file(Path(match["file"]), match["name"] or "", call, timeout, seed, announce)
+    if isinstance(target, str | Path) and (request := _code_request(str(target), call, seed, expected)) is not None:
+        return _diagnose_code(request, timeout, announce, progress)
     if _is_user_code(target):
-        from peasy.verification.implementation.call_binding import parse_call
         from peasy.verification.implementation.examine import examine
-        from peasy.verification.implementation.target import LocalTarget
 
-        return DoctorResult(examine(LocalTarget(target), binding=parse_call(call) if call else None, seed=seed))
-    if call is not None:
-        raise UsageError("--call describes how to call your own function; a model does not need it.")
+        array = None if expected is None else str(expected)
+        return DoctorResult(examine(target, call=call, seed=seed, expected=array))
+    if call is not None or expected is not None:
+        raise UsageError("--call and --expected are for your own code; a model does not need them.")
+    return _prove_model(target, prompts, max_tokens, seed, device, offline, confirm, progress)
+
+
+def _prove_model(
+    target: object,
+    prompts: str | Sequence[str] | None,
+    max_tokens: int,
+    seed: int,
+    device: str,
+    offline: bool,
+    confirm: Confirm | None,
+    progress: Callable[[int, int], None] | None,
+) -> ProveResult:
     require_extra("torch")
     model: Any = target
     if hasattr(target, "trained_by"):
@@ -165,34 +237,98 @@ def _is_user_code(target: object) -> bool:
     return not hasattr(target, "trained_by")
 
 
-def _diagnose_file(
-    file: Path, name: str, call: str | None, timeout: float, seed: int, announce: Callable[[str], None] | None
-) -> DoctorResult:
-    from peasy.verification.implementation.call_binding import parse_call
-    from peasy.verification.implementation.examine import examine
-    from peasy.verification.implementation.remote import SandboxedTarget, SandboxLimits
+def _code_request(target: str, call: str | None, seed: int, expected: str | Path | None) -> "Request | Path | None":
+    """Return what to examine if a target names code: a file, a module or a folder with Python files; else None."""
+    from peasy.verification.implementation.child import Request
 
+    array = None if expected is None else str(Path(expected).resolve())
+    if array is not None and not Path(array).is_file():
+        raise NotFound(f"There is no file {expected}.")
+    if match := _FILE_AND_NAME.fullmatch(target):
+        return Request(Path(match["file"]), "", match["name"] or "", call, seed, array)
+    if match := _MODULE_AND_NAME.fullmatch(target):
+        return Request(None, match["module"], match["name"], call, seed, array)
+    folder = Path(target)
+    if folder.is_dir() and not (folder / "config.json").exists() and any(folder.rglob("*.py")):
+        return folder
+    return None
+
+
+def _diagnose_code(
+    request: "Request | Path",
+    timeout: float,
+    announce: Callable[[str], None] | None,
+    progress: Callable[[int, int], None] | None,
+) -> DoctorResult | FolderResult:
+    from peasy.verification.implementation.child import ChildLimits, examine_in_child
+
+    limits = ChildLimits(timeout=timeout)
+    if isinstance(request, Path):
+        return _diagnose_folder(request, limits, announce, progress)
+    request = _with_name(request)
+    if announce is not None:
+        announce(f"Running {request.where} in a separate process with limits: {limits.summary()}. {RIGHTS}")
+    return DoctorResult(examine_in_child(request, limits))
+
+
+def _with_name(request: "Request") -> "Request":
+    """Return the request with the name of the code: given, the only candidate of the file, or the one in the call."""
+    from peasy.verification.implementation.loading import attention_candidates, defined_names
+
+    file = request.file
+    if file is None:
+        return request
     if not file.is_file():
         raise NotFound(f"There is no file {file}.")
-    binding = parse_call(call) if call else None
-    name = name or (binding.name if binding else "")
-    if not name:
-        hint = "\n".join(f"peasy prove {file}:{defined}" for defined in _defined_names(file)[:8])
-        raise UsageError(f"Which function of {file}?", hint=hint)
-    limits = SandboxLimits(timeout=timeout)
+    if request.name:
+        return request
+    called = re.match(r"[A-Za-z_]\w*", request.call or "")
+    candidates = list(attention_candidates(file))
+    if called and called[0] in defined_names(file):
+        return replace(request, name=called[0])
+    if len(candidates) == 1:
+        return replace(request, name=candidates[0])
+    hint = "\n".join(f"peasy prove {file}:{defined}" for defined in (candidates or defined_names(file))[:8])
+    raise UsageError(f"Which function of {file}?", hint=hint)
+
+
+def _diagnose_folder(
+    folder: Path,
+    limits: "ChildLimits",
+    announce: Callable[[str], None] | None,
+    progress: Callable[[int, int], None] | None,
+) -> FolderResult:
+    """Examine everything in a folder that looks like attention, one child process each."""
+    from peasy.verification.implementation.child import Request, examine_in_child
+    from peasy.verification.implementation.loading import attention_candidates
+
+    files = sorted(
+        path for suffix in ("py", "ipynb") for path in folder.rglob(f"*.{suffix}") if not _is_hidden(path, folder)
+    )
+    found = [(file, name) for file in files for name in attention_candidates(file)]
+    if not found:
+        raise NotFound(f"Nothing in {folder} looks like attention.", hint="Give a file: peasy prove file.py:name")
     if announce is not None:
-        announce(f"Running {file} in a separate process with limits: {limits.summary()}.")
-    with SandboxedTarget(file, name, limits) as target:
-        return DoctorResult(examine(target, binding=binding, seed=seed))
+        announce(f"Running {len(found)} functions and classes of {folder} in separate processes. {RIGHTS}")
+    diagnoses = []
+    for number, (file, name) in enumerate(found):
+        if progress is not None:
+            progress(number, len(found))
+        place = f"{file.relative_to(folder)}:{name}"
+        try:
+            diagnosis = replace(examine_in_child(Request(file, "", name), limits), name=place)
+        except PeasyError as error:
+            diagnosis = Diagnosis(place, "", "", NOT_COMPARED, unknown=(error.message,))
+        diagnoses.append(diagnosis)
+    return FolderResult(str(folder), tuple(diagnoses))
 
 
-def _defined_names(file: Path) -> list[str]:
-    """List functions and classes of a file without running it."""
-    try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except (SyntaxError, UnicodeDecodeError):
-        return []
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+def _is_hidden(path: Path, folder: Path) -> bool:
+    """Return whether a path lies in a hidden folder, an environment or a folder of tests."""
+    parts = path.relative_to(folder).parts
+    return any(
+        part.startswith((".", "test")) or part in ("node_modules", "venv", "site-packages", "build") for part in parts
+    )
 
 
 def _make_sequences(
@@ -209,12 +345,12 @@ def _make_sequences(
         rows = [_random_ids(model.config.vocab_size, length, seed + length) for length in _RANDOM_LENGTHS]
         notes.append("The model has no tokenizer: token ids are random.")
     else:
-        rows = [list(loaded.tokenizer.encode(text).ids) for text in prompts or _PROMPTS]
+        rows = [loaded.encode_prompt(text) if text else [] for text in prompts or _PROMPTS]
         notes += [] if prompts else ["No prompts were given: three default sentences are used."]
     if not all(rows):
         raise InvalidInput("A prompt has no tokens.", hint="Give prompts that are not empty.")
     check_token_range([id for row in rows for id in row], model.config.vocab_size)
-    max_seq_len = getattr(model.config, "max_seq_len", None) or max_tokens
+    max_seq_len = loaded.max_seq_len or max_tokens
     max_tokens = max(min(max_tokens, max_seq_len - NUM_PADDING_TOKENS), 1)
     if any(len(row) > max_tokens for row in rows):
         notes.append(f"Longer prompts are cut to their first {max_tokens} tokens.")

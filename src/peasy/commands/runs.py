@@ -67,7 +67,9 @@ class Run:
         if is_locked(self.folder):
             return f"being trained, at step {step:,}"
         budget = f" of {recipe['steps']:,}" if recipe.get("steps") else ""
-        return f"stopped at step {step:,}{budget}; continue with --resume"
+        saved = paths.list_checkpoints(self.folder)
+        start = f"after step {int(saved[0].name.removeprefix('step-')):,}" if saved else "from the beginning"
+        return f"stopped at step {step:,}{budget}; --resume continues {start}"
 
     def resume_command(self) -> str:
         """Return the command that resumes the run."""

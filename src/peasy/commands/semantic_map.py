@@ -239,6 +239,4 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
 
 def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
     """Return the tokens that `embed` reads; a text that is too long is truncated."""
-    tokenizer = loaded.require_tokenizer()
-    ids = loaded.truncate_ids(list(tokenizer.encode(text).ids))
-    return label_text(tokenizer, text, ids)
+    return label_text(loaded.require_tokenizer(), text, loaded.truncate_ids(loaded.encode_prompt(text)))

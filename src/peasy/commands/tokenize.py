@@ -42,12 +42,20 @@ class TokenizeResult(Result):
         return f"TokenizeResult({' '.join(self.encoding.pieces[:20])})"
 
 
-def tokenize(model: str | Path, text: str, *, offline: bool = False, confirm: Confirm | None = None) -> TokenizeResult:
+def tokenize(
+    model: str | Path,
+    text: str,
+    *,
+    add_special_tokens: bool = True,
+    offline: bool = False,
+    confirm: Confirm | None = None,
+) -> TokenizeResult:
     """Tokenize a text with a model's tokenizer; its weights are not read.
 
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
         text: Text to tokenize.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
         offline: Never use the network.
         confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
@@ -63,4 +71,4 @@ def tokenize(model: str | Path, text: str, *, offline: bool = False, confirm: Co
     tokenizer = Tokenizer.load(folder) if folder.is_file() else read_tokenizer(SafeFolder(folder))
     if tokenizer is None:
         raise NotFound(f"{resolved.name} has no tokenizer: {folder} holds no tokenizer.json.")
-    return TokenizeResult(tokenizer.encode(text), tokenizer, name)
+    return TokenizeResult(tokenizer.encode(text, add_special_tokens=add_special_tokens), tokenizer, name)

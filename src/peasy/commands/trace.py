@@ -15,7 +15,7 @@ from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
 from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
-from peasy.inspection.words import label_ids, label_tokens
+from peasy.inspection.words import label_ids
 from peasy.views.document import Document
 from peasy.views.inspection import trace_document
 
@@ -47,6 +47,7 @@ def trace(
     heads: Sequence[int] | None = None,
     top: Annotated[int, Ge(1)] | None = 8,
     edit: EditLike | Sequence[EditLike] | None = None,
+    add_special_tokens: bool = True,
     **sampling: Unpack[SamplingOptions],
 ) -> TraceResult:
     """Generate after a prompt (or translate it) and record attention and candidates of every token.
@@ -61,6 +62,7 @@ def trace(
         heads: Heads whose attention is kept; default: all.
         top: Keys kept for each head; None = all.
         edit: Intervention, or several, under which the model generates.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
     """
     from peasy.generation.request import AttentionQuery, Ended, Request, Token
     from peasy.inspection.apply_edits import make_intervention
@@ -68,7 +70,7 @@ def trace(
 
     check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
     edits = as_edits(edit)
-    source, prompt = prompt_tokens(model, text)
+    source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
     request = Request(
         prompt.ids, SamplingParams(**sampling), None if source is None else source.ids,
         attention_query=AttentionQuery(
@@ -92,7 +94,7 @@ def trace(
     traces = tuple(
         GenerationTrace(
             model.name, prompt, source, tuple(trace_steps(model, steps, prompt.ids, ids)),
-            model.output_tokenizer().decode(ids), attentions,
+            model.output_tokenizer().decode_continuation(prompt.ids, ids), attentions,
             interventions=tuple(map(edit_summary, edits)),
         )
         for ids in sequences
@@ -100,13 +102,12 @@ def trace(
     return TraceResult.of(replace(traces[0], beams=traces) if len(traces) > 1 else traces[0])
 
 
-def prompt_tokens(loaded: LoadedModel, text: str) -> tuple[Tokens | None, Tokens]:
+def prompt_tokens(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
+    from peasy.commands.model_input import label_prompt
     from peasy.generation.admission import prepare_prompt
 
-    ids, tokenizer = loaded.encode_prompt(text), loaded.require_tokenizer()
-    encoding = tokenizer.encode(text)
-    tokens = label_tokens(encoding, tokenizer) if list(encoding.ids) == ids else label_ids(ids, None, text)
+    tokens = label_prompt(loaded, text, add_special_tokens=add_special_tokens)
     if not loaded.model.is_encoder_decoder:
         return None, tokens
     first = prepare_prompt(loaded.model, ())

@@ -153,7 +153,8 @@ def train(
     Args:
         kind: Model kind: gpt, encoder, translator, rnn, cnn, rnn-translator, ngram or words.
         data: Built-in dataset (see peasy data), file, folder, or several files.
-        preset: Size of the model and its training recipe; default: small.
+        preset: Size of the model and its training recipe; default: small. speedrun is a small gpt with token shift and
+            n-gram embeddings, which learns faster but can be exported only to ONNX.
         minutes: Time budget; the learning-rate schedule is stretched over it.
         steps: Number of training steps, instead of minutes.
         seed: Random seed of weights, order of samples and dropout.
@@ -358,7 +359,7 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     recipe, tokenizer = setup.recipe, setup.tokenizer
     translates = recipe.model_kind in ("translator", "rnn-translator")
     prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
-    ids = [list(tokenizer.encode(prompt).ids) for prompt in prompts]
+    ids, output_tokenizer = [tokenizer.encode_ids(prompt) for prompt in prompts], setup.target_tokenizer or tokenizer
     if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
@@ -366,7 +367,8 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     def sample(model: "Model", step: int) -> Sampled:
         prompt_ids, source_ids = (None, ids) if translates else (ids, None)
         sequences = generate(model, prompt_ids, sampling, source=source_ids)
-        texts = map((setup.target_tokenizer or tokenizer).decode, sequences)
+        starts = [()] * len(ids) if translates else ids
+        texts = map(output_tokenizer.decode_continuation, starts, sequences)
         return Sampled(step, prompts, tuple(texts), tuple(map(tuple, sequences)))
 
     return sample

@@ -123,6 +123,8 @@ def translate(
     model: str | Path | LoadedModel,
     text: str | Sequence[str],
     *,
+    source_language: str | None = None,
+    target_language: str | None = None,
     num_beams: Annotated[int, Ge(1)] = 1,
     n: Annotated[int, Ge(1)] = 1,
     align: bool = False,
@@ -140,6 +142,8 @@ def translate(
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Text to translate, or a list of texts.
+        source_language: Language of the text, for a multilingual model with language tokens: eng_Latn, en, en_XX.
+        target_language: Language to translate into, likewise.
         num_beams: Number of beams; 1 is greedy decoding.
         n: Number of translations to show, with their scores; at least `n` beams are used.
         align: Show the word alignment, from cross-attention.
@@ -172,7 +176,8 @@ def translate(
     start, by_index = time.perf_counter(), dict[int, Translation]()
     num_beams = max(num_beams, n) if num_beams > 0 else num_beams
     search = BeamSearchParams(num_beams, max_tokens or 64, length_penalty, n, early_stopping)
-    for index, translation in _translate_each(loaded, texts, search, fixed_length=max_tokens is not None):
+    languages = source_language, target_language
+    for index, translation in _translate_each(loaded, texts, search, max_tokens is not None, languages):
         by_index[index] = translation
         if on_progress is not None:
             on_progress(len(by_index), len(texts))
@@ -184,7 +189,11 @@ def translate(
 
 
 def _translate_each(
-    loaded: LoadedModel, texts: Sequence[str], search: BeamSearchParams, fixed_length: bool = False
+    loaded: LoadedModel,
+    texts: Sequence[str],
+    search: BeamSearchParams,
+    fixed_length: bool = False,
+    languages: tuple[str | None, str | None] = (None, None),
 ) -> Iterator[tuple[int, Translation]]:
     """Yield (source index, translation) as translations are finished.
 
@@ -196,19 +205,22 @@ def _translate_each(
 
     if not loaded.model.is_encoder_decoder:
         raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
-    context = getattr(loaded.model.config, "max_seq_len", None) or 10**9
+    context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
+    source_id, target_id = (None if name is None else _language_id(loaded, name) for name in languages)
+    start = loaded.model.config.special_tokens.decoder_start
+    prompt = () if target_id is None or start is None else (start, target_id)
     for index, text in enumerate(texts):
         try:
             if not text.strip():
                 raise InvalidInput("There is nothing to translate: the text is empty.", hint="Give at least one word.")
-            source = tuple(loaded.encode_prompt(text))
+            source = tuple(_encode_source(loaded, text, source_id))
         except InvalidInput as error:
             yield index, Translation(text, (), loaded, error)
             continue
         limit = search.max_tokens if fixed_length else max(min(3 * len(source) + 16, context - 1), 1)
         rows.append(index)
-        requests.append(Request(source=source, beam_search=replace(search, max_tokens=limit)))
+        requests.append(Request(prompt, source=source, beam_search=replace(search, max_tokens=limit)))
     limits = EngineLimits.unlimited(max_num_seqs=BATCH_SIZE * search.num_beams)
     for event in run_requests(Engine(loaded.model, limits=limits, isolate_errors=False), requests):
         if isinstance(event, Ended):
@@ -219,3 +231,23 @@ def _translate_each(
                 for one in event.hypotheses
             )
             yield rows[event.choice], Translation(texts[rows[event.choice]], hypotheses, loaded, event.error)
+
+
+def _language_id(loaded: LoadedModel, language: str) -> int:
+    """Return the id of a language token: the name itself (eng_Latn), or between underscores (__en__)."""
+    tokenizer = loaded.require_tokenizer()
+    for name in (language, f"__{language}__"):
+        if (id := tokenizer.id(name)) is not None:
+            return id
+    raise InvalidInput(
+        f'{loaded.name} has no token for the language "{language}".',
+        hint="Multilingual models have them: eng_Latn in NLLB, en in M2M100, en_XX in mBART.",
+    )
+
+
+def _encode_source(loaded: LoadedModel, text: str, language: int | None) -> list[int]:
+    """Encode a source: as the tokenizer does, or with another language token before it and eos after it."""
+    if language is None:
+        return loaded.encode_prompt(text)
+    ids = loaded.require_tokenizer().encode(text, add_special_tokens=False).ids
+    return [language, *ids, *loaded.model.config.special_tokens.eos[:1]]

@@ -6,17 +6,18 @@ from importlib import import_module
 from pathlib import Path
 
 from peasy import config
-from peasy.datasets.corpus import Corpus
+from peasy.datasets.charset import COMPRESSED_SUFFIXES, data_suffix
+from peasy.datasets.corpus import Corpus, FilesCorpus
 from peasy.datasets.plain_text import PlainTextCorpus
 from peasy.datasets.records import FilesConfig, Group, RecordCorpus
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 
-_RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".parquet"}
-_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".7z"}
-_HINTS = {
-    ".json": "Use a .jsonl file with one object per line.",
-    ".csv": "Use a .tsv file with two tab-separated columns, or a .jsonl file.",
-} | dict.fromkeys(_COMPRESSED, "Unpack it first.")
+_RECORD_SUFFIXES = {".jsonl", ".ndjson", ".tsv", ".csv", ".parquet"}
+_TEXT_SUFFIXES = {".txt", ".text", ".md"}
+_HINTS = {".json": "Use a .jsonl file with one object per line."} | dict.fromkeys(
+    (".bz2", ".xz", ".zip", ".7z", ".tar"), "Unpack it first; .gz and .zst are read as they are."
+)
+_MAX_SKIPPED_NAMES = 5
 _SPLIT_NAMES = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "validation", "val", "dev"), "valid")
 _SKIPPED_NAMES = ("readme", "licence", "license", "copying", "notice", "changelog")
 
@@ -35,45 +36,58 @@ def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
         raise InvalidInput(
             f"{name} has no training files.", hint="Files named valid or test are not used for training."
         )
+    corpus: FilesCorpus
     if _are_records(files, options):
         groups = {split: _group_files(paths_of_split, options) for split, paths_of_split in files.items()}
-        return RecordCorpus(name, groups, options)
-    return PlainTextCorpus(name, files)
+        corpus = RecordCorpus(name, groups, options)
+    else:
+        corpus = PlainTextCorpus(name, files)
+    used = {path for paths_of_split in files.values() for path in paths_of_split}
+    corpus.skipped = _skipped(paths, used, options)
+    return corpus
+
+
+def _skipped(paths: Sequence[Path], used: set[Path], options: FilesConfig) -> str:
+    """Return which files of the given folders are not read, in words."""
+    folders = [path for path in paths if path.is_dir()]
+    names = [str(file.relative_to(path)) for path in folders for file in _visible_files(path) if file not in used]
+    if options.suffix or not names:
+        return ""
+    others = len(names) - _MAX_SKIPPED_NAMES
+    return ", ".join(names[:_MAX_SKIPPED_NAMES]) + (f" and {others:,} more" if others > 0 else "")
 
 
 def _files_in(path: Path, options: FilesConfig) -> list[Path]:
     if not path.is_dir():
-        if hint := _HINTS.get(path.suffix.lower()):
+        if hint := _HINTS.get(data_suffix(path)):
             raise InvalidInput(f"The file type of {path} is not supported.", hint=hint)
         return [path]
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(path).parts)
-        and not file.stem.lower().startswith(_SKIPPED_NAMES)
-    )
+    files = [file for file in _visible_files(path) if not file.stem.lower().startswith(_SKIPPED_NAMES)]
     if options.suffix:
-        chosen = [file for file in files if file.suffix.lower() == "." + options.suffix.lower().lstrip(".")]
+        chosen = [file for file in files if data_suffix(file) == "." + options.suffix.lower().lstrip(".")]
     else:
-        chosen = _select_format(path, files)
+        chosen = _select_format(files)
     if not chosen:
-        wanted = f"with the suffix {options.suffix}" if options.suffix else "ending in .txt, .jsonl, .tsv or .parquet"
+        wanted = (
+            f"with the suffix {options.suffix}"
+            if options.suffix
+            else "ending in .txt, .md, .jsonl, .csv, .tsv or .parquet"
+        )
         raise InvalidInput(f"{path} contains no file {wanted}.", hint="Select other files with the option suffix.")
     return chosen
 
 
-def _select_format(folder: Path, files: list[Path]) -> list[Path]:
-    """Return all readable files; a mix of plain text and records is ambiguous."""
-    texts = [file for file in files if file.suffix.lower() in (".txt", ".text")]
-    rows = [file for file in files if file.suffix.lower() in _RECORD_SUFFIXES]
-    if texts and rows:
-        raise InvalidInput(
-            f"{folder} contains both plain text ({texts[0].name}) and records ({rows[0].name}).",
-            hint=f"Choose one: suffix=txt or suffix={rows[0].suffix[1:]}.",
-        )
-    if texts or rows:
-        return texts or rows
+def _visible_files(folder: Path) -> list[Path]:
+    """Return all files of a folder, without hidden ones."""
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
+
+
+def _select_format(files: list[Path]) -> list[Path]:
+    """Return all readable files: texts and records together, or else pairs of aligned files."""
+    readable = [file for file in files if data_suffix(file) in _TEXT_SUFFIXES | _RECORD_SUFFIXES]
+    if readable:
+        return readable
     partners = [file for file in files if any(_are_translations(file, other) for other in files)]
     return partners if len(partners) % 2 == 0 else []
 
@@ -84,21 +98,18 @@ def _are_translations(one: Path, other: Path) -> bool:
 
 
 def _are_records(files: dict[str, list[Path]], options: FilesConfig) -> bool:
-    all_paths = [path for split_paths in files.values() for path in split_paths]
-    rows = [path for path in all_paths if path.suffix.lower() in _RECORD_SUFFIXES]
-    if rows and len(rows) < len(all_paths):
-        other = next(path for path in all_paths if path not in rows)
-        raise InvalidInput(f"{rows[0]} contains records and {other} plain text: a corpus must be one or the other.")
-    return bool(rows) or options.lines or options.pairs or _is_aligned_pair(files["train"])
+    """Return whether the files are read as records; plain texts beside records are one record each."""
+    rows = any(data_suffix(path) in _RECORD_SUFFIXES for paths in files.values() for path in paths)
+    return rows or options.lines or options.pairs or _is_aligned_pair(files["train"])
 
 
 def _is_aligned_pair(paths: list[Path]) -> bool:
-    known = {*_RECORD_SUFFIXES, ".txt", ".text"}
-    return len(paths) == 2 and _are_translations(*paths) and not known & {path.suffix.lower() for path in paths}
+    known = _RECORD_SUFFIXES | _TEXT_SUFFIXES
+    return len(paths) == 2 and _are_translations(*paths) and not known & {data_suffix(path) for path in paths}
 
 
 def _group_files(paths: list[Path], options: FilesConfig) -> list[Group]:
-    if not (options.pairs or _is_aligned_pair(paths)) or any(path.suffix.lower() in _RECORD_SUFFIXES for path in paths):
+    if not (options.pairs or _is_aligned_pair(paths)) or any(data_suffix(path) in _RECORD_SUFFIXES for path in paths):
         return [(path,) for path in paths]
     if len(paths) != 2:
         raise InvalidInput(f"Pairs need two line-aligned files; there are {len(paths)}: {', '.join(map(str, paths))}.")
@@ -107,7 +118,9 @@ def _group_files(paths: list[Path], options: FilesConfig) -> list[Group]:
 
 def _split_of(path: Path) -> str:
     """Return the split of a file, from the last part of its stem (`news-dev.tsv` is "valid") or from its folder."""
-    last = path.stem.lower().replace("-", ".").replace("_", ".").rpartition(".")[2]
+    is_packed = path.suffix.lower() in COMPRESSED_SUFFIXES
+    stem = Path(path.stem).stem if is_packed else path.stem
+    last = stem.lower().replace("-", ".").replace("_", ".").rpartition(".")[2]
     return _SPLIT_NAMES.get(last) or _SPLIT_NAMES.get(path.parent.name.lower(), "train")
 
 

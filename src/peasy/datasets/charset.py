@@ -1,12 +1,16 @@
-"""Text file reading in blocks or lines: charset by byte order mark; invalid bytes are reported with position."""
+"""Text file reading in blocks or lines: unpacked if compressed, charset by byte order mark, invalid bytes reported."""
 
 import codecs
+import gzip
+import io
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Self
 
 from peasy.datasets.corpus import DataProblems
 from peasy.errors import InvalidInput, NotFound
+from peasy.extras import require_extra
 
 READ_BYTES = 1 << 17
 MAX_LINE_BYTES = 1 << 24
@@ -19,6 +23,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+COMPRESSED_SUFFIXES = (".gz", ".zst")
 _CONVERT_HINT = "Save it as UTF-8, for example with: iconv -f WINDOWS-1252 -t UTF-8 IN > OUT"
 
 
@@ -29,14 +34,56 @@ def _detect_encoding(path: Path) -> tuple[str, int]:
     return next(((name, len(mark)) for mark, name in _BYTE_ORDER_MARKS if head.startswith(mark)), ("utf-8", 0))
 
 
-def _open_file(path: Path) -> BinaryIO:
-    """Open a regular file for reading bytes; raise a readable error if that fails."""
+def data_suffix(path: Path) -> str:
+    """Return the suffix of a file in lower case, without that of its compression.
+
+    >>> data_suffix(Path("News.JSONL.gz"))
+    '.jsonl'
+    """
+    suffix = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if suffix in COMPRESSED_SUFFIXES else suffix
+
+
+class _Unpacked:
+    """Compressed file, read as the bytes that it contains; damage is an error that names the file."""
+
+    def __init__(self, path: Path, packed: BinaryIO) -> None:
+        self._path = path
+        if path.suffix.lower() == ".gz":
+            self._file: Any = gzip.GzipFile(fileobj=packed)
+        else:
+            self._file = io.BufferedReader(require_extra("pyarrow").input_stream(packed, compression="zstd"))
+
+    def read(self, size: int) -> bytes:
+        """Read up to `size` bytes."""
+        return self._checked(self._file.read, size)
+
+    def readline(self, size: int) -> bytes:
+        """Read a line of up to `size` bytes."""
+        return self._checked(self._file.readline, size)
+
+    def _checked(self, read: Callable[[int], bytes], size: int) -> bytes:
+        try:
+            return read(size)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InvalidInput(f"{self._path} cannot be unpacked: {error}.", hint="Is the file complete?") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def _open_file(path: Path) -> BinaryIO | _Unpacked:
+    """Open a regular file for reading bytes, unpacked; raise a readable error if that fails."""
     if not path.exists():
         raise NotFound(f"There is no file {path}.")
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
     try:
-        return path.open("rb")
+        file = path.open("rb")
+        return _Unpacked(path, file) if path.suffix.lower() in COMPRESSED_SUFFIXES else file
     except OSError as error:
         raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
 
@@ -82,7 +129,7 @@ def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | 
         yield from _split_lines(read_blocks(path))
         return
     with _open_file(path) as file:
-        file.seek(offset)
+        file.read(offset)
         number = 0
         while raw := file.readline(MAX_LINE_BYTES):
             number += 1

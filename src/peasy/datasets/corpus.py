@@ -212,11 +212,13 @@ class Corpus(ABC):
 class FilesCorpus(Corpus):
     """Corpus of the user's files. With training files only, the last tenth is for validation.
 
-    `num_files` is the number of files in each split, aligned ones counted as one.
+    `num_files` is the number of files in each split, aligned ones counted as one. `skipped` names files of the folder
+    that are not read.
     """
 
     licence = "yours"
     unit = ""
+    skipped = ""
 
     def __init__(self, name: str, num_files: Mapping[str, int]) -> None:
         super().__init__()
@@ -225,9 +227,10 @@ class FilesCorpus(Corpus):
         self.splits = tuple(split for split in ("train", "valid", "test") if split in num_files or split == "valid")
 
     def notes(self) -> dict[str, str]:
-        """Return how the data was split."""
+        """Return how the data was split, and which files of a folder were skipped."""
         is_cut = f"the last tenth of the {self.unit} is the validation split"
-        return {"files": str(self.num_files), "split": is_cut if self.split_by_count else "by file"}
+        notes = {"files": str(self.num_files), "split": is_cut if self.split_by_count else "by file"}
+        return notes | ({"skipped": self.skipped} if self.skipped else {})
 
 
 class UnlabelledCorpus(Corpus):

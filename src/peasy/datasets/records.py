@@ -1,12 +1,13 @@
-"""Records as a corpus: JSONL, TSV, Parquet, two line-aligned files, or one text per line; reports bad records."""
+"""Records as a corpus: JSONL, CSV, TSV, Parquet, two line-aligned files, or texts; reports bad records."""
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from peasy.datasets.charset import read_lines
+from peasy.datasets.charset import data_suffix, read_blocks, read_lines
 from peasy.datasets.corpus import (
     CorpusSurvey,
     DataProblems,
@@ -124,7 +125,33 @@ def _read_group(group: Group, options: FilesConfig, problems: DataProblems) -> I
     if len(group) == 2:
         return _read_aligned(*group, problems)
     readers = {".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".tsv": _read_tsv, ".parquet": _read_parquet}
-    return readers.get(group[0].suffix.lower(), _read_plain)(group[0], options, problems)
+    readers |= {".csv": _read_csv}
+    plain = _read_plain if options.lines else _read_document
+    return readers.get(data_suffix(group[0]), plain)(group[0], options, problems)
+
+
+def _read_document(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Read a plain-text file beside record files: it is one text."""
+    if (text := "".join(read_blocks(path))).strip():
+        yield str(path), text
+
+
+def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Read comma-separated rows, whose header line names the columns; a quoted text may contain line breaks."""
+    lines = (line + "\n" for _, line in read_lines(path, problems) if line is not None)
+    rows = csv.DictReader(lines)
+    known = {options.text, options.source, options.target}
+    if not known & set(rows.fieldnames or ()):
+        found = ", ".join(rows.fieldnames or ()) or "nothing"
+        hint = f"Name the column of the texts, for example with text={(rows.fieldnames or ['body'])[0]!r}."
+        raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)
+    try:
+        for row in rows:
+            where = f"{path}:{rows.line_num}"
+            if (sample := _parse_record(row, options, where, problems)) is not None:
+                yield where, sample
+    except csv.Error as error:
+        raise InvalidInput(f"{path}:{rows.line_num} cannot be read as CSV: {error}.") from None
 
 
 def _read_plain(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:

@@ -47,23 +47,24 @@ class _WindowBatch(NamedTuple):
 
 
 def text_loss(
-    bundle: ModelBundle, pieces: Pieces, context: int, on_progress: OnProgress = bool, per_text: bool = False
+    bundle: ModelBundle, pieces: Pieces, context: int, on_progress: OnProgress = bool
 ) -> tuple[TokenPredictionStats, int]:
-    """Return the cross-entropy of all tokens but the first, in non-overlapping windows, and the unknown-token count.
+    """Return the cross-entropy of all tokens, in non-overlapping windows, and the unknown-token count.
 
-    `per_text`: score each text separately after a bos token, as for a model that was trained on whole documents.
+    If the tokenizer begins texts with a special token, each text is scored separately after it, as the model reads a
+    prompt; otherwise texts follow each other and the very first token is not predicted.
     """
     model, tokenizer, stats, num_unknown = bundle.model, bundle.require_tokenizer(), TokenPredictionStats(), 0
-    bos, unk = model.config.special_tokens.bos if per_text else None, tokenizer.special_tokens.unk
+    (begin, _), unk = tokenizer.added_ids, tokenizer.special_tokens.unk
     batch_size = max(1, min(_BATCH_SIZE, _MAX_LOGITS // (context * model.config.vocab_size)))
     batches = (
-        _window_batches(tokenizer, pieces, context, batch_size)
-        if bos is None
-        else _text_batches(tokenizer, pieces, bos, context)
+        _text_batches(tokenizer, pieces, begin, context, batch_size)
+        if begin
+        else _window_batches(tokenizer, pieces, context, batch_size)
     )
     for index, batch in enumerate(batches):
         stats.bytes += batch.num_bytes
-        if bos is None and index == 0:  # the first token is not predicted
+        if not begin and index == 0:  # the first token is not predicted
             stats.bytes -= len(tokenizer.decode([batch.inputs[0, 0]]).encode())
         num_unknown += 0 if unk is None else int((batch.targets == unk).sum())
         inputs, padding_mask, targets = batch.tensors(model.device)
@@ -79,12 +80,21 @@ def text_loss(
 def masked_token_loss(
     bundle: ModelBundle, pieces: Pieces, context: int, on_progress: OnProgress = bool
 ) -> TokenPredictionStats:
-    """Return the cross-entropy of masked tokens; the same tokens are masked every time."""
-    model, stats = bundle.model, TokenPredictionStats()
-    for index, batch in enumerate(_window_batches(bundle.require_tokenizer(), pieces, context, 16)):
-        inputs, padding_mask, _ = batch.tensors(torch.device("cpu"))
+    """Return the cross-entropy of masked tokens; the same tokens are masked every time.
+
+    Each window has the special tokens around it that the tokenizer adds to a text; they are not masked.
+    """
+    model, tokenizer, stats = bundle.model, bundle.require_tokenizer(), TokenPredictionStats()
+    before, after = tokenizer.added_ids
+    text_length = max(context - len(before) - len(after), 1)
+    for index, batch in enumerate(_window_batches(tokenizer, pieces, text_length, 16)):
+        inputs, is_text, _ = batch.tensors(torch.device("cpu"))
+        rows = [row[mask].tolist() for row, mask in zip(inputs, is_text, strict=True)]
+        inputs, padding_mask = pad_sequences([[*before, *row, *after] for row in rows])
+        positions, lengths = torch.arange(inputs.shape[1]), torch.tensor([[len(row)] for row in rows])
+        is_text = (positions >= len(before)) & (positions < len(before) + lengths)
         masked = MaskedToken().prepare(
-            {"ids": inputs, "padding_mask": padding_mask}, model.config, seeded_generator(0, 0, index)
+            {"ids": inputs, "padding_mask": is_text}, model.config, seeded_generator(0, 0, index)
         )
         hidden = model.hidden(masked["ids"].to(model.device), padding_mask=padding_mask.to(model.device))
         targets = masked["targets"].to(model.device)
@@ -114,13 +124,28 @@ def _windows(ids: NDArray[np.int64], context: int) -> tuple[NDArray[np.int64], N
     return inputs.reshape(rows, context), targets.reshape(rows, context)
 
 
-def _text_batches(tokenizer: Tokenizer, pieces: Pieces, bos: int, context: int) -> Iterator[_WindowBatch]:
-    """Yield batches of whole texts, each after `bos`; no row crosses a text boundary."""
-    for chunk in chunks(pieces, _BATCH_SIZE):
-        rows = [_windows(np.concatenate([[bos], ids]), context) for ids in _encode_with_eos(tokenizer, chunk)]
-        inputs, targets = (np.concatenate([row[side] for row in rows]) for side in (0, 1))
+def _text_batches(
+    tokenizer: Tokenizer, pieces: Pieces, begin: Sequence[int], context: int, batch_size: int
+) -> Iterator[_WindowBatch]:
+    """Yield batches of windows of whole texts, each text after `begin`; no row crosses a text boundary."""
+    for rows in chunks(_text_rows(tokenizer, pieces, begin, context), batch_size):
+        inputs, targets = (np.concatenate([getattr(row, side) for row in rows]) for side in ("inputs", "targets"))
         width = int((targets != IGNORE_INDEX).sum(axis=1).max())  # no longer than the longest
-        yield _WindowBatch(inputs[:, :width], targets[:, :width], *_text_size(chunk))
+        sizes = sum(row.num_chars for row in rows), sum(row.num_bytes for row in rows)
+        yield _WindowBatch(inputs[:, :width], targets[:, :width], *sizes)
+
+
+def _text_rows(tokenizer: Tokenizer, pieces: Pieces, begin: Sequence[int], context: int) -> Iterator[_WindowBatch]:
+    """Yield single windows; a piece that continues a text follows its last token. The first counts all characters."""
+    before, num_special = list(begin), len(begin)
+    for chunk in chunks(pieces, _BATCH_SIZE):
+        for (sample, ends), ids in zip(chunk, _encode_with_eos(tokenizer, chunk), strict=True):
+            inputs, targets = _windows(np.concatenate([np.array(before, np.int64), ids]), context)
+            targets[:1, : num_special - 1] = IGNORE_INDEX  # special tokens are not predicted
+            sizes = _text_size([(sample, ends)])
+            for row in range(len(inputs)):
+                yield _WindowBatch(inputs[row : row + 1], targets[row : row + 1], *((0, 0) if row else sizes))
+            before, num_special = (list(begin), len(begin)) if ends or not len(ids) else ([int(ids[-1])], 1)
 
 
 def _window_batches(tokenizer: Tokenizer, pieces: Pieces, context: int, batch_size: int) -> Iterator[_WindowBatch]:
@@ -156,8 +181,8 @@ def ending_accuracy(
     """Accuracy of endings: the right one is likelier than the wrong one or, without a wrong one, decoded greedily."""
     accuracy, tokenizer = AccuracyCounter(), bundle.require_tokenizer()
     for chunk in chunks(probes, 16):
-        right = _score_texts(bundle, [probe.text for probe in chunk], context)
-        wrong = _score_texts(bundle, [probe.prompt + (probe.wrong or probe.right) for probe in chunk], context)
+        right = score_texts(bundle, [probe.text for probe in chunk], context)
+        wrong = score_texts(bundle, [probe.prompt + (probe.wrong or probe.right) for probe in chunk], context)
         prompts = tokenizer.encode_batch_ids([probe.prompt for probe in chunk], add_special_tokens=False)
         for index, probe in enumerate(chunk):
             logprob, is_greedy = right[index]
@@ -168,14 +193,17 @@ def ending_accuracy(
 
 
 @torch.inference_mode()
-def _score_texts(bundle: ModelBundle, texts: Sequence[str], context: int | None) -> list[tuple[float, list[bool]]]:
+def score_texts(
+    bundle: ModelBundle, texts: Sequence[str], context: int | None = None
+) -> list[tuple[float, list[bool]]]:
     """Return the log-probability of each text, and for each of its tokens whether greedy decoding would choose it.
 
-    Each text follows a bos token if the model has one; without it the first token is not predicted.
+    Each text follows the special tokens that the tokenizer begins it with; without any, the first token is not
+    predicted.
     """
-    model, bos = bundle.model, bundle.model.config.special_tokens.bos
-    begin = [] if bos is None else [bos]
-    rows = [begin + ids for ids in bundle.require_tokenizer().encode_batch_ids(texts, add_special_tokens=False)]
+    model, tokenizer = bundle.model, bundle.require_tokenizer()
+    begin = list(tokenizer.added_ids[0])
+    rows = [begin + ids for ids in tokenizer.encode_batch_ids(texts, add_special_tokens=False)]
     longest = max(map(len, rows))
     if context is not None and longest > context + 1:
         raise InvalidInput(
@@ -186,9 +214,9 @@ def _score_texts(bundle: ModelBundle, texts: Sequence[str], context: int | None)
     logprobs = functional.log_softmax(model(ids[:, :-1], padding_mask=padding_mask[:, :-1]).float(), dim=-1)
     chosen = logprobs.gather(2, ids[:, 1:, None])[..., 0].double()
     is_greedy = (logprobs.argmax(dim=-1) == ids[:, 1:]).tolist()
-    unpredicted = [True] if bos is None else []
+    start, unpredicted = max(len(begin) - 1, 0), [] if begin else [True]
     return [
-        (float(chosen[i, : len(row) - 1].sum()), unpredicted + is_greedy[i][: len(row) - 1])
+        (float(chosen[i, start : len(row) - 1].sum()), unpredicted + is_greedy[i][start : len(row) - 1])
         for i, row in enumerate(rows)
     ]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from peasy.experiments.models import ModelSource, open_model
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.views.document import CacheFigure
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def run(
     from peasy.generation.sampling_params import SamplingParams
 
     prompt = list(loaded.encode_prompt(_PROMPT))
-    context = getattr(loaded.model.config, "max_seq_len", None)
+    context = loaded.max_seq_len
     count = max_tokens if context is None else min(max_tokens, context - len(prompt))
     no_eos = dict.fromkeys(loaded.model.config.special_tokens.eos, -math.inf)
     sampling = SamplingParams(max_tokens=count, temperature=0.8, seed=seed, logit_bias=no_eos)
@@ -58,7 +59,7 @@ def run(
         loaded.model.forward_varlen([prompt], [state])
     arrays = [array for layer in state.layers for array in (layer.keys, layer.values)]
     bytes_per_token = sum(array.shape[1] * array.shape[3] * array.element_size() for array in arrays)
-    pieces = [loaded.require_tokenizer().piece(id) for id in (*prompt, *generated)]
+    pieces = loaded.require_tokenizer().pieces([*prompt, *generated])
     return conclude(steps, tokens_equal, bytes_per_token, pieces, seed)
 
 
@@ -112,7 +113,7 @@ def conclude(
         "speedup": gain,
         "steps": [step._asdict() for step in steps],
     }
-    return make_result("cache", parts, verdict, equal and gain > 1, numbers, seed)
+    return make_result("cache", parts, verdict, outcome_of(equal and gain > 1), numbers, seed)
 
 
 def _first_and_last_median(seconds: Sequence[float]) -> tuple[float, float]:

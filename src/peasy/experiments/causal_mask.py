@@ -4,6 +4,7 @@ import numpy as np
 
 from peasy.experiments.models import TrainedModel, stories_for_steps, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.formula import attend
 from peasy.views.document import Matrix
 
@@ -64,20 +65,20 @@ def _sample_texts(trained: TrainedModel, texts: int, seed: int) -> list[str]:
     from peasy.generation.sampling_params import SamplingParams
 
     tokenizer = trained.model.require_tokenizer()
-    prompts = [list(tokenizer.encode("The", add_special_tokens=False).ids)] * texts
+    prompts = [trained.model.encode_prompt("The")] * texts
     sampling = SamplingParams(max_tokens=12, temperature=1.0, seed=seed)
     sequences = generate(trained.model.model, prompts, sampling, use_cache=False)
-    return ["The " + tokenizer.decode(ids).strip() for ids in sequences]
+    return [tokenizer.decode([*prompts[0], *ids]) for ids in sequences]
 
 
 def _ngram_cross_entropy(judge: TrainedModel, texts: list[str]) -> float:
     """Return the cross-entropy of texts under an n-gram model of the stories, in nats per token."""
     import torch
 
-    tokenizer, model = judge.model.require_tokenizer(), judge.model.model
+    model = judge.model.model
     total = count = 0.0
     for text in texts:
-        ids = torch.tensor([list(tokenizer.encode(text, add_special_tokens=False).ids)])
+        ids = torch.tensor([judge.model.encode_prompt(text)])
         if ids.shape[1] > 1:
             logprobs = model(ids[:, :-1]).float().log_softmax(dim=-1)
             total -= float(logprobs.gather(2, ids[:, 1:, None]).sum())
@@ -112,4 +113,4 @@ def _conclude(
     losses = {_LABELS[name]: trained.validation_curve for name, trained in models.items()}
     parts = (causal_mask_matrix(), table("", columns, rows), curves("Training on stories", losses, "step", "loss"))
     numbers = {"loss": loss, "ngram_cross_entropy": cross_entropy, "samples": samples}
-    return make_result("causal-mask", parts, verdict, better and worse, numbers, seed)
+    return make_result("causal-mask", parts, verdict, outcome_of(better and worse), numbers, seed)

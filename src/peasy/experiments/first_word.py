@@ -12,6 +12,7 @@ from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import ALPHA, Outcome, paired_p_value
 from peasy.formula import attend
 from peasy.views.document import Maps
 
@@ -90,10 +91,8 @@ def _validation_stories(loaded: LoadedModel, count: int, seed: int) -> list["Mod
     """Load validation stories as token ids after bos, as in training."""
     from peasy.inspection.forward import ModelInput
 
-    bos = loaded.model.config.special_tokens.bos
     texts = islice(open_corpus("stories", num_valid=10**6).texts("valid"), seed * count, (seed + 1) * count)
-    rows = loaded.require_tokenizer().encode_batch_ids(list(texts), add_special_tokens=False)
-    return [ModelInput((*([] if bos is None else [bos]), *ids)) for ids in rows]
+    return [ModelInput(tuple(loaded.encode_prompt(text))) for text in texts]
 
 
 def _first_token_attention(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> FirstTokenAttention:
@@ -106,8 +105,8 @@ def _first_token_attention(loaded: LoadedModel, inputs: Sequence["ModelInput"]) 
     return FirstTokenAttention(weights, float(uniform))
 
 
-def _mask_first_tokens(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> dict[str, float]:
-    """Return the loss (nats per token) with the first token masked, with the second one masked, and with no change."""
+def _mask_first_tokens(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> dict[str, list[float]]:
+    """Return the loss (nats per token) of each text with the first token masked, with the second, and with none."""
     import torch
 
     from peasy.inspection.forward import forward_logits
@@ -131,26 +130,34 @@ def _mask_first_tokens(loaded: LoadedModel, inputs: Sequence["ModelInput"]) -> d
         return float(torch.nn.functional.cross_entropy(logits[2:-1].float(), torch.tensor(text.ids[3:])))
 
     changes = {"none": None, "first": MaskKey(0), "second": MaskKey(1)}
-    return {name: float(np.mean([loss(text, change) for text in inputs])) for name, change in changes.items()}
+    return {name: [loss(text, change) for text in inputs] for name, change in changes.items()}
 
 
 def conclude(
-    comparison: MaskComparison, attention: dict[str, FirstTokenAttention], losses: dict[str, float], seed: int
+    comparison: MaskComparison, attention: dict[str, FirstTokenAttention], losses: dict[str, list[float]], seed: int
 ) -> ExperimentResult:
-    """Holds if the first context is its value vector and the last is as without a mask; sinks are only reported."""
+    """That the first context is its value is an identity of the formula; the sink decides, by a test over texts.
+
+    A sink means that masking the first token costs more than masking the second, which as many queries can see.
+    """
     first, last = comparison.context_change[0], comparison.context_change[-1]
     alone = comparison.value_error <= _TOLERANCE
     trained, fresh = attention["trained"], attention["untrained"]
     strongest = max(trained.heads, key=lambda head: trained.heads[head])
-    increase = {name: loss - losses["none"] for name, loss in losses.items()}
+    means = {name: float(np.mean(by_text)) for name, by_text in losses.items()}
+    increase = {name: loss - means["none"] for name, loss in means.items()}
+    p_value = paired_p_value(losses["first"], losses["second"], seed)
+    is_sink = p_value < ALPHA and trained.heads[strongest] > fresh.heads[strongest]
     verdict = (
-        f"Under the causal mask the context of the first token is {'its own value' if alone else 'NOT its own value'} "
+        f"An identity of the formula: under the causal mask the context of the first token is "
+        f"{'its own value' if alone else 'NOT its own value'} "
         f"vector (difference {comparison.value_error:.0e}). Without the mask it would differ by {first:.0%}, the last "
         f"token's by {last:.0%}. {len(trained.sinks)} of {len(trained.heads)} heads give the first token most of their "
         f"weight (untrained: {len(fresh.sinks)}); the strongest is head {format_head(strongest)} with a weight of "
         f"{trained.heads[strongest]:.2f} (uniform attention: {trained.uniform:.2f}). Masking the first token raises "
-        f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f}: "
-        f"{'there is an attention sink' if trained.sinks else 'there is no attention sink here'}."
+        f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f} "
+        f"(p = {p_value:.3f} over {len(losses['first'])} texts): "
+        f"{'there is an attention sink' if is_sink else 'there is no attention sink here'}."
     )
     by_head = {name: {format_head(head): weight for head, weight in by.heads.items()} for name, by in attention.items()}
     changes = {"change of the context": [*enumerate(comparison.context_change, 1)]}
@@ -161,7 +168,7 @@ def conclude(
         _attention_maps(comparison),
         curves("Effect of the causal mask", changes, "position", "relative change (median head)"),
         table("Mean attention weight on the first token", columns, rows),
-        table("", [("masked key", ""), ("nats per token", ".3f")], losses.items()),
+        table("", [("masked key", ""), ("nats per token", ".3f")], means.items()),
     )
     numbers = {
         "value_error": comparison.value_error,
@@ -170,8 +177,9 @@ def conclude(
         "uniform": trained.uniform,
         "losses": losses,
     }
-    holds = alone and first > 0.1 and last < _TOLERANCE
-    return make_result("first-word", parts, verdict, holds, numbers, seed)
+    identity = alone and first > _TOLERANCE and last < _TOLERANCE
+    outcome = Outcome.NOT_SUPPORTED if not identity else Outcome.SUPPORTED if is_sink else Outcome.CONDITIONS
+    return make_result("first-word", parts, verdict, outcome, numbers, seed)
 
 
 def _attention_maps(comparison: MaskComparison) -> Maps:

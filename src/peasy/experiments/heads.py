@@ -12,6 +12,7 @@ from peasy.datasets import open_corpus
 from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary
 from peasy.experiments.pronoun import SENTENCE, pronoun_stories, referent_weights, story_accuracy
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, paired_p_value
 from peasy.views.document import Maps
 
 _SHOWN_COUNT = 4
@@ -121,17 +122,21 @@ def _attention_maps(loaded: LoadedModel) -> Maps:
 
 
 def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> ExperimentResult:
-    """Holds if several heads beat one by more than the variation between seeds."""
+    """A paired test over seeds of four heads (chosen before, not by its loss) against one decides."""
     one, several, most = trained[0], trained[1:], trained[-1]
     noise = max(model.noise for model in trained)
     best = min(several, key=lambda model: model.loss) if several else one
-    gain, kinds = one.loss - best.loss, best.num_kinds
-    holds = gain > noise and best.heads > one.heads
+    tested = next((model for model in several if model.heads == _SHOWN_COUNT), most)
+    p_value, seeds = paired_p_value(one.losses, tested.losses), len(one.losses)
+    outcome = decide(p_value, can_reach=can_reach(seeds) and tested is not one)
+    gain, kinds, holds = one.loss - best.loss, best.num_kinds, outcome is Outcome.SUPPORTED
     losses = ", ".join(f"{model.loss:.3f} with {model.heads}" for model in trained)
     verdict = (
         f"With {one.parameters:,} parameters each, the loss is {losses}. {best.heads} heads are better "
         f"than one by {gain:.3f}, and seeds differ by up to {noise:.3f}: several heads "
-        f"{'learn more' if holds else 'do NOT learn measurably more here'}"
+        f"{'learn more' if holds else 'do NOT learn measurably more here'} (one against "
+        f"{tested.heads}: effect size {effect_size(one.losses, tested.losses):.1f}, p = {p_value:.3f}"
+        f"{'' if can_reach(seeds) else f'; {seeds} seeds are too few to tell'})"
         f"{'' if most is best or not holds else f'; but {most.heads} are no better than {best.heads}'}. Accuracy of "
         f"endings: {one.accuracy:.0%} with one head, {best.accuracy:.0%} with {best.heads}. With {best.heads} heads, "
         f"two heads of a layer put {best.head_distance:.0%} of their attention weight on different tokens; by what "
@@ -159,4 +164,4 @@ def conclude(trained: Sequence[HeadCountResult], figure: Maps, seed: int) -> Exp
         }
         for model in trained
     }  # fmt: skip
-    return make_result("heads", parts, verdict, holds, numbers, seed)
+    return make_result("heads", parts, verdict, outcome, numbers, seed)

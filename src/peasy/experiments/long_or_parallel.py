@@ -16,6 +16,7 @@ from peasy.datasets.puzzles import Recall, RecallConfig
 from peasy.experiments.models import stories_for_steps, time_call, train_temporary
 from peasy.experiments.pronoun import pronoun_stories, story_accuracy
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.extras import require_extra
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def conclude(results: Mapping[str, ArchitectureResult], seed: int) -> Experiment
         curves("Generation time per token", times, "context length (tokens)", "milliseconds"),
     )
     numbers = {name: {**vars(kind), "recall_distance": kind.recall_distance} for name, kind in results.items()}
-    return make_result("long-or-parallel", parts, verdict, furthest and parallel, numbers, seed)
+    return make_result("long-or-parallel", parts, verdict, outcome_of(furthest and parallel), numbers, seed)
 
 
 _SUMMARIES = {

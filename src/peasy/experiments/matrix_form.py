@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.extras import require_extra
 from peasy.formula import attend
 
@@ -54,7 +55,7 @@ def _conclude(results: dict[str, dict[str, float]], tokens: int, width: int, see
         [("method", ""), ("milliseconds", ".3f"), ("largest difference", ".1e"), ("speed-up", ".0f")],
         ((name, by["seconds"] * 1e3, by["error"], slowest / by["seconds"]) for name, by in results.items()),
     )
-    return make_result("matrix-form", (measured,), verdict, equal and gain > 1, results, seed)
+    return make_result("matrix-form", (measured,), verdict, outcome_of(equal and gain > 1), results, seed)
 
 
 def _by_token(query: np.ndarray, key: np.ndarray, value: np.ndarray) -> np.ndarray:

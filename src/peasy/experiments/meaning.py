@@ -10,8 +10,16 @@ import numpy as np
 
 from peasy.commands.load import LoadedModel
 from peasy.datasets import LabelledText, open_corpus
-from peasy.experiments.models import ModelSource, open_model, untrained
+from peasy.experiments.models import ModelSource, open_model, training_seed, untrained
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
+from peasy.experiments.statistics import (
+    ALPHA,
+    Outcome,
+    combine,
+    outcome_of,
+    paired_p_value,
+    permutation_p_value,
+)
 from peasy.metrics.kmeans import spherical_kmeans
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
@@ -27,6 +35,7 @@ WORD_PAIRS = (("awesome", "great"), ("pizza", "soup"), ("great", "terrible"), ("
 """Two similar pairs, one of opposites, two unrelated pairs."""
 _EXAMPLE_SENTENCES = ("The pizza is great.", "My phone broke, great.")
 _EXAMPLE_WORD = "great"
+_NUM_PERMUTATIONS = 199
 _NUM_DRAWN = 48
 """Number of sentences on the map."""
 
@@ -45,13 +54,14 @@ class WordCosines:
 class ContextCosines:
     """Contextual embeddings of one word: cosine in the two example sentences, within and across its two meanings.
 
-    `nearest_same`: how often the nearest other use has the same meaning (by chance about half the time).
+    `nearest_same`: how often the nearest other use has the same meaning; `hits`: for each use.
     """
 
     example_cosine: float
     same_meaning: float
     other_meaning: float
     nearest_same: float
+    hits: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,8 @@ class ClusterQuality:
 
     purity: float
     spearman: float
+    permuted: tuple[float, ...] = ()
+    """Purities with permuted labels: chance."""
 
 
 def run(
@@ -68,12 +80,13 @@ def run(
 ) -> ExperimentResult:  # fmt: skip
     """Compare words, one word in context, sentences and documents with the same models untrained."""
     on_status("word vectors before and after training ...")
-    word_cosines = _compare_words(open_model(words), seed)
+    word_cosines = _compare_words(open_model(words))
     loaded = open_model(sentences)
     models = {"trained": loaded, "untrained": untrained(loaded, seed)}
     opinions = {"sentences": _validation_opinions(texts, 1), "documents": _validation_opinions(texts, 4)}
     contexts: dict[str, ContextCosines] = {}
     clusters: dict[str, dict[str, ClusterQuality]] = {what: {} for what in opinions}
+    contexts["word overlap"] = _overlap_baseline(texts)
     for name, model in models.items():
         on_status(f"{name}: one word in many sentences, then {2 * texts} texts ...")
         contexts[name] = _compare_contexts(model, texts)
@@ -86,16 +99,17 @@ def _validation_opinions(count: int, sentences: int) -> list[LabelledText]:
     """Validation opinions of one sentence, or of two to `sentences` sentences."""
     samples = open_corpus("opinions", max_sentences=sentences, num_valid=20 * count).documents("valid")
     opinions = (one for one in samples if isinstance(one, LabelledText) and (sentences == 1 or one.text.count(".") > 1))
-    return list(islice(opinions, count))
+    distinct = {opinion.text: opinion for opinion in opinions}  # a text that occurs twice is nearest to its copy
+    return list(islice(distinct.values(), count))
 
 
-def _compare_words(loaded: LoadedModel, seed: int) -> WordCosines:
-    """Compute cosines of static word vectors at initialization and after training."""
+def _compare_words(loaded: LoadedModel) -> WordCosines:
+    """Compute cosines of static word vectors after training, and at the initialization that training began with."""
     names = tuple(name for group in WORD_GROUPS.values() for name in group)
     tokenizer = loaded.require_tokenizer()
     rows = [list(tokenizer.encode(name, add_special_tokens=False).ids) for name in names]
     vectors, cosines = {}, {}
-    for when, one in (("before", untrained(loaded, seed)), ("after", loaded)):
+    for when, one in (("before", untrained(loaded, training_seed(loaded))), ("after", loaded)):
         model: Any = one.model
         embeddings = model.embedding.weight.detach().float().numpy()
         vectors[when] = np.stack([embeddings[row].mean(axis=0) for row in rows])
@@ -110,20 +124,43 @@ def _cosine(left: np.ndarray, right: np.ndarray) -> float:
 
 def _compare_contexts(loaded: LoadedModel, texts: int) -> ContextCosines:
     """Compare the contextual embeddings of one word after good news and after bad news."""
-    after_news = re.compile(rf"(,|:|how|just) {_EXAMPLE_WORD}\.$")
-    uses = [sample for sample in _validation_opinions(20 * texts, 1) if after_news.search(sample.text)][:texts]
+    uses = _uses_of_example_word(texts)
     vectors = np.stack([_contextual_vector(loaded, use.text) for use in uses])
+    example = _cosine(*(_contextual_vector(loaded, text) for text in _EXAMPLE_SENTENCES))
+    return _context_cosines(vectors, uses, example)
+
+
+def _context_cosines(vectors: np.ndarray, uses: Sequence[LabelledText], example: float) -> ContextCosines:
     positive = [use.label.endswith("good") for use in uses]
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines, same_meaning = unit @ unit.T, np.equal.outer(positive, positive)
     off_diagonal = ~np.eye(len(uses), dtype=bool)
-    nearest = [line[0][0] for line in nearest_neighbours(vectors, 1)]
+    hits = tuple(positive[row] == positive[line[0][0]] for row, line in enumerate(nearest_neighbours(vectors, 1)))
     return ContextCosines(
-        _cosine(*(_contextual_vector(loaded, text) for text in _EXAMPLE_SENTENCES)),
+        example,
         float(cosines[same_meaning & off_diagonal].mean()),
         float(cosines[~same_meaning].mean()) if (~same_meaning).any() else float("nan"),
-        float(np.mean([positive[index] == positive[other] for index, other in enumerate(nearest)])),
+        float(np.mean(hits)),
+        hits,
     )
+
+
+def _uses_of_example_word(texts: int) -> list[LabelledText]:
+    """Return distinct sentences that end with the example word after good or bad news."""
+    after_news = re.compile(rf"(,|:|how|just) {_EXAMPLE_WORD}\.$")
+    return [sample for sample in _validation_opinions(20 * texts, 1) if after_news.search(sample.text)][:texts]
+
+
+def _overlap_baseline(texts: int) -> ContextCosines:
+    """Compare the same uses by their words alone (cosine of word counts): a baseline without any network."""
+    uses = _uses_of_example_word(texts)
+    rows = [re.findall(r"\w+", use.text.lower()) for use in uses]
+    vocabulary = {word: index for index, word in enumerate(dict.fromkeys(word for row in rows for word in row))}
+    counts = np.zeros((len(rows), len(vocabulary)))
+    for row, words in enumerate(rows):
+        for word in words:
+            counts[row, vocabulary[word]] += 1
+    return _context_cosines(counts, uses, float("nan"))
 
 
 def _contextual_vector(loaded: LoadedModel, text: str) -> np.ndarray:
@@ -146,7 +183,10 @@ def _cluster_quality(loaded: LoadedModel, texts: Sequence[LabelledText], seed: i
     upper = np.triu_indices(len(texts), 1)
     parts = [np.array([label.split(": ")[part] for label in labels]) for part in (0, 1)]  # topic, opinion
     shared = sum((part[:, None] == part).astype(int) for part in parts)
-    return ClusterQuality(purity(cluster_ids, labels), spearman((unit @ unit.T)[upper], np.asarray(shared)[upper]))
+    rng = np.random.default_rng(seed)
+    permuted = tuple(purity(cluster_ids, rng.permutation(labels).tolist()) for _ in range(_NUM_PERMUTATIONS))
+    correlation = spearman((unit @ unit.T)[upper], np.asarray(shared)[upper])
+    return ClusterQuality(purity(cluster_ids, labels), correlation, permuted)
 
 
 def purity(clusters: Sequence[int], labels: Sequence[str]) -> float:
@@ -175,20 +215,36 @@ def conclude(
     words: WordCosines, contexts: dict[str, ContextCosines], clusters: dict[str, dict[str, ClusterQuality]],
     pictures: Sequence[DocumentPart], seed: int,
 ) -> ExperimentResult:  # fmt: skip
-    """Holds if all three claims, each with its own control, are confirmed."""
+    """Three parts: similar pairs against unrelated ones and against their start; the context against the same encoder
+    untrained and against word overlap, by paired tests; clusters against permuted labels and the untrained encoder."""
     pair = WORD_PAIRS[0]
-    unrelated_cosine = float(np.mean([words.after[unrelated] for unrelated in WORD_PAIRS[-2:]]))
-    together = words.after[pair] > words.before[pair] + 0.2 and words.after[pair] > unrelated_cosine + 0.2
-    trained, fresh = contexts["trained"], contexts["untrained"]
-    contextual = trained.same_meaning - trained.other_meaning > 0.1 and trained.nearest_same > 0.75
-    grouped = all(models["trained"].purity > models["untrained"].purity + 0.1 for models in clusters.values())
+    similar, unrelated = WORD_PAIRS[:2], WORD_PAIRS[-2:]
+    unrelated_cosine = float(np.mean([words.after[one] for one in unrelated]))
+    changes = {one: words.after[one] - words.before[one] for one in WORD_PAIRS}
+    together = min(words.after[one] for one in similar) > max(words.after[one] for one in unrelated) and min(
+        changes[one] for one in similar
+    ) > max(changes[one] for one in unrelated)
+    trained, fresh, overlap = (contexts[name] for name in ("trained", "untrained", "word overlap"))
+    p_values = [paired_p_value(trained.hits, control.hits, seed) for control in (fresh, overlap)]
+    contextual = (
+        Outcome.SUPPORTED
+        if max(p_values) < ALPHA
+        else (Outcome.CONDITIONS if min(p_values) < ALPHA else Outcome.NOT_SUPPORTED)
+    )
+    grouped = all(
+        permutation_p_value(models["trained"].purity, models["trained"].permuted) < ALPHA
+        and models["trained"].purity > max(models["untrained"].purity, *models["untrained"].permuted)
+        for models in clusters.values()
+    )
+    outcome = combine([outcome_of(together), contextual, outcome_of(grouped)])
     sentences, documents = clusters["sentences"], clusters["documents"]
     verdict = (
         f'The cosine of "awesome" and "great" was {words.before[pair]:.2f} before training and is '
         f'{words.after[pair]:.2f} after it (unrelated words: {unrelated_cosine:.2f}; but "great" and "terrible": '
         f'{words.after["great", "terrible"]:.2f}). The static vector of "great" is the same in both sentences; its '
         f"contextual vectors have a cosine of {trained.example_cosine:.2f}, and its nearest other use has the same "
-        f"meaning in {trained.nearest_same:.0%} of cases (untrained: {fresh.nearest_same:.0%}). Clusters of sentences "
+        f"meaning in {trained.nearest_same:.0%} of cases (untrained: {fresh.nearest_same:.0%}, p = {p_values[0]:.3f}; "
+        f"by counting words: {overlap.nearest_same:.0%}, p = {p_values[1]:.3f}). Clusters of sentences "
         f"have a purity of {sentences['trained'].purity:.0%} (untrained: {sentences['untrained'].purity:.0%}), "
         f"clusters of documents {documents['trained'].purity:.0%} ({documents['untrained'].purity:.0%}); cosines "
         f"correlate with the number of shared labels (Spearman {sentences['trained'].spearman:.2f})."
@@ -203,8 +259,8 @@ def conclude(
         ('vector of "great"', ""), ("pizza / broken phone", ".2f"), ("same meaning", ".2f"), ("other meaning", ".2f"),
         ("nearest has same meaning", ".0%"),
     ]  # fmt: skip
-    uses = [("static", 1, 1, 1, 0.5), *((f"contextual, {name}", *astuple(by)) for name, by in contexts.items())]
-    quality = ((what, name, *astuple(by)) for what, models in clusters.items() for name, by in models.items())
+    uses = ((name, *astuple(by)[:4]) for name, by in contexts.items())
+    quality = ((what, name, by.purity, by.spearman) for what, models in clusters.items() for name, by in models.items())
     parts = (
         *planes,
         table("Word pairs", [("words", ""), ("cosine before", ".2f"), ("after", ".2f")], pairs),
@@ -218,5 +274,4 @@ def conclude(
         "contexts": {name: asdict(context) for name, context in contexts.items()},
         "clusters": {what: {name: asdict(c) for name, c in models.items()} for what, models in clusters.items()},
     }
-    holds = together and contextual and grouped
-    return make_result("meaning", parts, verdict, holds, numbers, seed)
+    return make_result("meaning", parts, verdict, outcome, numbers, seed)

@@ -32,6 +32,16 @@ def untrained(loaded: LoadedModel, seed: int) -> LoadedModel:
     )
 
 
+def training_seed(loaded: LoadedModel) -> int:
+    """Return the seed of the weights that training began with, from the recipe in the model's folder; 0 without one."""
+    from peasy.checkpoint.safe_folder import SafeFolder
+    from peasy.commands.runs import RECIPE
+
+    if loaded.folder is None or not (loaded.folder / RECIPE).is_file():
+        return 0
+    return int(SafeFolder(loaded.folder).read_json(RECIPE).get("seed", 0))
+
+
 def ablate_heads(loaded: LoadedModel, heads: Iterable[LayerHead]) -> LoadedModel:
     """Return the same model with some heads ablated."""
     from peasy.inspection import edit

@@ -14,6 +14,7 @@ from peasy.datasets import Corpus, TextPair, open_corpus
 from peasy.datasets.corpus import is_validation
 from peasy.experiments.models import ModelSource, format_head, open_model, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.tokenization.encoding import split_words
 from peasy.views.document import DocumentPart
 from peasy.views.inspection import alignment_links
@@ -224,4 +225,4 @@ def conclude(
         "lengths": {name: dict(accuracy) for name, accuracy in accuracy_by_length.items()},
     }
     holds = aligned and worse
-    return make_result("order-and-size", tuple(parts), verdict, holds, numbers, seed)
+    return make_result("order-and-size", tuple(parts), verdict, outcome_of(holds), numbers, seed)

@@ -14,6 +14,15 @@ from peasy.datasets.stories import story_words
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.pronoun import best_referent_head, pronoun_stories, referent_weights
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
+from peasy.experiments.statistics import (
+    ALPHA,
+    Outcome,
+    binomial_p_value,
+    combine,
+    outcome_of,
+    paired_p_value,
+    permutation_p_value,
+)
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
@@ -27,13 +36,15 @@ _NUM_CLASSES, _NOUNS_PER_CLASS, _NUM_NEIGHBOURS = 6, 5, 5
 class SpaceStatistics:
     """Statistics of one vector space: its width, and how often the nearest word is of the `same_class`.
 
-    `neighbours_kept`: fraction of the nearest words in x that stay nearest.
+    `neighbours_kept`: fraction of the nearest words in x that stay nearest. `hits`: for each word, whether the nearest
+    is of its class.
     """
 
     width: int
     same_class: float
     effective_dimension: float
     neighbours_kept: float
+    hits: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,6 +54,8 @@ class WordNeighbours:
     similar: dict[str, tuple[str, ...]]
     next_words: dict[str, tuple[str, ...]]
     overlap: float
+    permuted: tuple[float, ...] = ()
+    """Overlaps with the next words of other words: chance."""
 
 
 def run(
@@ -61,7 +74,7 @@ def run(
         for by in (vectors, control)
     )
     on_status("similar words and next words ...")
-    sides = _similar_and_next(loaded, ["the", *names[::_NOUNS_PER_CLASS]])
+    sides = _similar_and_next(loaded, ["the", *names])
     planes = [
         embedding_map(f"{symbol} (head {format_head(head)})", names, vectors[name], labels)[0]
         for name, symbol in SPACES.items()
@@ -91,8 +104,7 @@ def _project_nouns(loaded: LoadedModel, nouns: Sequence[str], head: LayerHead) -
     layer, head_index = head
     vectors: dict[str, list[np.ndarray]] = {name: [] for name in SPACES}
     for noun in nouns:
-        ids = _ids_after_bos(loaded, f"{_CONTEXT} {noun}")
-        record = look(loaded, ids, layers=layer, heads=head_index, steps=tuple(SPACES))
+        record = look(loaded, f"{_CONTEXT} {noun}", layers=layer, heads=head_index, steps=tuple(SPACES))
         for capture in record.captures:
             if capture.step in vectors and capture.path.part == "attention" and capture.path.layer == layer:
                 array = capture.array[-1] if capture.array.ndim == 2 else capture.array[0, -1]
@@ -100,21 +112,15 @@ def _project_nouns(loaded: LoadedModel, nouns: Sequence[str], head: LayerHead) -
     return {name: np.stack(rows) for name, rows in vectors.items()}
 
 
-def _ids_after_bos(loaded: LoadedModel, text: str) -> list[int]:
-    """Return the token ids of a text after bos."""
-    bos = loaded.model.config.special_tokens.bos
-    return [*([] if bos is None else [bos]), *loaded.encode_prompt(text)]
-
-
 def _space_statistics(vectors: np.ndarray, inputs: np.ndarray, labels: Sequence[str]) -> SpaceStatistics:
     """Compare one space with the head's input space."""
     near, was_near = (nearest_neighbours(_centred(space), _NUM_NEIGHBOURS) for space in (vectors, inputs))
-    same_class = np.mean([labels[line[0][0]] == labels[index] for index, line in enumerate(near)])
+    hits = tuple(labels[line[0][0]] == labels[index] for index, line in enumerate(near))
     kept = [len(dict(after).keys() & dict(old).keys()) for after, old in zip(near, was_near, strict=True)]
     neighbours_kept = np.mean([count / _NUM_NEIGHBOURS for count in kept])
     variances = np.linalg.svd(_centred(vectors), compute_uv=False) ** 2
     dimension = variances.sum() ** 2 / max((variances**2).sum(), 1e-300)  # participation ratio
-    return SpaceStatistics(vectors.shape[1], float(same_class), float(dimension), float(neighbours_kept))
+    return SpaceStatistics(vectors.shape[1], float(np.mean(hits)), float(dimension), float(neighbours_kept), hits)
 
 
 def _centred(vectors: np.ndarray) -> np.ndarray:
@@ -134,36 +140,54 @@ def _similar_and_next(loaded: LoadedModel, words: Sequence[str]) -> WordNeighbou
     names = [word for word, ids in ids_of_words.items() if len(ids) == 1]  # words that are single tokens
     ids = [ids_of_words[word][0] for word in names]
     embeddings = model.embedding.token.weight.detach().float()[ids].numpy()
-    similar, next_words = {}, {}
+    similar, next_words, words = {}, {}, [word for word in words if word in names]
     lines = nearest_neighbours(_centred(embeddings), _NUM_NEIGHBOURS)
     for word in words:
         similar[word] = tuple(names[other] for other, _ in lines[names.index(word)])
         text = _CONTEXT if _CONTEXT.endswith(f" {word}") else f"{_CONTEXT} {word}"
         with torch.inference_mode():
-            logits = model(torch.tensor([_ids_after_bos(loaded, text)]), last_only=True)[0, -1][ids]
+            logits = model(torch.tensor([loaded.encode_prompt(text)]), last_only=True)[0, -1][ids]
         next_words[word] = tuple(names[index] for index in logits.topk(_NUM_NEIGHBOURS).indices.tolist())
-    overlap = np.mean([len(set(similar[word]) & set(next_words[word])) / _NUM_NEIGHBOURS for word in words])
-    return WordNeighbours(similar, next_words, float(overlap))
+    permuted = []
+    for shift in range(len(words)):  # each word's similar words against the next words of another word
+        pairs = zip(words, [*words[shift:], *words[:shift]], strict=True)
+        permuted.append(
+            np.mean([len(set(similar[one]) & set(next_words[two])) / _NUM_NEIGHBOURS for one, two in pairs])
+        )
+    return WordNeighbours(similar, next_words, float(permuted[0]), tuple(map(float, permuted[1:])))
 
 
 def conclude(
     head: LayerHead, spaces: Mapping[str, SpaceStatistics], control: Mapping[str, SpaceStatistics],
     neighbours: WordNeighbours, figures: Sequence[DocumentPart], by_chance: float, seed: int,
 ) -> ExperimentResult:  # fmt: skip
-    """Holds if the projections change the neighbours, the classes are learned, and the two spaces differ."""
+    """Classes: paired tests of each projection against the same model untrained, and against chance. Two spaces: the
+    overlap of similar and next words is no larger than with the next words of other words."""
     sharpest = max(("query", "key", "value"), key=lambda name: spaces[name].same_class)
-    kept = min(space.neighbours_kept for name, space in spaces.items() if name != "normed")
-    learned = spaces[sharpest].same_class > control[sharpest].same_class + 0.2
-    apart = neighbours.overlap < 0.2
+    projected = [name for name in spaces if name != "normed"]
+    p_values = {name: paired_p_value(spaces[name].hits, control[name].hits) for name in projected}
+    by_luck = {name: binomial_p_value(sum(spaces[name].hits), len(spaces[name].hits), by_chance) for name in projected}
+    sorted_by_class = [name for name in projected if max(p_values[name], by_luck[name]) < ALPHA / len(projected)]
+    learned = bool(sorted_by_class)
+    p_overlap = permutation_p_value(neighbours.overlap, neighbours.permuted)
+    apart = p_overlap >= ALPHA
+    can_tell = 1 / (1 + len(neighbours.permuted)) < ALPHA
+    classes = (
+        Outcome.SUPPORTED
+        if len(sorted_by_class) == len(projected)
+        else (Outcome.CONDITIONS if learned else Outcome.NOT_SUPPORTED)
+    )
+    outcome = combine([classes, outcome_of(apart) if can_tell else Outcome.CANNOT_TELL])
     verdict = (
         f"Head {format_head(head)} projects from {spaces['normed'].width} to {spaces['key'].width} dimensions. Of the "
         f"{_NUM_NEIGHBOURS} nearest neighbours of each word, {spaces['query'].neighbours_kept:.0%} remain under W_Q, "
         f"{spaces['key'].neighbours_kept:.0%} under W_K and {spaces['value'].neighbours_kept:.0%} under W_V. The "
         f"nearest word is of the same class in {spaces['normed'].same_class:.0%} of cases before projection and in "
         f"{spaces[sharpest].same_class:.0%} under {SPACES[sharpest]} (untrained: {control[sharpest].same_class:.0%}, "
-        f"chance: {by_chance:.0%}): the classes are {'learned' if learned else 'NOT learned'}. Similar "
+        f"chance: {by_chance:.0%}): the classes are {'learned' if learned else 'NOT learned'} (largest p of W_Q, W_K, "
+        f"W_V against untrained: {max(p_values.values()):.3f}; learned in {len(sorted_by_class)} of 3). Similar "
         f"words and likely next words overlap by {neighbours.overlap:.0%}: these are "
-        f"{'two spaces' if apart else 'NOT two spaces'}."
+        f"{'two spaces' if apart else 'NOT two spaces'} (against the next words of other words: p = {p_overlap:.2f})."
     )
     columns = [
         ("space", ""), ("width", ""), ("effective dimension", ".1f"), ("neighbours kept", ".0%"),
@@ -175,7 +199,8 @@ def conclude(
     )
     word_columns = [("word", ""), ("most similar", ""), ("most likely next", "")]
     word_rows = (
-        (word, " ".join(near), " ".join(neighbours.next_words[word])) for word, near in neighbours.similar.items()
+        (word, " ".join(near), " ".join(neighbours.next_words[word]))
+        for word, near in islice(neighbours.similar.items(), 8)
     )
     parts = (
         *figures,
@@ -187,5 +212,4 @@ def conclude(
         for name, by in (("spaces", spaces), ("untrained", control))
     }
     numbers = {"head": format_head(head), **measured, "chance": by_chance, **asdict(neighbours)}
-    holds = learned and apart and kept < 1
-    return make_result("projections", parts, verdict, holds, numbers, seed)
+    return make_result("projections", parts, verdict, outcome, numbers, seed)

@@ -19,6 +19,7 @@ from peasy.experiments.models import (
     train_temporary,
 )  # fmt: skip
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import outcome_of
 from peasy.inspection.results import CAVEAT
 from peasy.views.document import DocumentPart, Matrix, Paragraph
 
@@ -149,11 +150,10 @@ def story_accuracy(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
 
 def _prompt_loss(loaded: LoadedModel, probes: Sequence[Probe]) -> float:
     """Return the loss in nats per token up to the pronoun."""
-    from peasy.evaluation.language import text_loss
+    from peasy.evaluation.language import score_texts
 
-    context = max(len(loaded.encode_prompt(probe.prompt)) for probe in probes) + 1
-    tally, _ = text_loss(loaded, [(probe.prompt, False) for probe in probes], context, lambda _: None, per_text=True)
-    return tally.nats / tally.tokens
+    scored = score_texts(loaded, [probe.prompt for probe in probes])
+    return -sum(logprob for logprob, _ in scored) / sum(len(is_greedy) for _, is_greedy in scored)
 
 
 def search_heads(
@@ -239,7 +239,7 @@ def conclude(
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
     }
     holds = fell and stayed and referent > other and improved
-    return make_result("pronoun", tuple(parts), verdict, holds, numbers, seed)
+    return make_result("pronoun", tuple(parts), verdict, outcome_of(holds), numbers, seed)
 
 
 def _ablation_parts(weights: dict[LayerHead, tuple[float, float]], ablation: HeadAblation) -> tuple[DocumentPart, ...]:

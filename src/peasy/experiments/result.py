@@ -12,7 +12,8 @@ import numpy as np
 from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
-from peasy.commands.result import Result
+from peasy.commands.result import JsonDict, Result
+from peasy.experiments.statistics import Outcome
 from peasy.render import json as plain_json
 from peasy.views.document import Curves, Document, DocumentPart, Node, Rows, Table, Vectors
 from peasy.views.evaluation import experiment_document
@@ -32,7 +33,7 @@ _NODES: dict[str, type] = {
 _NUMERIC_FIELDS = ("lines", "values", "points", "shades")
 """Numeric fields, in which a string can only be nan, inf or -inf, which JSON lacks."""
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 """Format version; files of other versions are ignored."""
 
 
@@ -42,52 +43,68 @@ def ignore_status(_: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentResult(Result):
-    """Question, numbers, verdict, caveat. `holds`: whether the claim is confirmed. `numbers` is plain data."""
+    """Claim, outcome, numbers that decide it (`verdict`), caveat; `numbers` is plain data."""
 
     experiment: str
+    claim: str
     question: str
     parts: tuple[DocumentPart, ...] = field(repr=False)
     verdict: str
-    holds: bool
+    outcome: Outcome
     caveat: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
 
+    @property
+    def holds(self) -> bool:
+        """True if the claim is supported without conditions."""
+        return self.outcome is Outcome.SUPPORTED
+
     def document(self) -> Document:
-        """Return question, tables and figures, verdict, caveat."""
+        """Return claim, question, tables and figures, outcome with its numbers, caveat."""
+        conclusion = f"{self.outcome.capitalize()}: {self.verdict}"
         return experiment_document(
-            self.experiment, self.question, self.parts, self.verdict, self.holds, self.caveat, self.seed
+            self.experiment, self.claim, self.question, self.parts, conclusion, self.holds, self.caveat, self.seed
         )
 
+    def data(self) -> JsonDict:
+        """Return the fields, and whether the claim holds."""
+        return super().data() | {"outcome": self.outcome.value, "holds": self.holds}
+
     def __repr__(self) -> str:
-        return f"ExperimentResult({self.experiment}: {self.verdict})"
+        return f"ExperimentResult({self.experiment}: {self.outcome}: {self.verdict})"
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: its name and title, the claims it tests, how long it takes; question and caveat of its result."""
+    """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result."""
 
     name: str
     question: str
     claims: tuple[str, ...]
     duration: str
+    claim: str
     full_question: str = field(repr=False)
     caveat: str = field(repr=False)
 
 
 EXPERIMENTS = {
-    name: Experiment(name, row["title"], tuple(row["claims"]), row["duration"], row["question"], row["caveat"])
+    name: Experiment(
+        name, row["title"], tuple(row["claims"]), row["duration"], row["claim"], row["question"], row["caveat"]
+    )
     for name, row in config.load(Path(__file__).with_name("experiments.toml")).items()
 }
 """All experiments by name, in display order."""
 
 
 def make_result(
-    name: str, parts: Sequence[DocumentPart], verdict: str, holds: bool, numbers: Mapping[str, Any], seed: int
+    name: str, parts: Sequence[DocumentPart], verdict: str, outcome: Outcome, numbers: Mapping[str, Any], seed: int
 ) -> ExperimentResult:
-    """Return the result of an experiment, with its question and caveat."""
+    """Return the result of an experiment, with its claim, question and caveat."""
     about = EXPERIMENTS[name]
-    return ExperimentResult(name, about.full_question, tuple(parts), verdict, holds, about.caveat, numbers, seed)
+    return ExperimentResult(
+        name, about.claim, about.full_question, tuple(parts), verdict, outcome, about.caveat, numbers, seed
+    )
 
 
 def table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Iterable[object]]) -> Table:
@@ -128,6 +145,7 @@ def load_result(name: str) -> tuple[ExperimentResult, float] | None:
         if payload["format_version"] != _FORMAT_VERSION or payload["experiment"] != name:
             return None
         payload["parts"] = tuple(map(_read_node, payload["parts"]))
+        payload["outcome"] = Outcome(payload["outcome"])
         result = ExperimentResult(**{entry.name: payload[entry.name] for entry in fields(ExperimentResult)})
         return result, float(payload["time"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

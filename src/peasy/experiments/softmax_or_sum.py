@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, mean_interval, paired_p_value
 from peasy.extras import require_extra
 from peasy.formula import attend
 from peasy.views.document import DocumentPart, Matrix
@@ -18,6 +19,7 @@ _SCORES = {
     "all shifted by 10": (11.0, 12.0, 13.0),
 }
 _WAYS = ("softmax", "sum")
+_NUM_RANDOM = 200
 _Normalize = Callable[[tuple[float, ...], str], np.ndarray]
 
 
@@ -28,15 +30,22 @@ def normalize(scores: tuple[float, ...], normalization: str) -> np.ndarray:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 300, normalize: _Normalize = normalize
-) -> ExperimentResult:
-    """Compare weights of chosen scores, their derivatives, and training of a small attention layer."""
+    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 300, normalize: _Normalize = normalize,
+    seeds: int = 5,
+) -> ExperimentResult:  # fmt: skip
+    """Compare weights of chosen and random scores, their derivatives, and training of a small layer with each seed."""
     on_status("chosen scores ...")
     weights = {name: {way: normalize(scores, way) for way in _WAYS} for name, scores in _SCORES.items()}
     derivatives = {
         name: {way: _derivative(normalize, scores, way) for way in _WAYS} for name, scores in _SCORES.items()
     }
-    return _conclude(weights, derivatives, _train_both(seed, steps, on_status) if steps else {}, seed)
+    rows = np.random.default_rng(seed).standard_normal((_NUM_RANDOM, 3))
+    random = {
+        name: {way: float(np.mean([not is_valid(normalize(tuple(row), way)) for row in scores])) for way in _WAYS}
+        for name, scores in (("signed", rows), ("non-negative", np.abs(rows)))
+    }
+    runs = [_train_both(one, steps, on_status) for one in range(seed, seed + seeds)] if steps else []
+    return _conclude(weights, derivatives, random, runs, seed)
 
 
 def _derivative(normalize: _Normalize, scores: tuple[float, ...], way: str, step: float = 1e-6) -> float:
@@ -46,7 +55,11 @@ def _derivative(normalize: _Normalize, scores: tuple[float, ...], way: str, step
 
 
 def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]:
-    """Train queries and keys to find a match among eight; return the loss by step for each normalization."""
+    """Train queries and keys to find a match among eight; return the loss by step for each normalization.
+
+    The sum gets what it needs: queries and keys are made positive, so that no score is negative and every score has a
+    gradient, and weights are valid.
+    """
     require_extra("torch")
     import torch
 
@@ -59,8 +72,10 @@ def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]
         for step in range(steps):
             inputs = torch.randn(32, 8, 16, generator=rng)
             targets = torch.randint(8, (32,), generator=rng)
-            query = inputs[torch.arange(32), targets][:, None] @ projections[0]
-            weights = attend(query, inputs @ projections[1], inputs, normalise=way).weights[:, 0]
+            query, key = inputs[torch.arange(32), targets][:, None] @ projections[0], inputs @ projections[1]
+            if way == "sum":
+                query, key = (torch.nn.functional.softplus(vectors) for vectors in (query, key))
+            weights = attend(query, key, inputs, normalise=way).weights[:, 0]
             loss = -weights[torch.arange(32), targets].clamp(min=1e-6).log().mean()
             optimizer.zero_grad()
             loss.backward()
@@ -72,19 +87,17 @@ def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]
 
 
 def _conclude(
-    weights: dict[str, dict[str, np.ndarray]], derivatives: dict[str, dict[str, float]], losses: dict[str, Points],
-    seed: int,
+    weights: dict[str, dict[str, np.ndarray]], derivatives: dict[str, dict[str, float]],
+    random: dict[str, dict[str, float]], runs: list[dict[str, Points]], seed: int,
 ) -> ExperimentResult:  # fmt: skip
-    """Holds if only softmax gives weights from 0 to 1 for all scores, with smaller derivatives and a lower loss."""
-    improper = {way: [name for name, by in weights.items() if not is_valid(by[way])] for way in _WAYS}
+    """The trained losses decide, by a paired test over seeds; that softmax gives valid weights is an identity."""
     largest = {way: max(by[way] for by in derivatives.values()) for way in _WAYS}
-    listed = f" ({', '.join(improper['sum'])})" if improper["sum"] else ""
     verdict = (
-        f"Division by the sum gives invalid weights in {len(improper['sum'])} of {len(weights)} rows{listed}, softmax "
-        f"in {len(improper['softmax'])}. The largest derivative of a weight is {largest['sum']:.3g} with the sum and "
-        f"{largest['softmax']:.3g} with softmax."
+        f"Of {_NUM_RANDOM} random rows of scores, division by the sum gives invalid weights in "
+        f"{random['signed']['sum']:.0%} if scores may be negative and in {random['non-negative']['sum']:.0%} if not; "
+        f"softmax in {random['signed']['softmax']:.0%}, by its formula. The largest derivative of a weight is "
+        f"{largest['sum']:.3g} with the sum and {largest['softmax']:.3g} with softmax."
     )
-    holds = not improper["softmax"] and bool(improper["sum"]) and largest["softmax"] < largest["sum"]
     parts: list[DocumentPart] = [
         *(_weights_matrix(way, [by[way] for by in weights.values()]) for way in _WAYS),
         table(
@@ -93,18 +106,24 @@ def _conclude(
             ((name, *(by[way] for way in _WAYS)) for name, by in derivatives.items()),
         ),
     ]
-    if losses:
-        ends = {way: points[-1][1] for way, points in losses.items()}
-        verdict += f" Trained to find a key among eight, the loss ended at {ends['softmax']:.3f} with softmax and "
-        verdict += f"{ends['sum']:.3f} with the sum (chance: {np.log(8):.3f})."
-        holds = holds and ends["softmax"] < ends["sum"]
-        parts.append(curves("Learning to find a key among eight", losses, "step", "loss"))
+    outcome, losses = Outcome.CANNOT_TELL, {way: [run[way][-1][1] for run in runs] for way in _WAYS}
+    if runs:
+        p_value = paired_p_value(losses["sum"], losses["softmax"])
+        outcome = decide(p_value, can_reach=can_reach(len(runs)))
+        verdict += (
+            f" Trained to find a key among eight with non-negative scores for the sum, the loss ended at "
+            f"{mean_interval(losses['softmax'])} with softmax and {mean_interval(losses['sum'])} with the sum "
+            f"(chance: {np.log(8):.3f}; effect size {effect_size(losses['sum'], losses['softmax']):.1f}, "
+            f"p = {p_value:.3f})."
+        )
+        parts.append(curves("Learning to find a key among eight", runs[0], "step", "loss"))
     numbers = {
         "weights": {name: {way: row.tolist() for way, row in by.items()} for name, by in weights.items()},
         "derivatives": derivatives,
-        "training": losses,
+        "invalid": random,
+        "losses": losses,
     }
-    return make_result("softmax-or-sum", tuple(parts), verdict, holds, numbers, seed)
+    return make_result("softmax-or-sum", tuple(parts), verdict, outcome, numbers, seed)
 
 
 def is_valid(weights: np.ndarray) -> bool:

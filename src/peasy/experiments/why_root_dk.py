@@ -11,6 +11,7 @@ from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError
 from peasy.experiments.models import stories_for_steps, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
+from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, mean_interval, paired_p_value
 from peasy.formula import attend
 from peasy.views.document import Document, DocumentPart, Matrix, Paragraph, Table
 
@@ -80,22 +81,26 @@ def scale(d_k: int = 64, *, seed: int = 0) -> ScaleResult:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 200, scale: float | None = None
+    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 200, scale: float | None = None, seeds: int = 1
 ) -> ExperimentResult:
-    """Measure random attention, then train with and without the scale; `scale` replaces 1/√d_k (the control)."""
+    """Measure random attention, then train with and without the scale; `scale` replaces 1/√d_k (the control).
+
+    One seed shows curves; five can show a difference (`seeds=5`).
+    """
     rng = np.random.default_rng(seed)
     on_status("random queries and keys ...")
     unscaled = {width: _score_statistics(rng, width, 1.0) for width in _WIDTHS}
     scaled = {width: _score_statistics(rng, width, scale or width**-0.5) for width in _WIDTHS}
-    losses = {}
+    losses: dict[str, list[Points]] = {}
     for name, factor in (("with 1/√d_k", None), ("without", 1.0)) if steps else ():
         # One wide head; query and key norms are off, as they would replace the scale.
         attention = {"num_heads": 1, "scale": factor, "qk_norm": False}
         settings = {"model": {"d_model": 128, "stack": {"attention": attention}}}
-        stories = stories_for_steps(steps)
-        trained = train_temporary("gpt", stories, name, on_status, steps=steps, seed=seed, settings=settings)
-        losses[name] = trained.validation_curve
-    return _conclude(unscaled, scaled, losses, seed)
+        for one in range(seed, seed + seeds):
+            stories = stories_for_steps(steps)
+            trained = train_temporary("gpt", stories, name, on_status, steps=steps, seed=one, settings=settings)
+            losses.setdefault(name, []).append(trained.validation_curve)
+    return conclude(unscaled, scaled, losses, seed)
 
 
 def _score_statistics(
@@ -111,17 +116,18 @@ def _score_statistics(
     return ScoreStatistics(float(steps.scaled.var()), float(entropy.mean()), float(np.median(gradient)))
 
 
-def _conclude(
-    unscaled: dict[int, ScoreStatistics], scaled: dict[int, ScoreStatistics], losses: dict[str, Points], seed: int
+def conclude(
+    unscaled: dict[int, ScoreStatistics], scaled: dict[int, ScoreStatistics], losses: dict[str, list[Points]], seed: int
 ) -> ExperimentResult:
-    """Holds if without the scale the variance grows like d_k and the gradient vanishes, and with it both stay."""
+    """The growth of the variance follows from the formula and is only checked; the losses decide, over seeds."""
     growth = {"without": _variance_power(unscaled), "with": _variance_power(scaled)}
     narrowest, widest = min(_WIDTHS), max(_WIDTHS)
     gradient_without, gradient_with = (by[widest].gradient / by[narrowest].gradient for by in (unscaled, scaled))
-    holds = abs(growth["without"] - 1) < 0.1 and abs(growth["with"]) < 0.1 and gradient_without < 0.1 < gradient_with
+    identity = abs(growth["without"] - 1) < 0.1 and abs(growth["with"]) < 0.1 and gradient_without < gradient_with
     verdict = (
-        f"Without the scale the variance of q·k grows like d_k^{growth['without']:.2f}, and from d_k = {narrowest} to "
-        f"{widest} the softmax gradient shrinks to {gradient_without:.1e} of its size. With the scale the variance "
+        f"An identity of random vectors{'' if identity else ' does NOT hold with this scale'}: without the scale the "
+        f"variance of q·k grows like d_k^{growth['without']:.2f}, and from d_k = {narrowest} to {widest} the softmax "
+        f"gradient shrinks to {gradient_without:.1e} of its size. With the scale the variance "
         f"grows like d_k^{growth['with']:.2f}, and the gradient changes to {gradient_with:.2f} of its size."
     )
     columns = [("variance", ".2f"), ("entropy", ".3f"), ("gradient", ".2e")]
@@ -137,15 +143,22 @@ def _conclude(
         ),
         curves("Entropy of the attention weights", entropies, "log2 of d_k", "entropy / maximum"),
     ]
+    outcome = Outcome.CANNOT_TELL if identity else Outcome.NOT_SUPPORTED
     if losses:
-        ends = {name: points[-1][1] for name, points in losses.items()}
-        listed = " and ".join(f"{value:.3f} {name}" for name, value in ends.items())
-        better = min(ends, key=lambda name: ends[name])
-        verdict += f" Trained on the stories, the loss ended at {listed}: {better} was better."
-        parts.append(curves("Training on stories, one head with d_k = 128", losses, "step", "validation loss"))
-    without, with_scale = ({width: asdict(spread) for width, spread in by.items()} for by in (unscaled, scaled))
-    numbers = {"growth": growth, "without": without, "with": with_scale, "training": losses}
-    return make_result("why-root-dk", tuple(parts), verdict, holds, numbers, seed)
+        with_scale, without = ([points[-1][1] for points in runs] for runs in losses.values())
+        p_value = paired_p_value(without, with_scale)
+        verdict += (
+            f" Trained on the stories, the loss ended at {mean_interval(with_scale)} with the scale and "
+            f"{mean_interval(without)} without it (effect size {effect_size(without, with_scale):.1f}, "
+            f"p = {p_value:.3f}{'' if can_reach(len(without)) else '; too few seeds to tell'})."
+        )
+        if identity:
+            outcome = decide(p_value, can_reach=can_reach(len(without)))
+        first = {name: runs[0] for name, runs in losses.items()}
+        parts.append(curves("Training on stories, one head with d_k = 128", first, "step", "validation loss"))
+    unscaled_by, scaled_by = ({width: asdict(spread) for width, spread in by.items()} for by in (unscaled, scaled))
+    numbers = {"growth": growth, "without": unscaled_by, "with": scaled_by, "training": losses}
+    return make_result("why-root-dk", tuple(parts), verdict, outcome, numbers, seed)
 
 
 def _variance_power(statistics: dict[int, ScoreStatistics]) -> float:

@@ -88,7 +88,8 @@ def attend(
     `mask` is boolean, True = may attend; `bias` is added to the scaled scores (M in the formula).
     `sinks` is one more score per head, `[head]` or a number, that has no key: what it gets is missing from the weights.
     There may be fewer key/value heads than query heads (GQA). `causal` and `window` align the last query with the last
-    key. A fully masked query gets zeros, and masked keys and values have no effect, even if they are NaN.
+    key. A fully masked query gets zeros, and masked keys and values have no effect, even if they are NaN; visible ones
+    have the same effect as without a mask.
     Half precision and integers are converted, so that sums are computed in float32 or better.
 
     >>> attend([[1., 0.]], [[1., 0.], [0., 1.]], [[5.], [7.]], scoring="dot").weights.round(2)
@@ -173,7 +174,7 @@ def weighted_sum(weights: Array, value: Array) -> Array:
 def scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
     """Multiply the scores by a factor, then apply the soft cap, if any."""
     scaled = scores if factor == 1 else scores * factor
-    return xp.tanh(scaled / softcap) * softcap if softcap else scaled
+    return xp.tanh(scaled / softcap) * softcap if softcap is not None else scaled
 
 
 def apply_mask(
@@ -198,19 +199,20 @@ def _repeat_kv(xp: Namespace, query: Array, kv: Array) -> Array:
 
 
 def _nan_safe_scores(xp: Namespace, scoring: Scoring, query: Array, key: Array, mask: Array | None) -> Array:
-    """Return the scores; a vector with NaN or inf makes only its own scores NaN.
+    """Return the scores; a vector with NaN or inf changes only its own scores, as without a mask.
 
     Zero times NaN is NaN, in sums as in gradients. So if there is a mask, non-finite numbers are replaced by zero
-    before the products; scores and contexts that do depend on them become NaN afterwards.
+    before the products; what does depend on them is added afterwards, as a constant.
     """
     if mask is None:
         return scoring.score(xp, query, key)
-    (query, bad_query), (key, bad_key) = _zero_nonfinite(xp, query), _zero_nonfinite(xp, key)
-    scores = scoring.score(xp, query, key)
-    if bad_query is not None:
-        scores = xp.where(xp.any(bad_query, axis=-1)[..., :, None], xp.nan, scores)
-    if bad_key is not None:
-        scores = xp.where(xp.any(bad_key, axis=-1)[..., None, :], xp.nan, scores)
+    (finite_query, bad_query), (finite_key, bad_key) = _zero_nonfinite(xp, query), _zero_nonfinite(xp, key)
+    scores = scoring.score(xp, finite_query, finite_key)
+    rows = [] if bad_query is None else [xp.any(bad_query, axis=-1)[..., :, None]]
+    columns = [] if bad_key is None else [xp.any(bad_key, axis=-1)[..., None, :]]
+    for bad in rows + columns:
+        is_visible = bool(xp.any(mask & bad))
+        scores = xp.where(bad, _constant(scoring.score(xp, query, key)) if is_visible else xp.nan, scores)
     return scores
 
 
@@ -218,12 +220,30 @@ def _nan_safe_weighted_sum(xp: Namespace, weights: Array, value: Array, mask: Ar
     """Return weights · value; a value with NaN or inf reaches only the queries that may attend to it."""
     if mask is None:
         return weights @ value
-    value, bad = _zero_nonfinite(xp, value)
-    total = weights @ value
+    finite, bad = _zero_nonfinite(xp, value)
+    total = weights @ finite
     if bad is None:
         return total
-    attends = xp.astype(xp.broadcast_to(mask, weights.shape), weights.dtype)
-    return xp.where(attends @ xp.astype(bad, weights.dtype) > 0, xp.nan, total)
+    attends, weight, value = xp.broadcast_to(mask, weights.shape), _constant(weights), _constant(value)
+    up, down, unknown = weight > 0, weight < 0, ~((weight > 0) | (weight < 0))  # zero times infinity is NaN
+
+    def occurs(selected: Array, values: Array) -> Array:
+        """True where a query attends to a selected weight of one of these values."""
+        return xp.astype(attends & selected, weights.dtype) @ xp.astype(values, weights.dtype) > 0
+
+    plus, minus = value == xp.inf, value == -xp.inf
+    for infinity, found in (
+        (xp.inf, occurs(up, plus) | occurs(down, minus)),
+        (-xp.inf, occurs(up, minus) | occurs(down, plus)),
+        (xp.nan, occurs(up | ~up, xp.isnan(value)) | occurs(unknown, plus | minus)),
+    ):
+        total = total + xp.where(found, infinity, xp.zeros_like(total))
+    return total
+
+
+def _constant(array: Array) -> Array:
+    """Return an array without its gradient."""
+    return array.detach() if hasattr(array, "detach") else array
 
 
 def _zero_nonfinite(xp: Namespace, array: Array) -> tuple[Array, Array | None]:
@@ -251,7 +271,7 @@ def attention_captions(
         scaled_description = (
             "Each score is divided by the square root of the key width, so that scores do not grow with it."
         )
-    if softcap:
+    if softcap is not None:
         scaled_tex = rf"{softcap:g} \tanh\left(\frac{{{scaled_tex}}}{{{softcap:g}}}\right)"
         scaled_description += f" Then tanh limits it to between -{softcap:g} and {softcap:g}."
     masked_tex, masked_description = scaled_tex, "Nothing is masked: every query may attend to every key."

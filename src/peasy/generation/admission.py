@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.generation.footprint import StateFootprint
 from peasy.generation.limits import EngineLimits
-from peasy.generation.request import AttentionQuery, Truncation
+from peasy.generation.request import AttentionQuery
 from peasy.generation.request_queue import ResponseStream
-from peasy.models.config import RecurrentTranslatorConfig
+from peasy.generation.sampling_params import LongPrompt
+from peasy.models.config import RecurrentTranslatorConfig, can_extend_context, context_length
 from peasy.models.protocol import Model
 from peasy.models.transformer import check_token_range
-from peasy.nn.config import LearnedPositionConfig
 from peasy.tokenization import Tokenizer
 
 _SMALL_PART = 16
@@ -39,8 +40,8 @@ def admit(
         raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
     if request.source and not model.is_encoder_decoder:
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
-    source, context = request.source or (), _max_positions(model)
-    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.truncation)
+    source, context = fit_source(model, request.source or (), request.long), context_limit(model, request.long)
+    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.long)
     check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
     check_token_range(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
@@ -49,6 +50,8 @@ def admit(
         max_new_tokens = min(max_new_tokens, max(context - len(prompt) + 1, 1))
     response.prompt, response.max_new_tokens = tuple(prompt), max_new_tokens
     response.prompt_logprobs = [None] * len(prompt) if request.scores_prompt else []
+    if len(source) < len(request.source or ()):
+        response.request = replace(request, source=tuple(source))
     response.total_tokens = len(source) + len(prompt) + request.num_sequences * max_new_tokens
     if limits.kv_cache_bytes is not None and request.use_cache:
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
@@ -98,23 +101,53 @@ def empty_prompt_error() -> InvalidInput:
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
 
 
-def fit_to_context(model: Model, ids: list[int], max_tokens: int, truncation: Truncation = "error") -> list[int]:
-    """Return the prompt if it fits the context; a longer one raises or is truncated on the left.
+def context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
+    """Return the most tokens of a sequence: the one place that decides; None: unlimited."""
+    return None if long == "extend" and can_extend_context(model.config) else context_length(model.config)
 
-    A truncated prompt leaves space for `max_tokens` new tokens where possible.
+
+def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongPrompt = "refuse") -> list[int]:
+    """Return the prompt if it fits the context; a longer one raises, or is cut on the left.
+
+    A cut prompt keeps its bos token, and leaves space for `max_tokens` new tokens where possible.
     """
-    context = _max_positions(model)
+    context = context_limit(model, long)
     if context is None or len(ids) <= context:
         return ids
-    if truncation == "left":
-        return ids[-max(context - max_tokens + 1, 1) :]
-    raise InvalidInput(
-        f"The prompt has {len(ids)} tokens; this model reads at most {context}.",
-        hint="Shorten the text, keep only its end (truncate=left), or choose a model with a longer context.",
+    if long != "cut":
+        raise long_text_error(model, len(ids), "prompt")
+    begin = ids[:1] if ids[0] == model.config.special_tokens.bos and context > 1 else []
+    return begin + ids[-max(context - max_tokens + 1 - len(begin), 1) :]
+
+
+def fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
+    """Return the source of a translation if it fits the context; a longer one raises, or loses its end but not eos."""
+    context = context_limit(model, long)
+    if context is None or len(ids) <= context:
+        return ids
+    if long != "cut":
+        raise long_text_error(model, len(ids), "source")
+    ends = ids[-1:] if ids[-1] in model.config.special_tokens.eos else ids[:0]
+    return [*ids[: context - len(ends)], *ends]
+
+
+def long_text_error(model: Model, count: int, what: str) -> InvalidInput:
+    """Return the error for a text that is longer than the context."""
+    extend = ", go beyond it (long=extend)" if can_extend_context(model.config) else ""
+    return InvalidInput(
+        f"The {what} has {count:,} tokens; this model reads at most {context_length(model.config):,}.",
+        hint=f"Shorten it, let it be cut (long=cut){extend}, or choose a model with a longer context.",
     )
 
 
-def _max_positions(model: Model) -> int | None:
-    """Return the maximum sequence length, or None: only learned position embeddings have one."""
-    learned = isinstance(getattr(model.config, "position", None), LearnedPositionConfig)
-    return getattr(model.config, "max_seq_len", None) if learned else None
+def long_text_note(model: Model, count: int, max_tokens: int, long: LongPrompt) -> str | None:
+    """Return what is done about a prompt of `count` tokens that leaves no space for `max_tokens` more, if so."""
+    context = context_length(model.config)
+    if context is None or model.is_encoder_decoder or count + max_tokens - 1 <= context:
+        return None
+    if context_limit(model, long) is None:
+        return f"The text may go beyond the {context:,} tokens that the model was made for: expect worse text there."
+    if count > context:
+        kept = len(fit_to_context(model, [0] * count, max_tokens, "cut"))
+        return f"The prompt was cut to its last {kept:,} of {count:,} tokens: the model reads at most {context:,}."
+    return f"At most {context - count + 1:,} new tokens fit: the model reads at most {context:,}."

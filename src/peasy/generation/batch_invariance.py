@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.generation.packed_linear import PackedLinear
+from peasy.models.config import context_length
 from peasy.models.protocol import DecodeState, Model
 from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED
@@ -121,7 +122,7 @@ def measure_invariance_cost(model: Model) -> float:
     stack = getattr(model, "decoder", None)
     if not isinstance(stack, Stack):
         return 0.0
-    limit = getattr(model.config, "max_seq_len", None) or _PROMPT_TOKENS
+    limit = context_length(model.config) or _PROMPT_TOKENS
     ids = [index % _vocab_size(model) for index in range(min(_PROMPT_TOKENS, limit))]
     blocks, stack.blocks = stack.blocks, stack.blocks[:1]
     attentions = _attentions(stack)
@@ -159,7 +160,7 @@ def find_min_rows(linear: PackedLinear) -> int | None:
 
 def _is_batch_invariant(model: Model) -> bool:
     """True if every sequence gets the same bits alone, batched, in another order and in chunks."""
-    limit, vocabulary = getattr(model.config, "max_seq_len", None) or 12, _vocab_size(model)
+    limit, vocabulary = context_length(model.config) or 12, _vocab_size(model)
     generator = torch.Generator().manual_seed(0)
     sequences = [torch.randint(0, vocabulary, (min(n, limit),), generator=generator).tolist() for n in (9, 4, 12)]
     try:

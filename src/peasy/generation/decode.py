@@ -9,9 +9,9 @@ from peasy.errors import InvalidInput
 from peasy.generation.admission import empty_prompt_error
 from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
-from peasy.generation.request import Ended, Request, Token, Truncation
+from peasy.generation.request import Ended, Request, Token
 from peasy.generation.request_queue import ResponseStream
-from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
+from peasy.generation.sampling_params import BeamSearchParams, LongPrompt, SamplingParams
 from peasy.generation.sequence import Row
 from peasy.generation.speculative_decoding import MAX_DRAFT_TOKENS, SpeculationStats
 from peasy.models.protocol import Model
@@ -40,7 +40,7 @@ class DecodeOptions(TypedDict, total=False):
     use_cache: bool
     speculative: bool
     prefill_chunk: int | None
-    truncation: Truncation
+    long: LongPrompt
     max_num_seqs: int | None
 
 
@@ -79,7 +79,7 @@ def decode(
     use_cache: bool = True,
     speculative: bool = False,
     prefill_chunk: int | None = None,
-    truncation: Truncation = "error",
+    long: LongPrompt = "refuse",
     max_num_seqs: int | None = None,
 ) -> Iterator[DecodeEvent]:
     """Continue all prompts in one batch, yielding events; closing the iterator stops the work.
@@ -89,13 +89,13 @@ def decode(
     with an error, and the others continue. Encoder-decoder models need `source`. With a `tokenizer`, events carry
     text. Without `use_cache`, every step recomputes the whole sequence. With `speculative`, n-gram drafts save passes
     where the text repeats itself (Transformers only), and the last event has statistics. `prefill_chunk`: prompt
-    tokens per pass, so that short prompts generate while long ones are still prefilled. `truncation`: for prompts
+    tokens per pass, so that short prompts generate while long ones are still prefilled. `long`: for prompts
     longer than the context. `max_num_seqs`: batch size; the next prompt starts when a sequence has ended.
     """
     params = _sampling_per_sequence(sampling, _count_sequences(prompts, source))
     requests = (
         Request(
-            tuple(prompts[row]) if prompts else (), own, tuple(source[row]) if source else None, truncation=truncation,
+            tuple(prompts[row]) if prompts else (), own, tuple(source[row]) if source else None, long=long,
             use_cache=use_cache, max_draft_tokens=MAX_DRAFT_TOKENS if speculative else 0,
         )
         for row, own in enumerate(params)

@@ -3,6 +3,7 @@
 A packed model has the same interface, shares all other parameters with the original, and is for inference only.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ from peasy.nn.feedforward import FeedForward
 from peasy.nn.functional import batch_invariant
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
+
+_LOG = logging.getLogger(__name__)
 
 PackingKind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
 PACKING_KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
@@ -96,6 +99,7 @@ def pack(
     if invariance is not None:
         invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
     packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
+    _LOG.info("weights packed: %s", packing.summary())
     packed.packing = packing  # type: ignore[assignment]
     return packed
 

@@ -10,16 +10,13 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError, ResourceUnavailable
 from peasy.generation.sampling import SampledToken
-from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
+from peasy.generation.sampling_params import BeamSearchParams, LongPrompt, SamplingParams
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import LayerTopK
 from peasy.parameters import BoundedSettings
 
 FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_client", "error"]
 """Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
-
-Truncation = Literal["error", "left"]
-"""How to treat a prompt longer than the context: raise an error, or drop tokens on the left and keep the last ones."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class Request(BoundedSettings):
     timeout: float | None = None
     attention_query: AttentionQuery | None = None
     scores_prompt: bool = False
-    truncation: Truncation = "error"
+    long: LongPrompt = "refuse"
     use_cache: bool = True
     max_draft_tokens: Annotated[int, Ge(0)] = 0
     beam_search: BeamSearchParams | None = None

@@ -13,6 +13,9 @@ from annotated_types import Ge, Gt, Le
 from peasy.errors import InvalidInput
 from peasy.parameters import BoundedSettings
 
+LongPrompt = Literal["refuse", "cut", "extend"]
+"""What to do with a text longer than the context: raise an error, keep its last tokens, or go beyond the context."""
+
 
 @dataclass(frozen=True)
 class SamplingParams(BoundedSettings):

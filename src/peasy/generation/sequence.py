@@ -60,7 +60,7 @@ class RunningSequence:
         self.response, self.request, self.choice = response, request, choice
         self.ids, self.prompt_length = list(response.prompt), len(response.prompt)
         sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
-        self.sampler, self.detokenizer = Sampler(sampling, self.ids), _Detokenizer(tokenizer, sampling.stop)
+        self.sampler, self.detokenizer = Sampler(sampling, self.ids), _Detokenizer(tokenizer, self.ids, sampling.stop)
         self.attention = new_attention_topk(request.attention_query)
         has_intervention = request.intervention is not None
         has_options = request.observer is not None or request.scores_prompt or has_intervention
@@ -228,8 +228,8 @@ def new_attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
 class _Detokenizer:
     """Incremental detokenizer with stop strings: returns completed text, holds back what may start a stop string."""
 
-    def __init__(self, tokenizer: Tokenizer | None, stop: tuple[str, ...] = ()) -> None:
-        self._decoder = None if tokenizer is None else tokenizer.incremental_decoder()
+    def __init__(self, tokenizer: Tokenizer | None, prompt: Sequence[int] = (), stop: tuple[str, ...] = ()) -> None:
+        self._decoder = None if tokenizer is None else tokenizer.incremental_decoder(prompt)
         self._stop_strings, self._pending = stop, ""
 
     def push(self, id: int) -> tuple[str, bool]:

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean
 from peasy.inspection.forward import ModelDims, ModelInput, attentions_of, default_stack, dims_of
 from peasy.inspection.results import Array, AttentionInfo, Capture
 from peasy.models.protocol import Model
+from peasy.nn.attention import Attention
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, HEAD_STEPS, KNOWN_STEPS, TOKEN_STEPS, Activation, Tap
@@ -122,6 +124,8 @@ class Recorder:
         self._dtype = torch.float16 if storage == "float16" else torch.float32
         self.captured: dict[tuple[ModulePath, str], Capture] = {}
         self._value_norms: dict[ModulePath, Array] = {}
+        self._output_norms: dict[ModulePath, Array] = {}
+        self.output_weights: dict[ModulePath, Tensor] = {}
 
     @classmethod
     def for_input(
@@ -137,6 +141,9 @@ class Recorder:
         num_values = spec.count_values(model, lengths) + extra_values
         recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))
         recorder.nbytes = num_values * np.dtype(recorder.storage).itemsize
+        recorder.output_weights = {
+            module.path: module.output.weight for module in model.modules() if isinstance(module, Attention)
+        }
         return recorder
 
     def tap(self, on_attention: Callable[[ModulePath, AttentionInputs], object] | None = None) -> Tap:
@@ -153,6 +160,11 @@ class Recorder:
         path, step, array = activation.path, activation.step, activation.array[0].detach()
         if step == "value" and "weights" in self.spec.steps:
             self._value_norms[path] = array.float().norm(dim=-1).cpu().numpy()
+            if (weight := self.output_weights.get(path)) is not None:
+                by_head = weight.detach().float().unflatten(1, (-1, array.shape[-1]))[:, list(activation.heads or ())]
+                gram = torch.einsum("mhd,mhe->hde", by_head, by_head)  # |vW| from WW: no array of d_model per key
+                squares = ((array.float() @ gram) * array.float()).sum(dim=-1)
+                self._output_norms[path] = squares.clamp(min=0).sqrt().cpu().numpy()
         if step not in self.spec.steps:
             return
         values = array.to(self._dtype, copy=step not in FORMULA_STEPS).cpu().numpy()
@@ -164,8 +176,12 @@ class Recorder:
         if (path, step) not in self.captured:
             num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
             whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
-            norms = self._value_norms[path] if step == "weights" else None
-            self.captured[path, step] = Capture(path, step, whole, heads, (), norms, activation.caption)
+            norms, output_norms = (
+                norms.get(path) if step == "weights" else None for norms in (self._value_norms, self._output_norms)
+            )
+            self.captured[path, step] = Capture(
+                path, step, whole, heads, (), norms, activation.caption, output_norms=output_norms
+            )
         capture = self.captured[path, step]
         joined = (*(capture.rows or ()), *(rows or ()))
         capture.array[:, len(capture.rows or ()) : len(joined)] = values

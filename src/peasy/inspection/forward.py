@@ -7,6 +7,7 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.inspection.results import AttentionInfo
+from peasy.models.config import context_length
 from peasy.models.protocol import Model
 from peasy.models.rnn_translator import RecurrentTranslator
 from peasy.nn.attention import Attention
@@ -99,7 +100,7 @@ def check_input(model: Model, model_input: ModelInput) -> None:
         raise InvalidInput("This encoder-decoder model needs a target.", hint="Give target=.")
     if not model.is_encoder_decoder and model_input.target is not None:
         raise InvalidInput("Only an encoder-decoder model has a target.", hint="Leave out target=.")
-    context = getattr(model.config, "max_seq_len", None)
+    context = context_length(model.config)
     longest = max(len(model_input.ids), len(model_input.target or ()))
     if context is not None and longest > context:
         raise InvalidInput(

@@ -203,7 +203,8 @@ class Capture:
     `array` is `[head, row, key]` for scores, scaled, masked and weights; `[head, row, width]` for query and context;
     `[head, key, width]` for key and value; `[row, width]` for residual stream and feed-forward (then `heads` is empty).
     `heads`: head numbers along the first axis; `rows`: query positions along the second (None: all keys).
-    `value_norms` `[head, key]`, with weights only: norms of the value vectors. `caption`: the formula's step, if any.
+    `value_norms` `[head, key]`, with weights only: norms of the value vectors; `output_norms`: of what they add to the
+    residual stream, through the output projection of their head. `caption`: the formula's step, if any.
     """
 
     path: ModulePath
@@ -212,12 +213,19 @@ class Capture:
     heads: tuple[int, ...] = ()
     rows: tuple[int, ...] | None = None
     value_norms: Array | None = None
+    output_norms: Array | None = field(default=None, kw_only=True)
     caption: FormulaStep | None = None
 
     def value_weighted(self) -> Array:
         """Return value-weighted attention: each weight times the norm of its value; rows do not sum to 1."""
         assert self.value_norms is not None, "only weights have value norms"
         return self.array.astype(np.float32) * self.value_norms[:, None, :]
+
+    def norm_based(self) -> Array:
+        """Return norm-based attention: the norm of what each key adds to the residual stream, |weight · v · W_O|."""
+        if self.output_norms is None:
+            raise InvalidInput("This attention has no output projection: there is no norm-based attention.")
+        return self.array.astype(np.float32) * self.output_norms[:, None, :]
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,10 +41,11 @@ def label_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str
 
 def label_text(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
     """Label the tokens of a text; if these are not its ids (a truncated text, or only <bos>), by token alone."""
-    encoding = tokenizer.encode(text)
-    if list(encoding.ids) == list(ids):
-        return label_tokens(encoding, tokenizer)
-    return label_ids(ids, [tokenizer.piece(id) for id in ids], text)
+    for add_special_tokens in (True, False):
+        encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        if list(encoding.ids) == list(ids):
+            return label_tokens(encoding, tokenizer)
+    return label_ids(ids, tokenizer.pieces(ids), text)
 
 
 def merge_words(array: Array, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> Array:

@@ -233,6 +233,16 @@ ModelConfig = (
 """The config of any model; `read_config` selects the class by the key `kind`."""
 
 
+def context_length(config: ModelConfig) -> int | None:
+    """Return the context length: the most tokens of a sequence that the model was made for; None: unlimited."""
+    return getattr(config, "max_seq_len", None)
+
+
+def can_extend_context(config: ModelConfig) -> bool:
+    """True if positions beyond the context can be computed; a table of learned positions has no more rows."""
+    return not isinstance(getattr(config, "position", None), nn_config.LearnedPositionConfig)
+
+
 def read_config(data: object, where: str = "") -> ModelConfig:
     """Read a model config from plain data.
 

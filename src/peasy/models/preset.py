@@ -11,7 +11,8 @@ from peasy.models.config import ModelConfig, read_config
 
 ModelKind = Literal["gpt", "encoder", "translator", "rnn", "cnn", "rnn-translator", "ngram", "words"]
 """Model kinds of peasy's own sizes: the preset of a kind and a size is "gpt-tiny"."""
-ModelSize = Literal["tiny", "small", "base"]
+ModelSize = Literal["tiny", "small", "base", "speedrun"]
+"""Sizes of peasy's own models; speedrun is a small gpt with layers that only ONNX can export."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Custom elements of interactive figures: tag name and JSON data of each; render/html.py writes the markup.
 
 The modules of `render/web` draw from this data: printable labels, and numbers quantised to 8 or 16 bits between minimum
-and maximum. The page shows the error of that and writes no more decimals than it allows.
+and maximum. The page shows the error of that and writes no more decimals than it allows; what it ranks is float32.
 """
 
 import base64
@@ -23,6 +23,9 @@ _MAX_MAP_CELLS = 24_000_000
 
 _MAX_VECTOR_NUMBERS = 400_000
 """Maximum size of queries and keys of one element; above it the page shows the command for a cell's arithmetic."""
+
+_NUM_TOP_KEYS = 8
+"""Keys of each row that are stored as float32, for the list of the largest: quantised numbers would tie."""
 
 _MAX_TWO_BYTE_SIZE = 1_000_000
 """Maximum size of an array with two bytes per number; larger arrays get one byte."""
@@ -57,6 +60,7 @@ def element_data(part: DocumentPart, decimals: int) -> dict[str, object]:
 
 def _maps(maps: Maps, decimals: int) -> dict[str, object]:
     numbers, exact = quantise(maps.values), maps.exact_rows
+    whole_rows = maps.values if maps.tile_size == 1 else None if exact is None else exact.values
     return {
         **_lines(title=maps.title, description=maps.description),
         **{name: _labels(getattr(maps, name)) for name in ("rows", "columns", "down", "across")},
@@ -70,9 +74,27 @@ def _maps(maps: Maps, decimals: int) -> dict[str, object]:
         "numbers": numbers,
         "decimals": exact_decimals(numbers["error"], decimals),
         "exact": exact and {"positions": list(exact.positions), "numbers": quantise(exact.values)},
+        "top": None if whole_rows is None else top_keys(whole_rows, decimals),
         "vectors": _vectors(maps.vectors),
         "command": sanitize.one_line(maps.command),
     }
+
+
+def top_keys(values: np.ndarray, decimals: int = 4) -> dict[str, object]:
+    """Return the keys with the largest numbers of each row, largest first, as float32; masked ones are NaN.
+
+    >>> packed = top_keys(np.array([[0.2, 0.5, 0.3]]))
+    >>> np.frombuffer(zlib.decompress(base64.b64decode(str(packed["keys"]))), "<u4").tolist()
+    [1, 2, 0]
+    """
+    size = np.where(np.isfinite(values), np.abs(values), -1.0)
+    count = min(_NUM_TOP_KEYS, values.shape[-1])
+    found = np.sort(np.argpartition(-size, count - 1, axis=-1)[..., :count], axis=-1) if count else size.astype(int)
+    order = np.argsort(-np.take_along_axis(size, found, axis=-1), axis=-1, kind="stable")
+    keys = np.take_along_axis(found, order, axis=-1)
+    numbers = np.take_along_axis(np.asarray(values), keys, axis=-1).astype("<f4")
+    packed = {"keys": _deflate(keys.astype("<u4")), "values": _deflate(numbers)}
+    return {"count": count, "decimals": decimals, **packed}
 
 
 def _vectors(vectors: Vectors | None) -> dict[str, object] | None:

@@ -136,7 +136,8 @@ def _colour_bar(scale: palette.ColourScale, left: float, top: float, decimals: i
         for level in range(steps)
     )
     low = text_at(left, top + 23, format_number(scale.low, decimals), "small")
-    high = text_at(left + 5 * steps, top + 23, format_number(scale.high, decimals), "small", "end")
+    last = ("≥ " if scale.clipped else "") + format_number(scale.high, decimals)
+    high = text_at(left + 5 * steps, top + 23, last, "small", "end")
     return bars + low + high
 
 
@@ -176,7 +177,7 @@ def _overview(maps: Maps) -> SvgFragment:
     columns = min(len(maps.across), max(1, _MAX_WIDTH // (_MIN_MAP_SIDE + _GAP)))
     side = min(max((_MAX_WIDTH - _LABEL_WIDTH) / columns - _GAP, _MIN_MAP_SIDE), _MAX_MAP_SIDE)
     left = 8 + max(text_width(_axis_label(maps.down_axis, label), 11) for label in maps.down)
-    title = f"{maps.title}, each map scaled from 0 to its maximum" if maps.title else "Each map on its own scale"
+    title = f"{maps.title}, each map on its own scale" if maps.title else "Each map on its own scale"
     body = [text_at(0, 13, truncate_to_width(sanitize.one_line(title), 13, _MAX_WIDTH), "name")]
     top = 42.0
     for first in range(0, len(maps.across), columns):
@@ -192,9 +193,10 @@ def _overview(maps: Maps) -> SvgFragment:
             label = truncate_to_width(_axis_label(maps.down_axis, row_name), 11, _LABEL_WIDTH)
             body.append(text_at(left - 8, y + side / 2 + 4, label, "small", "end"))
             for across, x in positions.items():
-                values, _ = max_pool(np.asarray(maps.values[row, across], dtype=float), _THUMBNAIL_SIDE)
+                numbers = np.asarray(maps.values[row, across], dtype=float)
+                image = _image(max_pool(numbers, _THUMBNAIL_SIDE)[0], palette.scale_of_map(numbers), x, y, side, side)
                 edge = "marked" if (row, across) == maps.selected else "edge"
-                body += [_image(values, _scale_of(values), x, y, side, side), rect_at(x, y, side, side, edge)]
+                body += [image, rect_at(x, y, side, side, edge)]
         top += len(maps.down) * (side + _GAP) + 26
     width = max(left + columns * (side + _GAP), text_width(sanitize.one_line(title), 13) * BOLD_WIDTH_FACTOR)
     return SvgFragment(min(width, _MAX_WIDTH + _LABEL_WIDTH), top - 20, "".join(body))
@@ -212,8 +214,9 @@ def _axis_label(axis: str, label: str) -> str:
 
 def _image_map(maps: Maps, decimals: int) -> SvgFragment:
     """Draw a map too large for a label on every row as an image, with some of its tokens as ticks."""
-    values, shrink = max_pool(np.asarray(maps.values[maps.selected], dtype=float), _MAX_IMAGE_SIDE)
-    scale, tile = _scale_of(values), maps.tile_size * shrink
+    numbers = np.asarray(maps.values[maps.selected], dtype=float)
+    values, shrink = max_pool(numbers, _MAX_IMAGE_SIDE)
+    scale, tile = palette.scale_of_map(numbers), maps.tile_size * shrink
     ratio = values.shape[1] / max(values.shape[0], 1)
     width, height = max(_LARGE_MAP_SIDE * min(ratio, 1), 60), max(_LARGE_MAP_SIDE / max(ratio, 1), 60)
     top, left = 36.0 + _LABEL_WIDTH * 0.75, float(_LABEL_WIDTH)
@@ -250,12 +253,6 @@ def _image(values: np.ndarray, scale: palette.ColourScale, x: float, y: float, w
         f'<image x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" '
         f'href="{heat_data_uri(values, scale, times)}"/>'
     )
-
-
-def _scale_of(values: np.ndarray) -> palette.ColourScale:
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0, 0)
-    return palette.scale_between(low, high)
 
 
 def _stack_maps(fragments: list[SvgFragment]) -> SvgFragment:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from peasy.render.number import is_number
 from peasy.views.document import Cell
 
@@ -17,6 +19,7 @@ LEVELS = 24
 """Number of shades: few enough for a short style sheet, enough for a smooth heat map."""
 
 BARS = " ▁▂▃▄▅▆▇█"
+_MIN_CLIPPED_VALUES, _CLIPPED_SHARE = 2_000, 0.005
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,16 @@ class Shade:
 
 @dataclass(frozen=True)
 class ColourScale:
-    """Colour scale of a matrix from `low` to `high`."""
+    """Colour scale of a matrix from `low` to `high`; `clipped` if larger numbers share the last colour.
+
+    `lifted`: small numbers get more of the colours (by the square root).
+    """
 
     low: float
     high: float
     palette: str
+    clipped: bool = False
+    lifted: bool = False
 
     def shade(self, cell: Cell) -> Shade | None:
         """Return the shade of a cell; None if it is not a finite number."""
@@ -72,6 +80,19 @@ def scale_between(low: float, high: float) -> ColourScale:
         limit = max(-low, high)
         return ColourScale(-limit, limit, "diverging")
     return ColourScale(0.0, high, "sequential")
+
+
+def scale_of_map(values: np.ndarray) -> ColourScale:
+    """Return the colour scale of a heat map; of many numbers the largest 0.5 % share the last colour.
+
+    The first rows of a causal map are near 1 whatever the model does: on a plain scale a long map is dark.
+    """
+    finite = values[np.isfinite(values)]
+    scale = scale_between(*((float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)))
+    if finite.size <= _MIN_CLIPPED_VALUES or scale.low < 0:
+        return scale
+    high = float(np.quantile(finite, 1 - _CLIPPED_SHARE))
+    return ColourScale(0.0, high or scale.high, "sequential", clipped=0 < high < scale.high, lifted=True)
 
 
 def colour(palette: str, fraction: float) -> str:

@@ -18,6 +18,7 @@ def heat_png(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -
     span = scale.high - scale.low
     with np.errstate(invalid="ignore"):
         share = np.clip((values - scale.low) / span, 0, 1) if span > 0 else np.where(np.isfinite(values), 0.5, np.nan)
+        share = np.sqrt(share) if scale.lifted else share
         codes = np.where(np.isfinite(share), np.rint(share * (_NUM_COLOURS - 1)), _NUM_COLOURS).astype(np.uint8)
     codes = codes.repeat(upscale, axis=0).repeat(upscale, axis=1)
     height, width = codes.shape

@@ -40,11 +40,13 @@ def build_app(
     allow_ip_hosts: bool = False,
     max_pending: int = 64,
     log_prompts: bool = False,
+    root_path: str = "",
 ) -> FastAPI:
     """Build the application for the models of a registry.
 
     `api_key` must be sent with every request. `allowed_hosts` are the accepted Host headers; `allow_ip_hosts` also
     accepts any IP address. `max_pending` bounds the blocking calls. `log_prompts` writes prompts to the access log.
+    `root_path`: path of a proxy below which the server appears, whether the proxy removes it from requests or not.
     """
 
     @contextlib.asynccontextmanager
@@ -59,7 +61,7 @@ def build_app(
     app.state.registry, app.state.worker_pool = registry, WorkerPool(max_pending=max_pending)
     app.state.watchdogs = dict[str, Watchdog]()
     app.state.log_prompts = log_prompts
-    app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=_PUBLIC_PATHS)
+    app.state.guard = Guard(api_key, allowed_hosts, allow_ip_hosts, public_paths=_PUBLIC_PATHS, root_path=root_path)
     app.state.metrics = RequestMetrics(registry, app.state.worker_pool)
     for router in routers(studio=pages):
         app.include_router(router)

@@ -8,6 +8,7 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from fastapi import Response
 from starlette.datastructures import MutableHeaders
@@ -64,6 +65,7 @@ class Guard:
     """Checks of every request. `allowed_hosts` are Host names; `allow_ip_hosts` also accepts any IP address.
 
     DNS rebinding needs a name, so IP addresses need no list. `public_paths` need no API key.
+    `root_path` is the path below which a proxy serves this server.
     """
 
     def __init__(
@@ -73,17 +75,18 @@ class Guard:
         allow_ip_hosts: bool = False,
         max_body_bytes: int = _MAX_BODY_BYTES,
         public_paths: Iterable[str] = (),
+        root_path: str = "",
     ) -> None:
         if api_key is not None and not (api_key.isascii() and api_key.isprintable() and api_key.split() == [api_key]):
             raise UsageError("The API key cannot be sent in a header.", hint="Use printable ASCII without spaces.")
         self.api_key, self.allow_ip_hosts, self.max_body_bytes = api_key, allow_ip_hosts, max_body_bytes
-        self.public_paths = frozenset(public_paths)
+        self.public_paths, self.root_path = frozenset(public_paths), root_path
         self.allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
         self.csrf_token, self.shutting_down = secrets.token_urlsafe(24), False
 
     def set_csrf_cookie(self, response: Response) -> None:
         """Set the CSRF cookie."""
-        response.set_cookie("peasy", self.csrf_token, httponly=True, samesite="strict", path="/")
+        response.set_cookie("peasy", self.csrf_token, httponly=True, samesite="strict", path=f"{self.root_path}/")
 
     def check(self, method: str, path: str, raw_headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Raise if the request is not allowed."""
@@ -121,6 +124,8 @@ class Guard:
         if origin is None and site is None:
             return
         foreign = origin is not None and origin.partition("://")[2].lower() != headers.get("host", "").lower()
+        if foreign and site == "same-origin" and urlsplit(origin).hostname in self.allowed_hosts.difference(LOOPBACK):
+            foreign = False  # a proxy replaced the Host header; the browser says that page and request have one origin
         navigates = method in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate" and origin is None
         if foreign or (site not in (None, "same-origin", "none") and not navigates):
             raise HTTPRefusal(403, "Cross-site requests are not allowed.")
@@ -147,6 +152,8 @@ class SecurityMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if self.guard.root_path:
+            scope["root_path"] = self.guard.root_path  # the routes below then match with and without it
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -19,6 +19,10 @@ from typing import IO, Any
 from peasy.errors import NotFound
 from peasy.training.run_folder import RunLocked
 
+_INTERRUPT, _PROCESS_GROUP = signal.SIGINT, 0
+if sys.platform == "win32":
+    # there a signal reaches only a process group, and only as CTRL_BREAK
+    _INTERRUPT, _PROCESS_GROUP = signal.CTRL_BREAK_EVENT, subprocess.CREATE_NEW_PROCESS_GROUP
 SHUTDOWN_TIMEOUT = 30.0
 """Seconds that a job has to save and stop when the server shuts down."""
 
@@ -37,6 +41,7 @@ class Job:
         self.process = subprocess.Popen(
             [sys.executable, "-m", "peasy", command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", start_new_session=True,
+            creationflags=_PROCESS_GROUP,
         )  # fmt: skip
         self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_stdout, self._read_stderr)]
         for reader in self._readers:
@@ -74,7 +79,7 @@ class Job:
     def stop(self) -> None:
         """Request it to save and stop; a second call terminates it at once."""
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM if self.stopping else signal.SIGINT)
+            self.process.send_signal(signal.SIGTERM if self.stopping else _INTERRUPT)
             self.stopping = True
 
     def data(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Choices of /v1 responses: text, logprobs and attention, accumulated from the engine's events."""
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -42,7 +43,9 @@ class ChoiceDelta:
 class ChoiceBuilder:
     """Builder of one choice. `stop_token_ids` are stop tokens in addition to the engine's.
 
-    With `echo`, the prompt comes first, scored by the engine's `prompt_logprobs`; without `generates`, nothing follows.
+    Tokens with their log-probabilities are returned together with their text: special tokens and stop strings are in
+    neither. With `echo`, the prompt comes first, scored by the engine's `prompt_logprobs`, and special tokens are
+    listed too, so that there is one entry for each token; without `generates`, nothing follows.
     """
 
     tokenizer: Tokenizer
@@ -57,7 +60,14 @@ class ChoiceBuilder:
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
+    pending_tokens: list[JsonDict] = field(default_factory=list)
+    num_chars: int = 0
+    utf8: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
     _began: bool = False
+
+    def __post_init__(self) -> None:
+        prompt = () if self.is_encoder_decoder or self.echo else self.prompt
+        self.is_first = self.with_logprobs and not self.tokenizer.decode(prompt)
 
     @property
     def finished(self) -> bool:
@@ -80,44 +90,45 @@ class ChoiceBuilder:
             piece.append(done if self.generates else ChoiceDelta(finish_reason=reason.replace("stop", "length")))
         elif self.generates:
             piece.append(self._token_delta(event))
+        self.text_length += len(piece.text)
+        lists_all = self.echo and isinstance(event, Ended)
+        while self.pending_tokens and (lists_all or self.pending_tokens[0]["offset"] < self.text_length):
+            piece.tokens.append(self.pending_tokens.pop(0))
         self.complete.append(piece)
         return piece
 
     def _echo_delta(self) -> ChoiceDelta:
         """Return the prompt as text, with log-probabilities of its tokens if asked for; the first has none."""
         echo = ChoiceDelta(self.source_tokenizer.decode(self.prompt))
-        decoder, offset = self.source_tokenizer.incremental_decoder(), 0
         for id, scored in zip(self.prompt, self.prompt_logprobs, strict=False):
-            echo.tokens.append(self._scored_fields(id, scored) | {"offset": offset})
-            offset += len(decoder.push(id))
-        self.text_length = len(echo.text)
+            echo.tokens.append(self._scored_fields(id, scored))
         return echo
 
     def _token_delta(self, token: "Token") -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
         piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
-        if self.with_logprobs:
-            piece.tokens.append(self._logprob_entry(token))
+        if self.with_logprobs and (self.echo or not self.tokenizer.is_special(token.sampled.id)):
+            self.pending_tokens.append(self._scored_fields(token.sampled.id, token.sampled))
         if token.attention:
             piece.attention.append(self._attention_entry(token))
-        self.text_length += len(token.text)
         return piece
 
-    def _logprob_entry(self, token: "Token") -> JsonDict:
-        return self._scored_fields(token.sampled.id, token.sampled) | {"offset": self.text_length}
-
     def _scored_fields(self, id: int, scored: "SampledToken | None") -> JsonDict:
-        fields = self._token_fields(id)
-        if scored is None or scored.logprob is None:
-            return {**fields, "logprob": None, "top": None}
-        others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in scored.top_logprobs]
-        return {**fields, "logprob": max(scored.logprob, _MIN_LOGPROB), "top": others}
+        """Return a token with its log-probability and its offset in the text, which then goes on after it."""
+        fields: JsonDict = {**self._token_fields(id), "logprob": None, "top": None, "offset": self.num_chars}
+        if scored is not None and scored.logprob is not None:
+            others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in scored.top_logprobs]
+            fields |= {"logprob": max(scored.logprob, _MIN_LOGPROB), "top": others}
+        if not self.tokenizer.is_special(id):
+            self.num_chars += len(self.utf8.decode(self.tokenizer.to_bytes(id, is_first=self.is_first)))
+            self.is_first = False
+        return fields
 
     def _token_fields(self, id: int) -> JsonDict:
         """Return a token as text; an incomplete character as OpenAI writes it (bytes:\\xe2), so that tokens differ."""
-        raw = self.tokenizer.to_bytes(id) if self.tokenizer.byte_level else self.tokenizer.decode([id]).encode()
+        raw = self.tokenizer.to_bytes(id, is_first=self.is_first)
         try:
-            text = raw.decode() or self.tokenizer.token(id) or f"<{id}>"
+            text = self.tokenizer.piece(id) if self.tokenizer.is_special(id) else raw.decode()
         except UnicodeDecodeError:
             text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
         return {"token": text, "bytes": list(raw or text.encode())}

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from peasy.errors import InvalidInput
-from peasy.generation.sampling_params import SamplingParams
+from peasy.generation.sampling_params import LongPrompt, SamplingParams
 from peasy.server.responses import Name, Strict, Text
 
 _TokenId = Annotated[int, Field(ge=0, lt=2**31)]
@@ -86,6 +86,7 @@ class SamplingBody(Strict):
     top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
     repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
+    long: LongPrompt | None = Field("refuse", description="What to do with a prompt longer than the context.")
     attention: AttentionTopKBody | None = Field(None, description="Return the top attention weights of each token.")
 
     @model_validator(mode="before")
@@ -140,6 +141,7 @@ class CompletionBody(SamplingBody):
     echo: bool | None = False
     best_of: int | None = Field(None, ge=1, le=16)
     suffix: None = None
+    add_special_tokens: bool | None = Field(True, description="Add the special tokens that the model expects.")
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts as a list."""

@@ -44,6 +44,7 @@ class Session:
     exit_stack: contextlib.ExitStack
     prompts: Sequence[list[int]] = ()
     streams: "list[ResponseStream]" = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
         """Yield the new events in order, as (index of the choice, event); no events after `KEEP_ALIVE_SECONDS`."""
@@ -103,10 +104,11 @@ async def open_session(
 def _open_session(
     registry: ModelRegistry, body: SamplingBody, encode_prompts: _PromptEncoder, sampling: SamplingParams
 ) -> Session:
+    from peasy.generation.admission import long_text_note
     from peasy.generation.request import AttentionQuery
     from peasy.generation.request import Request as EngineRequest
 
-    attention_query, n = None, body.n or 1
+    attention_query, n, long = None, body.n or 1, body.long or "refuse"
     scores_prompt = isinstance(body, CompletionBody) and bool(body.echo) and body.logprobs is not None
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
@@ -121,8 +123,10 @@ def _open_session(
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
             engine_request = EngineRequest(
-                prompt, sampling, source, n, attention_query=attention_query, scores_prompt=scores_prompt
+                prompt, sampling, source, n, attention_query=attention_query, scores_prompt=scores_prompt, long=long
             )
+            note = long_text_note(session.loaded.model, len(ids), sampling.max_tokens, long)
+            session.notes += [] if note is None else [note]
             session.streams.append(session.engine_thread.submit(engine_request))
     except BaseException:
         session.close()

@@ -54,9 +54,17 @@ def static_router() -> APIRouter:
         if path in _STYLE_SHEETS:
             return Response(_cached_style_sheet(), media_type="text/css")
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
+        if source is None and "text/html" in request.headers.get("accept", "") and "." not in path:
+            page = index(request)  # a person mistyped an address: the page says so and lists the others
+            page.status_code = 404
+            return page
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
-        return Response(source.read_bytes(), media_type=_MEDIA_TYPES[source.suffix])
+        content = source.read_bytes()
+        if source.suffix == ".js":
+            # relative, so that the studio also works below the path of a proxy
+            content = content.replace(b'"/web/render/', f'"{"../" * path.count("/") or "./"}web/render/'.encode())
+        return Response(content, media_type=_MEDIA_TYPES[source.suffix])
 
     for page in ("", *PAGES):
         router.add_api_route(f"/{page}", index, methods=["GET", "HEAD"], response_model=None)

@@ -9,8 +9,11 @@ from pathlib import Path
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import Tokenizer
 
-MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 5, 512 << 20, 1_000_000
-"""Limits of a template: CPU seconds, bytes of memory, characters of output."""
+MAX_OPERATIONS, MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 300_000, 5, 512 << 20, 1_000_000
+"""Limits of a template: operations, CPU seconds, bytes of memory, characters of output.
+
+Operations end a template that loops after the same work on any machine; a conversation takes about ten a message.
+"""
 
 _WALL_CLOCK_FACTOR = 12
 """Wall-clock timeout as a multiple of the CPU time limit, for busy machines."""
@@ -47,8 +50,11 @@ def apply_chat_template(
         "values": {
             "messages": [dict(message) for message in messages],
             "add_generation_prompt": add_generation_prompt,
+            "tools": None,
+            "documents": None,
             **{f"{role}_token": token for role, token in tokens.items()},
         },
+        "max_operations": MAX_OPERATIONS,
         "max_memory": MAX_MEMORY,
         "max_cpu_seconds": max(int(max_cpu_seconds), 1),
         "max_chars": MAX_CHARS,

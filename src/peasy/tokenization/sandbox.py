@@ -1,35 +1,108 @@
 """Sandbox process that renders a chat template; `chat_template.py` runs it, messages on stdin, text on stdout.
 
 A template is an untrusted program that comes with a checkpoint. It runs in jinja2's immutable sandbox, in a separate
-process with limits on memory and CPU time.
+process with limits on its operations, memory and CPU time.
 """
 
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from datetime import datetime
+from types import FrameType
+from typing import Any
+
+_MAX_PRODUCT = 100_000_000
+"""Largest result of a multiplication or power, in bits or items: one operation may not take long."""
 
 
 def set_limits(memory: int, cpu_seconds: int) -> None:
     """Limit memory and CPU time, if the system supports it; the parent also enforces a wall-clock timeout."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
+    if sys.platform == "win32":
+        return
+    import resource
 
+    with contextlib.suppress(ValueError, OSError):  # macOS does not limit the address space
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
 
 
-def render(template: str, values: dict[str, object]) -> str:
-    """Render a template with these values."""
+def render(template: str, values: dict[str, object], max_operations: int) -> str:
+    """Render a template with these values within `max_operations` (lines of the compiled template)."""
+    from jinja2 import nodes
+    from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"], autoescape=False
+    class GenerationBlock(Extension):
+        """`{% generation %}` marks the text that the assistant writes; it is rendered as it is."""
+
+        tags = {"generation"}  # noqa: RUF012 (as jinja2 declares it)
+
+        def parse(self, parser: Any) -> nodes.Node:
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.CallBlock(self.call_method("render"), [], [], body).set_lineno(line)
+
+        def render(self, caller: Callable[[], str]) -> str:
+            return caller()
+
+    class Environment(ImmutableSandboxedEnvironment):
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+            check_product(operator, left, right)
+            return super().call_binop(context, operator, left, right)
+
+    environment = Environment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", GenerationBlock], autoescape=False
     )
-    environment.filters["tojson"] = lambda value, indent=None: json.dumps(value, ensure_ascii=False, indent=indent)
+    environment.filters["tojson"] = _to_json
     now = datetime.now()
     environment.globals |= {"raise_exception": _raise_exception, "strftime_now": now.strftime}
-    return environment.from_string(template).render(**values)
+    compiled = environment.from_string(template)
+    sys.settrace(_counter(max_operations))
+    try:
+        return compiled.render(**values)
+    finally:
+        sys.settrace(None)
+
+
+def _counter(max_operations: int) -> Callable[..., Any]:
+    """Return a trace function that raises after `max_operations` calls and lines of templates."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += 1
+        if count > max_operations:
+            raise TimeoutError(f"more than {max_operations:,} operations")
+        return trace if frame.f_code.co_filename == "<template>" else None
+
+    return trace
+
+
+def check_product(operator: str, left: Any, right: Any) -> None:
+    """Raise if a product or power would be huge: 'x' * 10**9, 9 ** 9 ** 9."""
+    bits = [abs(side).bit_length() if isinstance(side, int) else 64 for side in (left, right)]
+    if operator == "**":
+        size = bits[0] * abs(right) if isinstance(right, int) else 0
+    else:
+        items = [len(side) for side in (left, right) if hasattr(side, "__len__")]
+        times = [abs(side) for side in (left, right) if isinstance(side, int)]
+        size = items[0] * times[0] if items and times else sum(bits)
+    if size > _MAX_PRODUCT:
+        raise OverflowError("a product is too large")
+
+
+def _to_json(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Filter `tojson` as in transformers: no escapes for HTML."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise_exception(message: object) -> None:
@@ -41,12 +114,14 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     set_limits(request["max_memory"], request["max_cpu_seconds"])
     try:
-        text = render(request["template"], request["values"])
+        text = render(request["template"], request["values"], request["max_operations"])
         result = (
             {"text": text} if len(text) <= request["max_chars"] else {"error": f"it writes {len(text):,} characters"}
         )
     except MemoryError:
         result = {"error": "it takes too much memory"}
+    except TimeoutError as error:
+        result = {"error": f"it takes {error}"}
     except Exception as error:
         result = {"error": f"{type(error).__name__}: {error}"[:500]}
     sys.stdout.write(json.dumps(result))

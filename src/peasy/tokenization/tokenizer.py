@@ -2,15 +2,19 @@
 
 import codecs
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
+from peasy.tokenization.tokenizer_classes import apply_tokenizer_class
 from peasy.tokenization.tokenizer_validation import (
     JsonDict,
     check_built,
@@ -27,6 +31,8 @@ _ENCODING_SECTIONS = ("normalizer", "pre_tokenizer", "post_processor")
 _ANY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 _REPLACEMENT_CHAR = "\ufffd"
 _MAX_PENDING = 64
+_MAX_CHAR_BYTES = 4
+_BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
 _SPECIAL_TOKEN_ROLES = {
     "bos": (("bos_token", "cls_token"), ("<bos>", "<s>", "<|begin_of_text|>", "[CLS]", "<|endoftext|>")),
@@ -61,7 +67,9 @@ class Tokenizer:
     def __init__(self, data: JsonDict, config: JsonDict | None = None) -> None:
         import tokenizers
 
-        self._data, self._max_chars = validate_tokenizer_json(dict(data))
+        self._config = dict(config or {})
+        validated, self._max_chars = validate_tokenizer_json(dict(data))
+        self._data = apply_tokenizer_class(validated, self._config)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
             self._isolated_encoder = None if is_own_form(self._data) else IsolatedEncoder(self._data)
@@ -70,11 +78,11 @@ class Tokenizer:
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}
-        self._config = dict(config or {})
         self._id_to_token = {id: piece for piece, id in self._token_to_id.items()}
         self._printable: dict[int, str] = {}
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
-        self.byte_level = component_types(self._data, "decoder") == ["ByteLevel"]
+        decoders = component_types(self._data, "decoder")
+        self.byte_level, self._byte_fallback = decoders == ["ByteLevel"], "ByteFallback" in decoders
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
@@ -140,13 +148,36 @@ class Tokenizer:
         self._check_text(text)
         ((ids, spans),) = self._encode([text], add_special_tokens=add_special_tokens, offsets=True)
         ids, offsets = self._map_ids(ids, spans, text), tuple(spans)
-        return Encoding(text, tuple(ids), tuple(map(self.piece, ids)), offsets, token_word_ids(text, offsets))
+        return Encoding(text, tuple(ids), self.pieces(ids), offsets, token_word_ids(text, offsets))
 
-    def encode_ids(self, text: str) -> list[int]:
-        """Return only the ids of a text, with special tokens."""
+    def __call__(self, text: str) -> Encoding:
+        """Encode a text: the same as `encode`, as in transformers."""
+        return self.encode(text)
+
+    def encode_ids(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return only the ids of a text, with the special tokens that the model expects."""
         self._check_text(text)
-        ((ids, spans),) = self._encode([text], add_special_tokens=True, offsets="peasy_vocab_size" in self._config)
+        is_mapped = "peasy_vocab_size" in self._config
+        ((ids, spans),) = self._encode([text], add_special_tokens=add_special_tokens, offsets=is_mapped)
         return self._map_ids(ids, spans, text)
+
+    @cached_property
+    def added_ids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Ids of the special tokens that `encode` adds before and after a text."""
+        whole, plain = self.encode_ids("a"), self.encode_ids("a", add_special_tokens=False)
+        starts = range(len(whole) - len(plain) + 1)
+        num_before = next((start for start in starts if whole[start : start + len(plain)] == plain), 0)
+        return tuple(whole[:num_before]), tuple(whole[num_before + len(plain) :])
+
+    def with_bos(self, id: int) -> "Tokenizer":
+        """Return a copy that begins every text with this token, as in training on whole documents."""
+        token = self._id_to_token[id]
+        special = {"id": token, "ids": [id], "tokens": [token]}
+        begin: JsonDict = {"SpecialToken": {"id": token, "type_id": 0}}
+        texts: list[JsonDict] = [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"]
+        template = {"type": "TemplateProcessing", "single": [begin, texts[0]], "pair": [begin, *texts]}
+        data = self._data | {"post_processor": template | {"special_tokens": {token: special}}}
+        return Tokenizer(data, self._config | {"bos_token": token})
 
     def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return only the ids of many texts; fast, for a corpus."""
@@ -173,13 +204,17 @@ class Tokenizer:
         with library_errors("Decoding"):
             return self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
 
-    def incremental_decoder(self) -> "IncrementalDecoder":
-        """Return an incremental decoder."""
-        return IncrementalDecoder(self)
+    def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
+        """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
+        return self.decode([*prompt, *ids])[len(self.decode(prompt)) :]
 
-    def decode_stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """Decode ids incrementally; never yields a partial character."""
-        stream = self.incremental_decoder()
+    def incremental_decoder(self, prompt: Sequence[int] = ()) -> "IncrementalDecoder":
+        """Return an incremental decoder of what follows a prompt."""
+        return IncrementalDecoder(self, prompt)
+
+    def decode_stream(self, ids: Iterable[int], prompt: Sequence[int] = ()) -> Iterator[str]:
+        """Decode ids that follow a prompt incrementally; never yields a partial character."""
+        stream = self.incremental_decoder(prompt)
         for id in ids:
             if text := stream.push(id):
                 yield text
@@ -194,6 +229,12 @@ class Tokenizer:
             self._printable[id] = token if plain else printable(token, byte_level=self.byte_level)
         return self._printable[id]
 
+    def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
+        """Return the printable forms of a text's tokens; an eos token that begins it is shown as `<bos>`."""
+        pieces, special = tuple(map(self.piece, ids)), self.special_tokens
+        begins_with_eos = bool(ids) and ids[0] == special.eos == special.bos and pieces[0] == "<eos>"
+        return ("<bos>", *pieces[1:]) if begins_with_eos else pieces
+
     def token(self, id: int) -> str | None:
         """Return the token of an id as in the vocabulary file."""
         return self._id_to_token.get(id)
@@ -202,10 +243,31 @@ class Tokenizer:
         """Return the id of a token as in the vocabulary file."""
         return self._token_to_id.get(token)
 
-    def to_bytes(self, id: int) -> bytes:
-        """Return the bytes of a token of a byte-level tokenizer; empty for special tokens."""
-        token = self._id_to_token.get(int(id))
-        return b"" if token is None or id in self._special_ids else token_to_bytes(token)
+    def to_bytes(self, id: int, *, is_first: bool = False) -> bytes:
+        """Return the bytes that a token adds to a text, at its beginning if `is_first`; empty for special tokens."""
+        id = int(id)
+        token = self._id_to_token.get(id)
+        if token is None or id in self._special_ids:
+            return b""
+        if self.byte_level:
+            return token_to_bytes(token)
+        if self.is_byte(id):
+            return bytes([int(token[3:5], 16)])
+        return self.decode_continuation(() if is_first else self._word_ids, [id]).encode()
+
+    @cached_property
+    def _word_ids(self) -> tuple[int, ...]:
+        """Id of any token with a text of its own: what follows it is not at the beginning of a text."""
+        ids = (id for id in self._id_to_token if id not in self._special_ids and not self.is_byte(id))
+        return tuple(islice((id for id in ids if self.decode([id]).strip()), 1))
+
+    def is_byte(self, id: int) -> bool:
+        """True for a byte of a character that is not in the vocabulary: `<0xE2>`."""
+        return self._byte_fallback and _BYTE_TOKEN.fullmatch(self._id_to_token.get(id, "")) is not None
+
+    def is_special(self, id: int) -> bool:
+        """True for a special token, which is not part of the text."""
+        return id in self._special_ids
 
     @property
     def is_isolated(self) -> bool:
@@ -238,29 +300,54 @@ class Tokenizer:
 class IncrementalDecoder:
     """Incremental decoder: `push` returns the text that is complete so far, `finish` the rest.
 
-    The concatenated pieces equal `decode` of all ids. Byte-level tokens are decoded by Python's UTF-8 decoder; the text
-    of others depends on their neighbours: it is the difference of two decodes.
+    The concatenated pieces equal `decode_continuation` of all ids. Byte-level tokens are decoded by Python's UTF-8
+    decoder; the text of others depends on their neighbours: it is the difference of two decodes, from a token before.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._num_emitted = tokenizer, 0
-        self._ids: list[int] = []
-        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace") if tokenizer.byte_level else None
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] = ()) -> None:
+        self._tokenizer = tokenizer
+        self._ids = self._last_ids(prompt)
+        self._num_emitted = len(self._ids)
+        self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        last_bytes = b"".join(map(tokenizer.to_bytes, self._ids)) if tokenizer.byte_level else b""
+        # The bytes of an incomplete character at the end of the prompt were already shown, as a replacement character.
+        self._num_shown = len(last_bytes.decode("utf-8", errors="replace")) - len(self._utf8.decode(last_bytes))
+
+    def _last_ids(self, prompt: Sequence[int]) -> list[int]:
+        """Return the end of the prompt on which the text of the next token depends."""
+        last: list[int] = []
+        for id in map(int, reversed(prompt)):
+            if not self._tokenizer.is_special(id):
+                last.append(id)
+                needed = _MAX_CHAR_BYTES if self._tokenizer.byte_level else 1 + len(last) * self._tokenizer.is_byte(id)
+                if len(last) >= needed:
+                    break
+        return last[::-1]
 
     def push(self, id: int) -> str:
         """Return the text that this id completes; empty while a character is incomplete."""
-        if self._utf8 is not None:
-            return self._utf8.decode(self._tokenizer.to_bytes(id))
+        if self._tokenizer.byte_level:
+            return self._unshown(self._utf8.decode(self._tokenizer.to_bytes(id)))
+        if self._tokenizer.is_special(id):
+            return ""
         self._ids.append(id)
+        if self._tokenizer.is_byte(id):  # one invalid byte makes all bytes before it invalid
+            return ""
         text = self._tokenizer.decode(self._ids)
         is_partial = text.endswith(_REPLACEMENT_CHAR) and len(self._ids) - self._num_emitted < _MAX_PENDING
         return "" if is_partial else self._emit(text)
 
     def finish(self) -> str:
         """Return the pending text; bytes of an incomplete character become a replacement character."""
-        if self._utf8 is not None:
-            return self._utf8.decode(b"", final=True)
+        if self._tokenizer.byte_level:
+            return self._unshown(self._utf8.decode(b"", final=True))
         return self._emit(self._tokenizer.decode(self._ids))
+
+    def _unshown(self, text: str) -> str:
+        """Return the text without what the prompt already showed as replacement characters."""
+        skipped = min(self._num_shown, len(text))
+        self._num_shown -= skipped
+        return text[skipped:]
 
     def _emit(self, text: str) -> str:
         before = self._tokenizer.decode(self._ids[: self._num_emitted])
@@ -268,7 +355,8 @@ class IncrementalDecoder:
             return ""
         self._ids = self._ids[self._num_emitted :]
         self._num_emitted = len(self._ids)
-        return text[len(before) :]
+        self._num_shown += max(len(before) - len(text), 0)
+        return self._unshown(text[len(before) :])
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:

@@ -71,13 +71,9 @@ class SpecialTokens:
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer) -> "SpecialTokens":
-        """Determine the special tokens by encoding a sample text."""
-        encoded, text_ids = tokenizer.encode("a").ids, tokenizer.encode("a", add_special_tokens=False).ids
-        num_before = next(
-            (start for start in range(len(encoded) + 1) if encoded[start : start + len(text_ids)] == text_ids), 0
-        )
-        suffix = encoded[num_before + len(text_ids) :]
-        return cls(encoded[0] if num_before else None, suffix[-1] if suffix else None)
+        """Return the special tokens that the tokenizer adds."""
+        before, after = tokenizer.added_ids
+        return cls(before[0] if before else None, after[-1] if after else None)
 
 
 class _SequenceDataLoader(ABC):
@@ -115,11 +111,11 @@ class _SequenceDataLoader(ABC):
 
 
 class DocumentDataLoader(_SequenceDataLoader):
-    """Whole documents as sequences, each preceded by bos; truncated to the sequence length."""
+    """Whole documents as sequences, each after the bos of the tokenizer; truncated to the sequence length."""
 
     def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
         """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
-        documents = padded_batch(self.shards.column(split), indices, bos=self.special.bos)
+        documents = padded_batch(self.shards.column(split), indices, bos=self.source_tokens.bos)
         return _to_tensors(_shifted(documents, seq_len))
 
 

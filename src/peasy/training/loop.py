@@ -107,6 +107,7 @@ class TrainLoop:
         self.seconds_per_step, self.last_save_time = 0.0, self.budget.elapsed
         self.loss: float | None = None
         self.validation_loss: float | None = None
+        self.losses = list[float]()  # of the validations since the run was started or resumed
 
     def events(self) -> Iterator[Event]:
         """Yield all events until the budget is used up, or the run is stopped."""
@@ -144,7 +145,10 @@ class TrainLoop:
             validated = _validate(self.spec, self.progress, self.budget, last=last)
             if validated is not None:
                 self.validation_loss = validated.loss
+                self.losses.append(validated.loss)
                 yield validated
+                if has_converged(self.losses, recipe.patience):
+                    self.fraction_done, last = 1.0, True
         if self.spec.sample_fn is not None and due(recipe.num_samplings, before, after):
             yield _sample(self.learner, self.spec.sample_fn, self.progress.step)
         save_due = due(recipe.num_saves, before, after)
@@ -206,6 +210,15 @@ class TrainLoop:
             progress.step, newest, self.checkpointer.sha256, self.loss, self.validation_loss, progress.tokens,
             self.budget.elapsed,
         )  # fmt: skip
+
+
+def has_converged(losses: Sequence[float], patience: int | None) -> bool:
+    """Return whether the last `patience` validations are no better than the best one before them.
+
+    >>> has_converged([3.0, 2.0, 2.1, 2.0], 2), has_converged([3.0, 2.0, 2.1, 1.9], 2)
+    (True, False)
+    """
+    return patience is not None and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
 
 
 @torch.inference_mode()

@@ -3,7 +3,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, get_args
@@ -11,8 +11,11 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import Ge, Gt
 
 from peasy import config
+from peasy.datasets.records import FilesConfig
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.models.preset import ModelKind, ModelSize
+from peasy.models.preset import preset as model_preset
+from peasy.models.preset import presets as model_presets
 from peasy.parameters import BoundedSettings
 from peasy.training.objective import ObjectiveConfig
 from peasy.training.optimizer import AdamWConfig, OptimizerConfig
@@ -97,6 +100,8 @@ class Recipe(BoundedSettings):
     """Validations per run, evenly spaced."""
     validation_tokens: Annotated[int, Ge(1)] = 20_000
     """Tokens per validation; the last one may use more."""
+    patience: Annotated[int, Ge(1)] | None = None
+    """Early stopping: the run ends after this many validations without a lower loss; null: it uses its budget."""
     num_samplings: Annotated[int, Ge(0)] = 5
     """How often texts are sampled from the model per run, evenly spaced."""
     num_saves: Annotated[int, Ge(0)] = 10
@@ -141,8 +146,10 @@ def make_recipe(
             f'There is no model kind "{kind}".',
             hint=did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}.",
         )
-    if preset not in MODEL_SIZES:
-        raise NotFound(f'There is no preset "{preset}".', hint=f"Known: {', '.join(MODEL_SIZES)}.")
+    sizes = [size for size in MODEL_SIZES if f"{kind}-{size}" in {known.name for known in model_presets()}]
+    if preset not in sizes:
+        raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")
+    _check_setting_names(kind, preset, settings or {})
     presets = _recipe_presets()[kind]
     data: dict[str, Any] = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
     data = merge_settings(merge_settings(data, presets.get(preset, {})), settings or {})
@@ -151,6 +158,31 @@ def make_recipe(
     if "steps" in explicit and "minutes" not in explicit:  # an explicit budget replaces the preset's
         data.pop("minutes", None)
     return config.read(Recipe, data | overrides | {"model_kind": kind, "preset": preset}, where="recipe")
+
+
+_MEANINGS = {
+    "heads": "num_heads", "n_head": "num_heads", "layers": "num_layers", "n_layer": "num_layers", "width": "d_model",
+    "n_embd": "d_model", "hidden_size": "d_model", "learning_rate": "lr", "warmup_steps": "warmup",
+}  # fmt: skip
+"""Names that other tools give to settings."""
+
+
+def _check_setting_names(kind: str, size: str, settings: Mapping[str, Any]) -> None:
+    """Raise for a setting that is not one of a recipe, with the path of the one that is meant: `optimizer.lr`."""
+    known = [field.name for field in fields(Recipe)]
+    for name in settings:
+        if name in known:
+            continue
+        tables = {"model": config.to_plain(model_preset(f"{kind}-{size}")), "data_options": vars(FilesConfig())}
+        tables |= {key: value for key, value in _recipe_presets()[kind].items() if isinstance(value, dict)}
+        paths = [*config.flatten({key: table for key, table in tables.items() if key not in MODEL_SIZES})]
+        paths += [f"tokenizer.{field.name}" for field in fields(TokenizerConfig)]
+        wanted = _MEANINGS.get(name, name)
+        meant = dict.fromkeys(path for path in paths if path.rpartition(".")[2] == wanted)
+        hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(name, known)
+        raise InvalidInput(
+            f"{name}: unknown setting.", hint=hint or f"Known: {', '.join(known)}. See docs/settings.md."
+        )
 
 
 def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,13 +50,20 @@ def run_lock(folder: Path) -> Iterator[None]:
         try:
             held = lock.acquire()
         except Timeout:
-            holder = path.read_text(encoding="utf-8")[:40].strip()
+            holder = _read_holder(path)
             raise RunLocked(
                 f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
                 hint="Wait for it, stop it, or choose another --run.",
             ) from None
     with held:
         yield
+
+
+def _read_holder(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")[:40].strip()
+    except OSError:  # Windows lets no other process read a locked file
+        return ""
 
 
 def is_locked(folder: Path) -> bool:
@@ -68,3 +75,5 @@ def is_locked(folder: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:  # read-only: this user cannot lock it, and whoever trains there holds a lock that was taken before
+        return False

@@ -19,7 +19,7 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.datasets import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build
-from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, read_config
+from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, context_length, read_config
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
@@ -71,8 +71,11 @@ def resolve_setup(
     tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
     config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
     objective = recipe.objective or _default_objective(recipe, config, corpus.kind)
-    seq_len = min(recipe.seq_len, getattr(config, "max_seq_len", None) or recipe.seq_len)
+    seq_len = min(recipe.seq_len, context_length(config) or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
+    bos, is_next_token = config.special_tokens.bos, isinstance(objective, NextToken)
+    if pretrained is None and bos is not None and recipe.sample_unit == "documents" and is_next_token:
+        tokenizer = tokenizer.with_bos(bos)  # a prompt begins like the documents
     resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
     return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 
@@ -154,7 +157,7 @@ def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     name = f"{recipe.model_kind}-{recipe.preset}"
     special = settings.to_plain(special_ids(tokenizer))
     changes: dict[str, Any] = {"vocab_size": len(tokenizer), "special_tokens": special}
-    max_seq_len = getattr(preset(name), "max_seq_len", None)
+    max_seq_len = context_length(preset(name))
     if max_seq_len is not None:
         changes["max_seq_len"] = max(max_seq_len, recipe.seq_len)
     return preset(name, **changes | dict(recipe.model))

@@ -2,11 +2,14 @@
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = [signal.SIGINT, signal.SIGTERM]
+if sys.platform == "win32":
+    _SIGNALS.append(signal.SIGBREAK)  # Windows sends no other signal to a process in a group of its own
 
 
 class StopRequest:
@@ -32,7 +35,7 @@ def stop_on_signal() -> Iterator[StopRequest]:
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        request.signal = number
+        request.signal = signal.SIGTERM if number == signal.SIGTERM else signal.SIGINT
         for handled in _SIGNALS:
             signal.signal(handled, signal.SIG_DFL)
 

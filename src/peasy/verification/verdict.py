@@ -72,29 +72,12 @@ class Proof:
 
 
 MISTAKE, CAUTION = "mistake", "caution"
-
-
-@dataclass(frozen=True)
-class FirstDifference:
-    """First value that differs: its index in the result, the actual and the expected value."""
-
-    index: tuple[int, ...]
-    actual: float
-    expected: float
-
-    def summary(self) -> str:
-        """Return the comparison as text.
-
-        >>> FirstDifference((0, 2), 1.5, 0.25).summary()
-        'result[0, 2] is 1.5000 where the formula gives 0.2500'
-        """
-        index = ", ".join(map(str, self.index))
-        return f"result[{index}] is {self.actual:.4f} where the formula gives {self.expected:.4f}"
+EQUAL, WRONG, NOT_COMPARED = "equal", "wrong", "not compared"
 
 
 @dataclass(frozen=True)
 class ImplementationFinding:
-    """One mistake or caution: the formula, the likely code, and the fix."""
+    """One mistake or caution: the formula, typical code with it, the fix, the line; `file` if it is another file."""
 
     name: str
     level: str
@@ -104,21 +87,27 @@ class ImplementationFinding:
     fix: str
     line: int | None = None
     code: str = ""
-    difference: FirstDifference | None = None
+    file: str = ""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Result of an examination. `explained` False: the outputs are wrong and no known mistake explains them."""
+    """Result of an examination: equal to the formula, wrong, or not compared.
+
+    `unknown` are the reasons why it was not compared. `num_compared` calls were compared with the formula;
+    `max_difference` is the largest difference, relative to the largest number (at least 1).
+    """
 
     name: str
     kind: str
     call: str
+    verdict: str = EQUAL
     conventions: tuple[str, ...] = ()
     findings: tuple[ImplementationFinding, ...] = ()
     checks: tuple[str, ...] = ()
-    explained: bool = True
-    difference: FirstDifference | None = None
+    unknown: tuple[str, ...] = ()
+    num_compared: int = 0
+    max_difference: float = 0.0
     notes: tuple[str, ...] = ()
 
     @property
@@ -132,6 +121,6 @@ class Diagnosis:
         return tuple(finding.name for finding in self.findings if finding.level == CAUTION)
 
     @property
-    def passed(self) -> bool:
-        """True if it computes attention correctly."""
-        return self.explained and not self.mistakes
+    def passed(self) -> bool | None:
+        """True if it equals the formula, False if it is wrong, None if it was not compared."""
+        return {EQUAL: True, WRONG: False}.get(self.verdict)

@@ -106,11 +106,18 @@ def comparison_document(facts: ComparisonFacts) -> Document:
 
 
 def experiment_document(
-    name: str, question: str, parts: Sequence[DocumentPart], verdict: str, holds: bool, caveat: str, seed: int
+    name: str,
+    claim: str,
+    question: str,
+    parts: Sequence[DocumentPart],
+    verdict: str,
+    holds: bool,
+    caveat: str,
+    seed: int,
 ) -> Document:
-    """Document with the question, the measurements, the verdict and the caveat."""
+    """Document with the claim, its question, the measurements, the outcome and the caveat."""
     conclusion = Paragraph(verdict, "good" if holds else "bad")
-    whole = (Paragraph(question), *parts, conclusion, Paragraph(caveat, "note"))
+    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, conclusion, Paragraph(caveat, "note"))
     return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
 
 

@@ -1,6 +1,7 @@
 """Verification results as documents: verdict, every equality with its distance, first divergence, diagnosis."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from xml.etree import ElementTree
 
 from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, Equality, ImplementationFinding, Proof
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
@@ -78,38 +79,93 @@ def _divergences(proof: Proof) -> list[DocumentPart]:
     return [Heading("Divergence of packed weights"), Table(("weights", *DIVERGENCE_METRICS.values()), tuple(rows))]
 
 
+_STYLES = {True: "good", False: "bad", None: "note"}
+_MARKS = {True: "✓", False: "✗", None: "?"}
+
+
 def diagnosis_document(diagnosis: Diagnosis) -> Document:
     """Document with the verdict, the call, detected conventions, and each mistake with its fix."""
-    parts: list[DocumentPart] = [
-        Paragraph(diagnosis_sentence(diagnosis), "good" if diagnosis.passed else "bad"),
-        Paragraph(f"Called as {diagnosis.call}. Compared: {', '.join(diagnosis.checks) or 'nothing'}."),
-    ]
+    parts: list[DocumentPart] = [Paragraph(diagnosis_sentence(diagnosis), _STYLES[diagnosis.passed])]
+    if diagnosis.call:
+        also = f" Also tried: {', '.join(diagnosis.checks)}." if diagnosis.checks else ""
+        parts.append(Paragraph(f"Called as {diagnosis.call}.{also}"))
     for finding in diagnosis.findings:
         parts += _finding_parts(finding)
-    if diagnosis.difference is not None:
-        parts.append(Paragraph(f"First difference: {diagnosis.difference.summary()}.", "bad"))
+    if diagnosis.unknown:
+        reasons = tuple((reason,) for reason in diagnosis.unknown)
+        parts += [Heading("Not compared"), Table(("what was seen",), reasons)]
+    if diagnosis.passed is None:
+        parts.append(Paragraph('If the call is not the right one, give it: --call "attention(q, k, v)".', "note"))
     if diagnosis.conventions:
-        parts += [
-            Heading("Detected conventions"),
-            Table(("convention",), tuple((convention,) for convention in diagnosis.conventions)),
-        ]
+        rows = tuple((convention,) for convention in diagnosis.conventions)
+        parts += [Heading("Detected conventions"), Table(("convention",), rows)]
     parts += [Paragraph(note, "note") for note in diagnosis.notes]
-    return Document(f"{diagnosis.name}: checked", tuple(parts))
+    return Document(f"{diagnosis.name}: {diagnosis.verdict}", tuple(parts))
 
 
 def diagnosis_sentence(diagnosis: Diagnosis) -> str:
     """Return the diagnosis in one sentence.
 
-    >>> diagnosis_sentence(Diagnosis("attention", "function", "attention(q, k, v)"))
-    'attention computes attention: no mistake found.'
+    >>> diagnosis_sentence(Diagnosis("attend", "function", "attend(q, k, v)", num_compared=3, max_difference=2e-7))
+    'attend equals the formula: compared in 3 calls, largest difference 2.0e-07.'
     """
     cautions = f" Caution: {', '.join(diagnosis.cautions)}." if diagnosis.cautions else ""
     if diagnosis.mistakes:
-        more = "" if diagnosis.explained else " Other differences match no known mistake."
-        return f"{diagnosis.name} is wrong: {', '.join(diagnosis.mistakes)}.{more}{cautions}"
-    if not diagnosis.explained:
-        return f"{diagnosis.name} does not compute attention, and no known mistake explains it.{cautions}"
-    return f"{diagnosis.name} computes attention: no mistake found.{cautions}"
+        return f"{diagnosis.name} is wrong: {', '.join(diagnosis.mistakes)}.{cautions}"
+    if diagnosis.passed is None:
+        reason = diagnosis.unknown[0] if diagnosis.unknown else "nothing could be compared."
+        return f"{diagnosis.name} was not compared with the formula: {reason[:1].lower()}{reason[1:]}{cautions}"
+    calls = "1 call" if diagnosis.num_compared == 1 else f"{diagnosis.num_compared} calls"
+    difference = f"largest difference {diagnosis.max_difference:.1e}"
+    return f"{diagnosis.name} equals the formula: compared in {calls}, {difference}.{cautions}"
+
+
+def folder_sentence(diagnoses: Sequence[Diagnosis]) -> str:
+    """Return how many diagnoses have which verdict.
+
+    >>> folder_sentence([Diagnosis("a.py:f", "function", "f(q, k, v)")])
+    '1 examined: 1 equal, 0 wrong, 0 not compared.'
+    """
+    counts = [sum(diagnosis.passed is passed for diagnosis in diagnoses) for passed in (True, False, None)]
+    return f"{len(diagnoses)} examined: {counts[0]} equal, {counts[1]} wrong, {counts[2]} not compared."
+
+
+def folder_document(folder: str, diagnoses: Sequence[Diagnosis]) -> Document:
+    """Document with one row for everything that looks like attention."""
+    rows = []
+    for diagnosis in diagnoses:
+        lines = [f"line {finding.line}" for finding in diagnosis.findings if finding.line]
+        details = [*diagnosis.mistakes, *lines, *diagnosis.cautions, *diagnosis.unknown[:1]]
+        rows.append((f"{_MARKS[diagnosis.passed]} {diagnosis.verdict}", diagnosis.name, "; ".join(details)))
+    sentence = Paragraph(folder_sentence(diagnoses), "bad" if any(one.passed is False for one in diagnoses) else "note")
+    return Document(f"Attention in {folder}", (sentence, Table(("verdict", "code", "details"), tuple(rows))))
+
+
+def junit_report(diagnoses: Sequence[Diagnosis]) -> str:
+    """Return a JUnit XML report: wrong code is a failure, code that was not compared is skipped."""
+    suite = ElementTree.Element("testsuite", name="peasy prove", tests=str(len(diagnoses)))
+    for diagnosis in diagnoses:
+        case = ElementTree.SubElement(suite, "testcase", classname="peasy.prove", name=_xml_text(diagnosis.name))
+        sentence = _xml_text(diagnosis_sentence(diagnosis))
+        if diagnosis.passed is None:
+            ElementTree.SubElement(case, "skipped", message=sentence)
+        elif not diagnosis.passed:
+            failure = ElementTree.SubElement(case, "failure", message=sentence)
+            failure.text = "\n".join(_xml_text(_finding_line(finding)) for finding in diagnosis.findings)
+    failures = sum(diagnosis.passed is False for diagnosis in diagnoses)
+    suite.set("failures", str(failures))
+    suite.set("skipped", str(sum(diagnosis.passed is None for diagnosis in diagnoses)))
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml_text(text: str) -> str:
+    """Return text without the control characters that XML cannot hold."""
+    return "".join(letter for letter in text if letter >= " " or letter in "\n\t")
+
+
+def _finding_line(finding: ImplementationFinding) -> str:
+    where = f"{finding.file or 'line'} {finding.line}: {finding.code}" if finding.line else "no certain line"
+    return f"{finding.name} ({where}). {finding.description} Fix: {finding.fix}"
 
 
 def _finding_parts(finding: ImplementationFinding) -> Iterator[DocumentPart]:
@@ -117,8 +173,7 @@ def _finding_parts(finding: ImplementationFinding) -> Iterator[DocumentPart]:
     yield Paragraph(finding.description)
     rows = [("formula", finding.formula), ("typical code with this mistake", finding.likely_code)]
     if finding.line is not None:
-        rows.append((f"your line {finding.line}, probably", finding.code))
+        where = f"{finding.file}, line {finding.line}" if finding.file else f"your line {finding.line}"
+        rows.append((where, finding.code))
     rows.append(("fix", finding.fix))
-    if finding.difference is not None:
-        rows.append(("first difference", finding.difference.summary()))
     yield Table((finding.level, finding.name), tuple(rows))

@@ -182,7 +182,7 @@ class TimeFirst(nn.Module):
 
 
 class Odd(nn.Module):
-    """Weights with unknown names: only the dependence test applies."""
+    """Weights with unknown names."""
 
     def __init__(self, d_model):
         super().__init__()

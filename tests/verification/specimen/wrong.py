@@ -238,7 +238,7 @@ WRONG = [
     (causal_top_left, "causal top-left with a cache"),
     (TopLeftWithCache, "causal top-left with a cache"),
     (cache_not_used, "cache not used"),
-    (mask_multiplies_scores, "mask multiplies scores"),
+    (mask_multiplies_scores, "masked scores become 0"),
     (mask_ignored, "mask ignored"),
     (keys_and_values_swapped, "keys and values swapped"),
     (heads_merged, "heads merged without transpose"),

@@ -45,27 +45,33 @@ class HFCheckpoint:
 
 
 def read_folder(
-    folder: str | Path, *, ignore_fields: Iterable[str] = (), tensors: TensorStore | None = None
+    folder: str | Path,
+    *,
+    ignore_fields: Iterable[str] = (),
+    tensors: TensorStore | None = None,
+    family: str | None = None,
+    ignore_extra: bool = False,
 ) -> HFCheckpoint:
     """Read config.json and check the names and shapes of all weights against it.
 
     `ignore_fields` lists fields of config.json that peasy does not know and that are known to have no effect. `tensors`
-    are the weights if the folder has only config.json.
+    are the weights if the folder has only config.json. `family`: its family, if config.json has no model_type.
+    `ignore_extra`: weights of parts that peasy does not know are not read, but listed in `unused`.
     """
     safe_folder = SafeFolder(folder)
     where = str(safe_folder.path / CONFIG_FILE)
     data = safe_folder.read_json(CONFIG_FILE)
-    family = registry.detect_family(data, where)
+    model_family = registry.detect_family(data, where, name=family, any_head=ignore_extra)
     tensors = open_tensors(safe_folder) if tensors is None else tensors
-    is_base_model = not any(name.startswith(family.prefix) for name in tensors)  # saved without the prefix
-    prefix = family.prefix if is_base_model else ""
+    is_base_model = not any(name.startswith(model_family.prefix) for name in tensors)  # saved without the prefix
+    prefix = model_family.prefix if is_base_model else ""
     stored = tensors.renamed({_modern_name(prefix + name): name for name in tensors})
     fields = ConfigFields(data, where)
     fields.ignore(ignore_fields)
-    config = read_pooling(safe_folder, registry.read_hf_config(family, fields, stored))
-    pairs, expected = registry.match_weights(family, config, where)
-    weights, unused = _select_weights(stored, family, config, expected)
-    return HFCheckpoint(safe_folder, family.name, config, unused, pairs, weights)
+    config = read_pooling(safe_folder, registry.read_hf_config(model_family, fields, stored))
+    pairs, expected = registry.match_weights(model_family, config, where)
+    weights, unused = _select_weights(stored, model_family, config, expected, ignore_extra)
+    return HFCheckpoint(safe_folder, model_family.name, config, unused, pairs, weights)
 
 
 def load_model(checkpoint: HFCheckpoint) -> Model:
@@ -122,7 +128,7 @@ def write_folder(
 
 
 def _select_weights(
-    stored: TensorStore, family: ModelFamily, config: ModelConfig, expected: Mapping[str, Tensor]
+    stored: TensorStore, family: ModelFamily, config: ModelConfig, expected: Mapping[str, Tensor], ignore_extra: bool
 ) -> tuple[TensorStore, tuple[str, ...]]:
     """Return the stored weights under the expected names, and the names of unused ones; a mismatch is an error."""
     weight_map = family.weight_map(config)
@@ -135,9 +141,12 @@ def _select_weights(
     unused = tuple(name for name in others if _matches_any(name, weight_map.unused))
     extra = [name for name in others if name not in unused and not _matches_any(name, weight_map.derived_buffers)]
     missing = [name for name in expected if name not in stored_names]
+    if ignore_extra:
+        unused, extra = (*unused, *extra), []
     for wrong, problem in ((missing, "is missing the weights"), (extra, "has unexpected weights")):
         if wrong:
             hint = "Its config.json and its weights do not match, or parts of the model are not supported."
+            hint += " To load it without them: peasy import --ignore-extra." if wrong is extra else ""
             raise InvalidInput(f"This {family.name} checkpoint {problem} {join_names(wrong)}.", hint=hint)
     for name, stored_name in stored_names.items():
         info, shape = stored.info(stored_name), list(expected[name].shape)

@@ -22,7 +22,7 @@ from peasy.checkpoint.huggingface import family as hf
 from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
 from peasy.config import to_plain
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import InvalidInput
 from peasy.models.build import build_on_meta
 from peasy.models.config import ModelConfig
 from peasy.nn.config import LearnedPositionConfig
@@ -43,27 +43,41 @@ FAMILIES: dict[str, ModelFamily] = {
 }
 
 
-def detect_family(data: Mapping[str, object], where: str = "config.json") -> ModelFamily:
+def detect_family(
+    data: Mapping[str, object], where: str = "config.json", *, name: str | None = None, any_head: bool = False
+) -> ModelFamily:
     """Return the family of a config.json; the error for an unsupported one lists the supported ones.
+
+    `name`: the family, if config.json does not name it. `any_head`: its architecture may have an unknown head.
 
     >>> detect_family({"model_type": "gpt2"}).name
     'gpt2'
     """
-    name, architectures = data.get("model_type"), data.get("architectures") or []
+    given, architectures = data.get("model_type"), data.get("architectures") or []
+    if given is None and name is None and not architectures:
+        hint = "Name its family: peasy import FOLDER --as bert, or another of " + ", ".join(FAMILIES) + "."
+        raise InvalidInput(f"{where} has no model_type.", hint=hint)
+    name = name if given is None else given  # type: ignore[assignment]
     if not isinstance(name, str) or name not in FAMILIES:
         listed = ", ".join(map(str, architectures)) if isinstance(architectures, list) else ""
         shown = name if isinstance(name, str) else listed or "no model_type"
-        near = did_you_mean(shown, FAMILIES)
-        hint = f"{near + ' ' if near else ''}Supported: {', '.join(FAMILIES)}."
+        # Another architecture is no spelling mistake: mixtral is not mistral.
+        near = next((known for known in FAMILIES if _spelling(known) == _spelling(shown)), None)
+        hint = f"{f'Did you mean {near}? ' if near else ''}Supported: {', '.join(FAMILIES)}."
         raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.", hint=hint)
     family = FAMILIES[name]
     if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")
     for architecture in architectures:
-        if architecture not in family.architectures:
+        if architecture not in family.architectures and not any_head:
             hint = f"Supported for {name}: {', '.join(family.architectures)}."
+            hint += " To load it without its head: peasy import --ignore-extra."
             raise InvalidInput(f"{where}: the architecture {architecture[:80]!r} is not supported.", hint=hint)
     return family
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.WeightNames) -> ModelConfig:
@@ -119,6 +133,8 @@ def family_for(config: ModelConfig, preferred: str | None = None) -> ModelFamily
     if not reasons:
         raise InvalidInput(f"No Hugging Face family supports models of kind {config.kind}.")
     hint = f"Differences from the closest family, {min(reasons)[1]}."
+    if any(added in hint for added in ("stack.token_shift", "embedding.max_ngram")):
+        hint += " This trains an exportable model: peasy train gpt --preset small --data ..."
     raise InvalidInput("No supported Hugging Face family matches this model.", hint=hint)
 
 

@@ -79,6 +79,34 @@ class RowVector(WeightTransform):
 
 
 @dataclass(frozen=True)
+class InterleaveRope(WeightTransform):
+    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
+
+    num_heads: int
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Interleaved to half-split order."""
+        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Half-split to interleaved order."""
+        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
+
+
+@dataclass(frozen=True)
+class AddOne(WeightTransform):
+    """Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Subtract 1."""
+        return [tensor - 1 for tensor in external]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Add 1, in float32."""
+        return [tensor.float() + 1 for tensor in internal]
+
+
+@dataclass(frozen=True)
 class WeightRule:
     """External name or names, peasy's name or names, and the transform between them."""
 

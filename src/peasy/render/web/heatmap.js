@@ -120,7 +120,8 @@ export class HeatMap {
 		context.textAlign = "right";
 		context.fillText(writeNumber(map.range.low, map.range.signed ? 2 : 0), left + 26, y + 5);
 		context.textAlign = "left";
-		context.fillText(writeNumber(map.range.high, Math.min(map.decimals, 3)), left + 34 + width, y + 5);
+		const high = writeNumber(map.range.high, Math.min(map.decimals, 3));
+		context.fillText(map.range.clipped ? `≥ ${high}` : high, left + 34 + width, y + 5);
 	}
 
 	drawSelection(context, row, column) {

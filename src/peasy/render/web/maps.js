@@ -12,6 +12,7 @@ import {
 	indices,
 	rangeOf,
 	unpackFloats,
+	unpackIntegers,
 	unpackNumbers,
 	writeNumber,
 } from "./numbers.js";
@@ -42,6 +43,11 @@ class PeasyMaps extends Figure {
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
 		this.exactRows = data.exact ? await unpackNumbers(data.exact.numbers) : null;
+		this.top = data.top && {
+			count: data.top.count,
+			keys: await unpackIntegers(data.top.keys),
+			values: await unpackFloats({ data: data.top.values }),
+		};
 		this.vectors = data.vectors && {
 			query: await unpackFloats(data.vectors.query),
 			key: await unpackFloats(data.vectors.key),
@@ -49,7 +55,7 @@ class PeasyMaps extends Figure {
 		[this.numMapRows, this.numMapColumns, this.rows, this.columns] = data.numbers.shape;
 		this.mapSize = this.rows * this.columns;
 		[this.mapRow, this.mapColumn] = data.chosen;
-		this.colourScale = 0;
+		this.colourScale = Math.max(this.rows, this.columns) > MAX_LINKED_WORDS ? LIFTED : 0;
 		this.wordView =
 			data.tileSize === 1 && Math.max(this.rows, this.columns) <= MAX_LINKED_WORDS ? LINKS_VIEW : TEXT_VIEW;
 		this.several = this.numMapRows * this.numMapColumns > 1;
@@ -70,6 +76,7 @@ class PeasyMaps extends Figure {
 
 	// Column with the largest value in a row.
 	strongestKey(row) {
+		if (this.top && this.data.tileSize === 1) return this.top.keys[(this.mapIndex * this.rows + row) * this.top.count];
 		const values = indices(this.columns).map((column) => this.valueAt(row, column));
 		return values.reduce(
 			(best, value, column) => (value > values[best] || Number.isNaN(values[best]) ? column : best),
@@ -127,7 +134,7 @@ class PeasyMaps extends Figure {
 		}
 		const scales = this.several ? COLOUR_SCALES : COLOUR_SCALES.slice(0, SHARED_RANGE);
 		bar.append(
-			makeSelect("colours", scales, 0, (index) => {
+			makeSelect("colours", scales, this.colourScale, (index) => {
 				this.colourScale = index;
 				this.repaint();
 			}),
@@ -316,21 +323,33 @@ class PeasyMaps extends Figure {
 	// All weights of one query: from the map, or from a row stored exactly; null if the tile has no such row.
 	rowWeights(row) {
 		const { tileSize, exact, columns } = this.data;
-		if (tileSize === 1) return { position: row, at: (key) => this.valueAt(row, key), count: this.columns };
+		if (tileSize === 1) {
+			const storedRow = this.mapIndex * this.rows + row;
+			return { position: row, at: (key) => this.valueAt(row, key), count: this.columns, storedRow };
+		}
 		const index = exact?.positions.findIndex((position) => Math.floor(position / tileSize) === row) ?? -1;
 		if (index < 0) return null;
-		const start = (this.mapIndex * exact.positions.length + index) * columns.length;
-		return { position: exact.positions[index], at: (key) => this.exactRows.at(start + key), count: columns.length };
+		const storedRow = this.mapIndex * exact.positions.length + index;
+		const at = (key) => this.exactRows.at(storedRow * columns.length + key);
+		return { position: exact.positions[index], at, count: columns.length, storedRow };
+	}
+
+	// The keys of a row with the largest numbers, largest first: as stored, or else from the quantized numbers.
+	topKeys({ at, count, storedRow }) {
+		const { top } = this;
+		const pairs = top
+			? indices(top.count).map((rank) => [top.keys, top.values].map((array) => array[storedRow * top.count + rank]))
+			: indices(count)
+					.map((key) => [key, at(key)])
+					.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1]));
+		return pairs.filter(([, value]) => Math.abs(value) > 0).slice(0, 8);
 	}
 
 	listTopKeys(row) {
 		const weights = this.rowWeights(row);
 		this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
 		if (!weights) return this.topList.replaceChildren();
-		const pairs = indices(weights.count)
-			.map((key) => [key, weights.at(key)])
-			.filter(([, value]) => Math.abs(value) > 0);
-		const largest = pairs.sort((one, other) => Math.abs(other[1]) - Math.abs(one[1])).slice(0, 8);
+		const largest = this.topKeys(weights);
 		const maximum = Math.abs(largest[0]?.[1] ?? 1);
 		return this.topList.replaceChildren(
 			...largest.map(([key, value]) => {
@@ -341,7 +360,7 @@ class PeasyMaps extends Figure {
 					{},
 					make("bdi", {}, this.data.columns[key] ?? key),
 					bar,
-					make("span", {}, writeNumber(value, this.data.decimals)),
+					make("span", {}, writeNumber(value, this.data.top?.decimals ?? this.data.decimals)),
 				);
 			}),
 		);

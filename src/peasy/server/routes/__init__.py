@@ -8,7 +8,17 @@ from importlib import import_module
 
 from fastapi import APIRouter
 
-_API_MODULES = ("completions", "embeddings", "explain", "inference", "look", "data_runs", "health", "generate")
+_API_MODULES = (
+    "completions",
+    "embeddings",
+    "tokens",
+    "explain",
+    "inference",
+    "look",
+    "data_runs",
+    "health",
+    "generate",
+)
 """Modules of this package, each with a `router`."""
 
 _STUDIO_MODULES = ("training",)

@@ -20,7 +20,6 @@ from peasy.server.openai_choice import ChoiceBuilder, ChoiceDelta, chat_logprobs
 from peasy.server.openai_schema import ChatBody, CompletionBody, SamplingBody
 from peasy.server.responses import ServerError, openai_error
 from peasy.server.session import LONG_PROMPT_CHARS, Session, open_session, run_until_disconnect
-from peasy.tokenization.chat_template import apply_chat_template
 
 router = APIRouter(prefix="/v1")
 
@@ -43,7 +42,11 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
     sampling = body.sampling_params(16 if body.max_tokens is None else max(body.max_tokens, 1), body.logprobs)
 
     def encode(loaded: LoadedModel) -> list[list[int]]:
-        return [loaded.encode_prompt(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+        add = body.add_special_tokens is not False
+        return [
+            loaded.encode_prompt(prompt, add_special_tokens=add) if isinstance(prompt, str) else prompt
+            for prompt in prompts
+        ]
 
     session = await open_session(request.app.state.registry, body, encode, size, sampling)
     return await _respond(request, body, session, _COMPLETION_FORMAT)
@@ -59,12 +62,11 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     messages = [message.for_template() for message in body.messages]
 
     def encode_chat(loaded: LoadedModel) -> list[list[int]]:
-        tokenizer = loaded.require_tokenizer()
-        if loaded.model.is_encoder_decoder or tokenizer.chat_template is None:
+        if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             raise InvalidInput(
                 f"{body.model} has no chat template.", hint="Use POST /v1/completions with a prompt instead."
             )
-        return [list(tokenizer.encode(apply_chat_template(tokenizer, messages), add_special_tokens=False).ids)]
+        return [loaded.encode_chat(messages)]
 
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
     sampling = body.sampling_params(max_tokens, num_logprobs)
@@ -145,7 +147,7 @@ class _CompletionResponse:
             "id": f"{response_format.id_prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": body.model,
-        }
+        } | ({"notes": session.notes} if session.notes else {})
         loaded = session.loaded
         tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
         eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from numpy.typing import NDArray
 
 from peasy.errors import InvalidInput
+from peasy.metrics.kmeans import unit_vectors
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import EmbeddingBody
 
@@ -28,8 +30,7 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
         vectors = np.asarray(loaded.embed(texts, pooling=body.pooling), dtype="<f4")
         rows = loaded.require_tokenizer().encode_batch_ids(texts)
         num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
-    if body.dimensions not in (None, size := vectors.shape[1]):
-        raise InvalidInput(f"dimensions: the vectors of {body.model} have {size} dimensions.", hint="Leave it out.")
+    vectors = _shorten(vectors, body.dimensions or vectors.shape[1])
     is_binary = body.encoding_format == "base64"
     entries = [
         {
@@ -41,6 +42,13 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
     ]
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
     return {"object": "list", "data": entries, "model": body.model, "usage": usage}
+
+
+def _shorten(vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
+    """Keep the first dimensions, scaled to length 1 again, as models trained for it (Matryoshka) expect."""
+    if dimensions > (size := vectors.shape[1]):
+        raise InvalidInput(f"dimensions: the vectors have {size} dimensions.", hint=f"Give at most {size}.")
+    return vectors if dimensions == size else unit_vectors(vectors[:, :dimensions]).astype("<f4")
 
 
 @router.get("/models")

@@ -253,7 +253,8 @@ class ExperimentVerdicts(ExperimentsResult):
             entry["last"] = None
             if (stored := load_result(entry["name"])) is not None:
                 result, time = stored
-                entry["last"] = {"time": time} | {key: getattr(result, key) for key in ("holds", "verdict", "seed")}
+                names = ("holds", "outcome", "verdict", "seed")
+                entry["last"] = {"time": time} | {name: getattr(result, name) for name in names}
         return data
 
 

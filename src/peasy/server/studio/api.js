@@ -2,10 +2,11 @@
 
 /** Error for the user: `message` is what is wrong, `hint` what to do next; `status` is that of an error response. */
 export class ApiError extends Error {
-	constructor(message, hint = "", status = 0) {
+	constructor(message, hint = "", status = 0, needsReload = false) {
 		super(message);
 		this.hint = hint;
 		this.status = status;
+		this.needsReload = needsReload;
 	}
 }
 
@@ -16,7 +17,13 @@ export class ApiError extends Error {
  * @param {{ signal?: AbortSignal }} [options]
  */
 export async function request(command, body = {}, { signal } = {}) {
-	return whileWaiting(async () => (await send(`/api/${command}`, body, signal)).json());
+	return whileWaiting(async () => {
+		const response = await send(`api/${command}`, body, signal);
+		return response.json().catch((error) => {
+			if (error.name === "AbortError") throw error;
+			throw new ApiError("The response is not from peasy studio.", "Is another program on this port? Reload.", 0, true);
+		});
+	});
 }
 
 /**
@@ -94,11 +101,16 @@ async function send(path, body, signal, accept = "application/json") {
 		throw new ApiError(
 			"The server does not respond.",
 			"Is peasy studio still running in its terminal? Start it again, then reload.",
+			0,
+			true,
 		);
 	}
 	if (response.ok) return response;
 	const content = await response.json().catch(() => ({}));
-	throw apiError(content.error ?? content, response.status);
+	const error = apiError(content.error ?? content, response.status);
+	// After a restart of the server the page's token is unknown: a new page gets a new one.
+	error.needsReload = response.status === 403 || !content.error;
+	throw error;
 }
 
 function apiError(error, status) {

@@ -42,7 +42,7 @@ function takeFigureData(content) {
 
 /** Save the result of a command as a file rendered by the server; returns the file's name. */
 export async function saveResult(command, body, format, options) {
-	const { blob, name } = await fetchFile(`/api/${command}`, { ...body, format }, options);
+	const { blob, name } = await fetchFile(`api/${command}`, { ...body, format }, options);
 	saveBlob(blob, name);
 	return name;
 }

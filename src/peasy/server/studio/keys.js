@@ -9,6 +9,7 @@ const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 export class KeyBindings {
 	#groups = { page: new Map(), global: new Map(), navigation: new Map() };
 	#sequenceEnd = 0;
+	#pageReady = false;
 
 	constructor() {
 		document.addEventListener("keydown", (event) => this.#onKeyDown(event));
@@ -20,6 +21,12 @@ export class KeyBindings {
 
 	clearPageKeys() {
 		this.#groups.page.clear();
+		this.#pageReady = false;
+	}
+
+	/** The page has its data: its keys act from now on. */
+	enablePageKeys() {
+		this.#pageReady = true;
 	}
 
 	#onKeyDown(event) {
@@ -39,7 +46,7 @@ export class KeyBindings {
 		if (navigation) return navigation;
 		// Arrow keys and space belong to the focused control.
 		if ((key === " " || key.startsWith("Arrow")) && isControl(target)) return null;
-		return this.#groups.page.get(key) ?? this.#groups.global.get(key);
+		return (this.#pageReady && this.#groups.page.get(key)) || this.#groups.global.get(key);
 	}
 
 	show() {

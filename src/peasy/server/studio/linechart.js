@@ -1,7 +1,7 @@
 // Line chart that can be updated live; values by hover or arrow keys, and as a table.
 
 import { CATEGORY_COLOURS } from "/web/render/colour.js";
-import { clamp, formatCount, indices } from "/web/render/numbers.js";
+import { clamp, extent, formatCount, indices } from "/web/render/numbers.js";
 import { bdi, element, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
@@ -218,7 +218,7 @@ function downsample(points, maxPoints) {
 }
 
 function paddedRange(values) {
-	let [low, high] = [Math.min(...values), Math.max(...values)];
+	let [low, high] = extent(values);
 	if (!values.length) [low, high] = [0, 1];
 	if (high - low < 1e-12) [low, high] = [low - (Math.abs(low) / 2 || 1), high + (Math.abs(high) / 2 || 1)];
 	const padding = (high - low) * 0.04;

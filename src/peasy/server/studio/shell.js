@@ -6,11 +6,14 @@
 // model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
 
 import { ApiError, request, stream, whileWaiting } from "./api.js";
-import { element } from "./element.js";
+import { button, element } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
 import { nextTheme } from "./theme.js";
+
+/** Name of the page of a URL: its last part, so that the studio also works below the path of a proxy. */
+const pageOf = ({ pathname }) => pathname.split("/").at(-1);
 
 export class Shell {
 	#closePage = null;
@@ -29,7 +32,7 @@ export class Shell {
 
 	/** Name of the open page, from the URL. */
 	get name() {
-		return location.pathname.split("/")[1] || "home";
+		return pageOf(location) || "home";
 	}
 
 	get state() {
@@ -47,7 +50,7 @@ export class Shell {
 	 */
 	setState(changes, { push = false } = {}) {
 		const url = this.#url(this.name, { ...this.state, ...changes });
-		if (url === location.pathname + location.search) return;
+		if (new URL(url, location.href).href === location.href.split("#")[0]) return;
 		history[push ? "pushState" : "replaceState"](null, "", url);
 		this.bar.show(this.state);
 	}
@@ -70,9 +73,12 @@ export class Shell {
 		return stream(path, body, onEvent, { signal: this.signal, ...options });
 	}
 
-	/** Name of the model in the URL, or the first that fits the page; throws if there is none. */
+	/** Name of the model in the URL if it fits the page, or the first that does; throws if there is none. */
 	async modelName(filter = true) {
-		const name = this.state.m ?? (await this.bar.listModels(filter))[0]?.name;
+		const fitting = (await this.bar.listModels(filter)).map(({ name }) => name);
+		const known = (await this.bar.listModels(true)).map(({ name }) => name);
+		const { m } = this.state;
+		const name = m && (fitting.includes(m) || !known.includes(m)) ? m : fitting[0];
 		if (!name)
 			throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
 		return name;
@@ -90,13 +96,14 @@ export class Shell {
 			{ class: "refusal", role: "alert" },
 			element("strong", {}, "✗ ", error.message),
 			error.hint && element("p", {}, error.hint),
+			error.needsReload && button("Reload", () => location.reload()),
 		);
 		if (container) container.replaceChildren(box);
 		else {
 			this.clearError();
 			this.place.prepend(box);
 		}
-		if (!error.hint && !error.status) console.error(error);
+		if (!(error instanceof ApiError)) console.error(error);
 	}
 
 	/** Run something and show its error in `container`, or on top of the page. */
@@ -125,7 +132,12 @@ export class Shell {
 
 	async copyText(text, label = "") {
 		try {
-			await navigator.clipboard.writeText(typeof text === "function" ? await text() : text);
+			const content = typeof text === "function" ? await text() : text;
+			if (!content) {
+				this.bar.showNote("There is nothing to copy yet.");
+				return;
+			}
+			await navigator.clipboard.writeText(content);
 			this.bar.showNote(`Copied${label ? `: ${label}` : ""}.`);
 		} catch (error) {
 			this.showError(error.name === "NotAllowedError" ? new Error("The browser did not allow copying.") : error);
@@ -162,7 +174,7 @@ export class Shell {
 		const query = new URLSearchParams(
 			Object.entries(state).filter(([, value]) => value !== null && value !== undefined && value !== ""),
 		);
-		return `/${name}${query.size ? `?${query}` : ""}`;
+		return `${name}${query.size ? `?${query}` : ""}`;
 	}
 
 	async notifyState() {
@@ -176,14 +188,20 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (!known) return this.showError(new ApiError(`There is no page "${this.name}".`, "Choose a page from the list."));
+		if (known) this.place.replaceChildren(skeleton(known.title));
+		if (!known) {
+			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
+			return whileWaiting(async () => this.showError(missing));
+		}
 		try {
 			const module = await import(`./page/${known.name}.js`);
 			if (turn !== this.#openCount) return undefined;
+			this.place.replaceChildren();
 			this.bar.configure(module.page, this.state);
 			const opened = new module.Page(this.place, this);
 			this.#closePage = () => opened.close?.();
 			await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
+			if (turn === this.#openCount) this.keys.enablePageKeys();
 		} catch (error) {
 			if (turn === this.#openCount) this.showError(error);
 		}
@@ -206,12 +224,13 @@ export class Shell {
 		this.openPage = known?.name;
 		for (const link of /** @type {NodeListOf<HTMLElement>} */ (this.rail.querySelectorAll("a[data-page]")))
 			link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
+		this.rail.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 		this.announce(known?.title ?? "");
 	}
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "/home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a", { class: "brand", href: "home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
 			element(
 				"ul",
 				{},
@@ -239,16 +258,17 @@ export class Shell {
 			{},
 			element(
 				"a",
-				{ href: `/${name}`, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
+				{ href: name, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
 				title,
 				element("kbd", { "aria-hidden": true }, `g ${letter}`),
 			),
 		);
 	}
 
-	/** State shared between pages: the text. A model may not fit the next page. */
+	/** State shared between pages: the text and the model; a page that cannot use the model takes its own first one. */
 	sharedState() {
-		return this.state.t ? { t: this.state.t } : {};
+		const { t, m } = this.state;
+		return { ...(t ? { t } : {}), ...(m ? { m } : {}) };
 	}
 
 	#onLinkClick(event) {
@@ -265,7 +285,7 @@ export class Shell {
 			link.hash
 		)
 			return;
-		const name = link.pathname.split("/")[1];
+		const name = pageOf(link);
 		if (!PAGES.some((page) => page.name === name)) return;
 		event.preventDefault();
 		this.navigate(name, link.dataset.page ? this.sharedState() : Object.fromEntries(new URLSearchParams(link.search)));
@@ -285,6 +305,12 @@ export class Shell {
 			{ key: "?", label: "Show this list", run: () => this.keys.show() },
 		];
 	}
+}
+
+/** What is seen of a page until its module is there. */
+function skeleton(title) {
+	const bars = ["", "", ""].map(() => element("div", { class: "skeleton-bar", "aria-hidden": true }));
+	return element("div", { class: "skeleton" }, element("h1", {}, title), bars);
 }
 
 new Shell().start();

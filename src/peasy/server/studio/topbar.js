@@ -8,6 +8,10 @@ import { THEMES, currentTheme, setTheme } from "./theme.js";
 const TYPING_DELAY = 350; // milliseconds after the last keystroke before the page is updated
 const THEME_LABELS = { auto: "system", contrast: "high contrast" };
 
+// The models to begin with, first of all; the others keep the order of the server.
+const FIRST_MODELS = ["stories", "locales-fr", "sentences"];
+const rank = ({ name }) => (FIRST_MODELS.indexOf(name) + FIRST_MODELS.length + 1) % (FIRST_MODELS.length + 1);
+
 export class TopBar {
 	#page = null;
 	#typingTimer = 0;
@@ -78,7 +82,8 @@ export class TopBar {
 			this.#models.catch(() => (this.#models = null));
 		}
 		const models = await this.#models;
-		return filter === true ? models : models.filter(filter);
+		const fitting = filter === true ? models : models.filter(filter);
+		return fitting.toSorted((one, other) => rank(one) - rank(other));
 	}
 
 	async #fillModelSelect(page) {
@@ -94,7 +99,7 @@ export class TopBar {
 			this.modelContainer.replaceChildren(this.modelSelect);
 			if (!models.length)
 				this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
-			this.#showModel(this.shell.state.m ?? models[0]?.name);
+			this.#showModel(await this.shell.modelName(page.model).catch(() => ""));
 		});
 	}
 

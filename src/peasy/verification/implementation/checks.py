@@ -1,259 +1,250 @@
-"""Checks after the formula is identified (masks, causal flag, lengths, grouped queries, KV cache), or instead of it."""
+"""Further calls after the first: other lengths, grouped heads, the causal flag, fully masked rows, a KV cache."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from peasy.errors import InvalidInput
-from peasy.verification.implementation import variant as sizes
-from peasy.verification.implementation.call_binding import declared_mask_meaning
-from peasy.verification.implementation.case import CallSpec, Case
-from peasy.verification.implementation.mistake import CATALOGUE, MISTAKES, Observation, Report, find_variant
-from peasy.verification.implementation.target import Arg, ResultReference, Target
-from peasy.verification.implementation.variant import (
-    FLAT_LAYOUTS,
-    NUM_KV_HEADS,
-    Array,
-    MaskConvention,
-    SeededInputs,
-    TensorLayout,
-    Variant,
-    apply_rope,
-    mask_conventions,
-)
+from peasy.verification.implementation.calls import Attempt, seeded_array
+from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.judge import Context, Judgement, judge
+from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.reading import Reading, read_cores
+from peasy.verification.implementation.subject import Subject, quiet
+from peasy.verification.implementation.trace import leaves
 
-_MISTAKE_BY_NAME = {mistake.name: mistake for mistake in MISTAKES}
-_MASK_MISTAKES = [mistake for mistake in MISTAKES if any("masking" in changes for changes in mistake.variant_changes)]
-_CAUSAL_MISTAKES = [
-    mistake
-    for mistake in MISTAKES
-    if any({"causal", "attends_ahead", "masking"} & set(changes) for changes in mistake.variant_changes)
-]
-_SEQ_LEN, _PREFIX_LENGTH = sizes.NUM_QUERIES, 3
-
-_Check = Callable[[Report, Case, MaskConvention | None, Variant], None]
+_PREFIX = 3
 
 
-def _check_masks(report: Report, case: Case, convention: MaskConvention | None, variant: Variant) -> None:
-    """Check the effect of masks in the accepted convention, and fully masked rows."""
-    for role in ("mask", "padding"):
-        if report.binding.has_roles(role):
-            _check_mask(report, case, variant, role)
+def _read(subject: Subject, seed: int) -> Reading | None:
+    """Read the first attention of a call; None if the call or the reading fails."""
+    try:
+        trace = subject.trace()
+        cores = find_cores(trace)
+        return read_cores(subject, trace, cores[:1], seed)[0] if cores else None
+    except Exception:
+        return None
 
 
-def _check_mask(report: Report, case: Case, variant: Variant, role: str) -> None:
-    mask = case.seeded.mask(case.layout.batch_size, _SEQ_LEN, _SEQ_LEN)
-    declared = declared_mask_meaning(report.description, report.binding.parameter_names(role))
-    tried: list[tuple[MaskConvention, Observation]] = []
-    for convention in mask_conventions(case.layout, role, declared):
-        result = case.run(CallSpec(_SEQ_LEN, _SEQ_LEN, mask, convention, role))
-        tried += [(convention, result)] if isinstance(result, Observation) else []
-    for count in (0, 1):
-        for convention, observation in tried:
-            match = find_variant([observation], [variant], _MASK_MISTAKES, [count])
-            if match is not None:
-                report.checks.append("a mask" if role == "mask" else "a padding mask")
-                report.conventions.append(convention.summary.replace("mask", role, 1))
-                report.add_mistakes(*match[1], difference=observation.first_difference(variant))
-                _check_masked_rows(report, case, convention, match[0], role)
-                return
-    if tried:
-        report.set_unexplained("with a mask", tried[0][1].first_difference(variant))
-    else:
-        report.notes.append("No known mask convention was accepted.")
+def _changed(subject: Subject, inputs: Mapping[str, Array], constants: Mapping[str, Any] | None = None) -> Subject:
+    return replace(subject, inputs=dict(inputs), constants={**subject.constants, **(constants or {})})
 
 
-def _check_masked_rows(report: Report, case: Case, convention: MaskConvention, variant: Variant, role: str) -> None:
-    mask = case.seeded.mask(case.layout.batch_size, _SEQ_LEN, _SEQ_LEN)
-    if "q" in convention.shape:
-        mask[:, :, 1] = False
-    else:
-        mask[-1:] = False
-    result = case.run(CallSpec(_SEQ_LEN, _SEQ_LEN, mask, convention, role))
-    if not isinstance(result, Observation) or variant.masking != "before":
+def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
+    """Call with more keys than queries; return what was tried, "" if the code does not take it."""
+    subject, axis = attempt.subject, reading.attended[0]
+    others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
+    queries = [name for name, role in attempt.roles.items() if role in ("query", "x")]
+    if not others or not queries:
+        return ""
+    inputs = dict(subject.inputs)
+    for name in others:
+        shape = list(inputs[name].shape)
+        shape[axis] = attempt.sizes.keys
+        inputs[name] = seeded_array(f"{name} long", tuple(shape), seed)
+    longer = _changed(subject, inputs)
+    other = _read(longer, seed)
+    if other is None or not other.attended:
+        return ""
+    inner = Judgement()
+    judge(longer, other, context, inner)
+    kind = judge_pattern(longer, other, False, Judgement())
+    if kind == "top-left":
+        found.caution("causal top-left", builder_place(longer, other))
+    elif not inner.unknown:
+        for name, place in inner.mistakes.items():
+            found.mistake(name, place)
+    found.compared += inner.compared
+    found.difference = max(found.difference, inner.difference)
+    return "more keys than queries"
+
+
+def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
+    """Call a function with fewer key and value heads than query heads; return what was tried."""
+    subject, layout = attempt.subject, attempt.layout
+    others = [name for name, role in attempt.roles.items() if role in ("key", "value")]
+    if layout is None or layout.axes != "bht" or len(others) != 2 or not context.function:
+        return ""
+    head_axis = 3 - reading.attended[0] if reading.attended[0] in (1, 2) else 1
+    inputs = dict(subject.inputs)
+    for name in others:
+        shape = list(inputs[name].shape)
+        shape[head_axis] = max(shape[head_axis] // 2, 1)
+        inputs[name] = seeded_array(f"{name} grouped", tuple(shape), seed)
+    other = _read(_changed(subject, inputs), seed)
+    if other is None:
+        return ""
+    inner = Judgement()
+    judge(_changed(subject, inputs), other, context, inner)
+    for name, place in inner.mistakes.items():
+        found.mistake(name, place)
+    for text in inner.conventions:
+        if "grouped" in text:
+            found.convention(text)
+    return f"{attempt.sizes.heads // 2} key/value heads"
+
+
+def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
+    """Call with the causal flag set; return what was tried."""
+    for name in attempt.flag_names:
+        subject = _changed(attempt.subject, attempt.subject.inputs, {name: True})
+        reading = _read(subject, seed)
+        if reading is None or not reading.attended:
+            continue
+        inner = Judgement()
+        kind = judge_pattern(subject, reading, True, inner)
+        if kind == "causal":
+            found.convention(f"{name}=True is causal")
+        for mistake, place in inner.mistakes.items():
+            found.mistake(mistake, place)
+        return "the causal flag"
+    return ""
+
+
+def check_masked_rows(subject: Subject, name: str, convention: Any, mask: Array, found: Judgement) -> None:
+    """Call with a fully masked row: NaN is a caution."""
+    if "q" not in convention.shape:
         return
-    empty = ~np.isfinite(result.predict(variant))
-    if empty.any() and np.isnan(result.actual[empty]).any():
-        report.add_mistakes(CATALOGUE.nan_rows)
-    elif empty.any():
-        report.conventions.append("fully masked rows give finite values, not NaN")
+    mask = mask.copy()
+    mask[:, 1] = False
+    value: Any = convention.encode(mask)
+    if convention.kind == "additive":
+        value = np.where(value < 0, np.float32(-np.inf), value)
+    if subject.library == "torch":
+        import torch
 
-
-def _check_causal(report: Report, case: Case, convention: MaskConvention | None, variant: Variant) -> None:
-    """Check the causal flag."""
-    if not report.binding.has_roles("causal"):
+        value = torch.from_numpy(np.array(value))
+    try:
+        arrays = subject.plain(constants={name: value})
+    except Exception:
         return
-    result = case.run(case.with_full_mask(CallSpec(_SEQ_LEN, _SEQ_LEN, causal=True), convention))
-    if not isinstance(result, Observation):
+    if any(np.isnan(array).any() for array in arrays):
+        found.caution("NaN on fully masked rows")
+
+
+def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement) -> None:
+    """A layer whose name says output projection must be used."""
+    used = {root.partition(":")[2] for op in reading.trace.ops for root in op.roots}
+    for name in attempt.subject.parameters:
+        if not name.endswith("weight") or name in used:
+            continue
+        last = [part for part in name.split(".") if part != "weight"][-1:]
+        if last and last[0].lower() in (
+            "out_proj",
+            "o_proj",
+            "wo",
+            "w_o",
+            "c_proj",
+            "to_out",
+            "out",
+            "output",
+            "proj",
+            "fc_out",
+        ):
+            found.mistake("output projection not used")
+
+
+def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int) -> str:
+    """Compare a sequence in two chunks, with the cache, with the same sequence in one call."""
+    roles = {role_of(p.name): p.name for p in attempt.parameters}
+    if not {"cache", "past_key", "offset"} & set(roles):
+        return ""
+    subject, axis = attempt.subject, reading.attended[0]
+    whole = subject.plain()
+    if not whole or whole[0].shape[: axis + 1] != next(iter(subject.inputs.values())).shape[: axis + 1]:
+        return ""
+    expected = np.take(whole[0], range(_PREFIX, whole[0].shape[axis]), axis=axis)
+    tried, best = False, None
+    for second in _second_chunks(attempt, roles, axis):
+        try:
+            output = second.plain()[0]
+        except Exception:
+            continue
+        if output.shape != expected.shape:
+            continue
+        tried, best = True, best or second
+        if np.allclose(output, expected, atol=2e-4 * max(1.0, float(np.abs(expected).max()))):
+            return "a sequence in two chunks, with its cache"
+    if tried and best is not None:
+        _name_cache_mistake(best, reading, found, seed)
+    return "a sequence in two chunks, with its cache" if tried else ""
+
+
+def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Iterator[Subject]:
+    """Yield the call of the second chunk for every way to pass the cache."""
+    subject = attempt.subject
+    parts = [
+        {name: np.take(array, indices, axis=axis) for name, array in subject.inputs.items()}
+        for indices in (range(_PREFIX), range(_PREFIX, next(iter(subject.inputs.values())).shape[axis]))
+    ]
+    offset = {roles["offset"]: _PREFIX} if "offset" in roles else {}
+    if {"past_key", "past_value"} <= set(roles):
+        by_role = {role: name for name, role in attempt.roles.items()}
+        past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
+        yield _changed(subject, parts[1], {name: _like(subject, value) for name, value in past.items()} | offset)
         return
-    base = replace(variant, causal=0)
-    match = find_variant([result], [base], _CAUSAL_MISTAKES)
-    if match is None:
-        report.set_unexplained("with the causal flag")
+    first = _changed(subject, parts[0], {roles["use_cache"]: True} if "use_cache" in roles else {})
+    try:
+        with quiet():
+            import torch
+
+            with torch.no_grad():
+                result = first.run({**first._tensors(first.inputs), **first.constants})
+    except Exception:
         return
-    report.checks.append("the causal flag")
-    report.conventions.append(f"{report.binding.parameter_names('causal')[0]}=True is causal")
-    report.add_mistakes(*match[1], difference=result.first_difference(base))
-
-
-def _check_lengths(report: Report, case: Case, convention: MaskConvention | None, variant: Variant) -> None:
-    """Check fewer queries than keys, and the alignment of the causal mask in that case."""
-    if not (report.binding.has_roles("query", "key") or report.binding.has_roles("source")):
+    if "cache" not in roles:
+        yield _changed(subject, parts[1], offset)
         return
-    flag = report.binding.has_roles("causal")
-    base = replace(variant, causal=0) if flag else variant
-    result = case.run(case.with_full_mask(CallSpec(3, sizes.NUM_KEYS, causal=flag), convention))
-    if not isinstance(result, Observation):
-        report.conventions.append("as many queries as keys")
+    extra = list(result[1:]) if isinstance(result, tuple | list) else []
+    for cache in extra:
+        if len(list(leaves(cache))):
+            more = {roles["use_cache"]: True} if "use_cache" in roles else {}
+            yield _changed(subject, parts[1], {roles["cache"]: cache, **offset, **more})
+
+
+def _like(subject: Subject, array: Array) -> Any:
+    return subject._tensors({"a": array})["a"] if subject.library == "torch" else array
+
+
+def _name_cache_mistake(second: Subject, whole: Reading, found: Judgement, seed: int) -> None:
+    """Name why the second chunk differs: no cached keys, a mask aligned top-left, or positions from 0."""
+    try:
+        trace = second.trace()
+        core = find_cores(trace)[0]
+        reading = read_cores(second, trace, [core], seed)[0]
+    except Exception:
+        found.not_understood("With its cache it gives other numbers than in one call.")
         return
-    report.checks.append("more keys than queries")
-    if result.matches(base):
+    _, queries, keys = core.shape
+    if keys == queries:
+        found.mistake("cache not used")
         return
-    if base.causal is not None and result.matches(replace(base, causal_alignment="start")):
-        mistake = CATALOGUE.cache_mistakes[0] if _has_cache(report) else CATALOGUE.top_left
-        report.add_mistakes(mistake, difference=result.first_difference(base))
-    elif not report.findings:
-        report.set_unexplained("with more keys than queries", result.first_difference(base))
-
-
-def _check_grouped_query(report: Report, case: Case, convention: MaskConvention | None, variant: Variant) -> None:
-    """Check grouped-query attention: fewer key/value heads than query heads, if accepted."""
-    if case.projection is not None or case.layout.num_heads == 1:
+    ones = np.ones((queries, keys), bool)
+    if reading.allowed is not None and all(np.array_equal(each, np.tril(ones)) for each in reading.allowed):
+        found.mistake("causal top-left with a cache", builder_place(second, reading) or mask_place(reading))
         return
-    result = case.run(case.with_full_mask(CallSpec(_SEQ_LEN, _SEQ_LEN, grouped_query=True), convention))
-    if not isinstance(result, Observation):
+    rows = whole.product[:, -queries:, :]
+    if rows.shape == reading.product.shape and not np.allclose(rows, reading.product, atol=1e-3):
+        found.mistake("positions not shifted with the cache")
         return
-    if result.matches(variant):
-        report.conventions.append("grouped-query attention: adjacent query heads share a key/value head")
-        report.checks.append(f"{case.layout.num_heads} query heads, {NUM_KV_HEADS} key/value heads")
-    elif result.matches(replace(variant, group_order="tile")):
-        report.add_mistakes(_MISTAKE_BY_NAME["kv heads tiled"], difference=result.first_difference(variant))
+    found.not_understood("With its cache it gives other numbers than in one call.")
 
 
-def _has_cache(report: Report) -> bool:
-    return any(report.binding.has_roles(role) for role in ("cache", "past_key", "offset"))
-
-
-def _check_cache(report: Report, case: Case, convention: MaskConvention | None, variant: Variant) -> None:
-    """Compare the second chunk, computed with the cache, with the formula on the whole sequence."""
-    if not _has_cache(report) or convention is not None:
-        return
-    flag = report.binding.has_roles("causal")
-    variant = replace(variant, causal=0) if flag else variant
-    observations = list(_second_chunk_observations(case, CallSpec(_SEQ_LEN, _SEQ_LEN, causal=flag)))
-    if not observations:
-        report.notes.append("How to pass its cache could not be inferred from its signature.")
-        return
-    report.checks.append("a sequence in two chunks, with its cache")
-    if any(observation.matches(variant) for observation in observations):
-        return
-    *position_mistakes, unused = CATALOGUE.cache_mistakes
-    for mistake in position_mistakes:
-        for observation in observations:
-            if any(observation.matches(changed) for changed in mistake.apply_to(variant)):
-                report.add_mistakes(mistake, difference=observation.first_difference(variant))
-                return
-    difference = observations[0].first_difference(variant)
-    for observation in observations:
-        key, value = (array[..., _PREFIX_LENGTH:, :] for array in (observation.inputs.key, observation.inputs.value))
-        uncached = replace(observation, inputs=replace(observation.inputs, key=key, value=value, num_cached=0))
-        if uncached.matches(variant) or uncached.matches(replace(variant, offset_positions=False)):
-            report.add_mistakes(unused, difference=difference)
-            return
-    report.set_unexplained("in two chunks with its cache", difference)
-
-
-def _second_chunk_observations(case: Case, spec: CallSpec) -> Iterator[Observation]:
-    """Yield the observation of the second chunk for every way to pass the cache that works."""
-    arrays, inputs = case.build_inputs(spec)
-    inputs = replace(inputs, query=inputs.query[..., _PREFIX_LENGTH:, :], num_cached=_PREFIX_LENGTH)
-    scalars, arrange, has_roles = case.scalar_values(spec), case.layout.arrange, case.binding.has_roles
-    first = {role: arrange(array[..., :_PREFIX_LENGTH, :]) for role, array in arrays.items()}
-    second = {role: arrange(array[..., _PREFIX_LENGTH:, :]) for role, array in arrays.items()}
-    caches: list[dict[str, Arg]] = [{}]
-    if has_roles("past_key", "past_value"):  # keys without RoPE, or with RoPE already applied
-        key, value = inputs.key[..., :_PREFIX_LENGTH, :], inputs.value[..., :_PREFIX_LENGTH, :]
-        keys = [key, *(apply_rope(key, np.arange(_PREFIX_LENGTH), layout) for layout in ("halves", "pairs"))]
-        caches = [{"past_key": arrange(past), "past_value": arrange(value)} for past in keys]
-    else:
-        start: dict[str, Arg] = {"offset": 0, "use_cache": True}
-        prefill = case.call(scalars | first | {role: value for role, value in start.items() if has_roles(role)})
-        if prefill.fault is not None:
-            return
-        if has_roles("cache"):  # any part of the result: other objects first, then arrays after the first
-            paths = (*sorted(prefill.objects, key=len), *sorted(prefill.arrays, key=len)[1:])
-            caches = [{"cache": ResultReference(prefill.call_index, path)} for path in paths]
-    offset: dict[str, Arg] = {"offset": _PREFIX_LENGTH} if has_roles("offset") else {}
-    for cache in caches:
-        observation = case.find_context(inputs, case.call(scalars | second | offset | cache))
-        if observation is not None:
-            yield observation
-
-
-CHECKS: tuple[_Check, ...] = (_check_masks, _check_causal, _check_lengths, _check_grouped_query, _check_cache)
-
-
-def check_dependence(report: Report, target: Target, seeded: SeededInputs, widths: Sequence[int]) -> None:
-    """Dependence test without known weights: which input tokens change which outputs, for one of these `widths`."""
-    for axes, width in ((axes, width) for width in widths for axes in FLAT_LAYOUTS):
-        layout = TensorLayout(axes, True)
-        x = seeded.array("x", layout.batch_size, _SEQ_LEN, width)
-        baseline = _run_layout(report, target, layout, x)
-        if baseline is not None:
-            break
-    else:
-        raise InvalidInput(
-            f"{report.binding.summary()} did not work with one input of shape (batch, time, width).",
-            hint=f'Give the call: --call "{report.binding.name}({sizes.D_MODEL}, {sizes.NUM_HEADS})(x)"',
-        )
-    report.checks.append("the same input twice")
-    again = _run_layout(report, target, layout, x)
-    if again is None or not np.array_equal(baseline, again, equal_nan=True):
-        report.add_mistakes(CATALOGUE.dropout)
-        return
-    pattern, independent = np.zeros((_SEQ_LEN, _SEQ_LEN), dtype=bool), True
-    for token in range(_SEQ_LEN):
-        changed = x.copy()
-        changed[0, token] += 1.0
-        output = _run_layout(report, target, layout, changed)
-        assert output is not None, "the same call has worked"
-        changes = np.abs(output - baseline).max(axis=-1) > 1e-6
-        pattern[:, token] = changes[0]
-        independent = independent and not changes[1:].any()
-    report.checks.append("which tokens attend to which")
-    _report_pattern(report, pattern, independent)
-
-
-def _run_layout(report: Report, target: Target, layout: TensorLayout, x: Array) -> Array | None:
-    """Call the target with `[batch, time, width]` in this layout; return its output likewise, None if it fails."""
-    inputs = layout.arrange(x)
-    roles: dict[str, Arg] = dict.fromkeys(("x", "query", "key", "value", "source"), inputs)
-    bound = report.binding.bind({**roles, "causal": True})
-    arrays = {} if bound is None else target.call(*bound).arrays
-    for output in arrays.values():
-        if output.shape[:-1] == inputs.shape[:-1]:
-            return np.asarray({"tbd": output.swapaxes(0, 1), "td": output[None]}.get(layout.axes, output))
-    return None
-
-
-def _report_pattern(report: Report, pattern: Array, independent: bool) -> None:
-    """Report what an attention pattern `[query, key]` shows, and whether the sequences of a batch are independent."""
-    ones = np.ones_like(pattern)
-    patterns = {
-        "causal mask off by one (future)": [np.tril(ones, 1)],
-        "causal mask off by one (self)": [np.tril(ones, -1)],
-        "mask inverted": [np.triu(ones), np.triu(ones, 1)],
-    }
-    names = [name for name, wrong in patterns.items() if any((pattern == each).all() for each in wrong)]
-    if not independent:
-        names = ["heads split by a wrong reshape"]
-    if names:
-        report.add_mistakes(_MISTAKE_BY_NAME[names[0]])
-    elif pattern.all():
-        report.conventions.append("bidirectional")
-    elif (pattern == np.tril(ones)).all():
-        report.conventions.append("always causal")
-    else:
-        report.explained = False
-        report.notes.append("The attention pattern is neither bidirectional nor causal.")
+def rotary_is_relative(subject: Subject, reading: Reading) -> bool:
+    """Return whether scores of equal tokens depend on their distance only, as with rotary positions."""
+    inputs = {}
+    for name, array in subject.inputs.items():
+        lead = tuple(slice(0, 1) if axis in reading.attended else slice(None) for axis in range(array.ndim))
+        inputs[name] = np.broadcast_to(array[lead], array.shape).copy()
+    trace = subject.trace(inputs)
+    op = trace.ops[reading.core.scores.index]
+    product = reading.core.gather(op, op.outputs[0])
+    distance = reading.query_times[:, :, None] - reading.key_times[:, None, :]
+    for n in range(len(product)):
+        for each in np.unique(distance[n]):
+            values = product[n][distance[n] == each]
+            if np.ptp(values) > 1e-3 * max(1.0, float(np.abs(product).max())):
+                return False
+    return True

@@ -1,191 +1,378 @@
-"""Examination of an attention implementation: find a call layout that works, identify its formula, run the checks."""
+"""Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import product
+import inspect
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation import variant as sizes
-from peasy.verification.implementation.call_binding import CallBinding, declared_mask_meaning, infer_binding
-from peasy.verification.implementation.case import CallSpec, Case
-from peasy.verification.implementation.checks import CHECKS, check_dependence
-from peasy.verification.implementation.instantiate import (
-    LinearMap,
-    QKVProjections,
-    infer_num_heads,
-    instantiate_module,
-    read_projections,
+from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
+from peasy.verification.implementation.by_output import judge_by_output
+from peasy.verification.implementation.calls import (
+    Attempt,
+    CallFailure,
+    attempts,
+    expression_attempts,
+    failure,
+    is_module,
 )
-from peasy.verification.implementation.mistake import CATALOGUE, MISTAKES, Mistake, Observation, Report, find_variant
-from peasy.verification.implementation.target import Arg, CallResult, Target
-from peasy.verification.implementation.variant import (
-    FLAT_LAYOUTS,
-    LAYOUTS,
-    MaskConvention,
-    SeededInputs,
-    TensorLayout,
-    Variant,
-    mask_conventions,
+from peasy.verification.implementation.catalogue import finding
+from peasy.verification.implementation.checks import (
+    check_cache,
+    check_causal_flag,
+    check_groups,
+    check_lengths,
+    check_masked_rows,
+    check_output_projection,
+    rotary_is_relative,
 )
-from peasy.verification.verdict import Diagnosis
+from peasy.verification.implementation.core import attention_products, find_cores
+from peasy.verification.implementation.expected import explain_difference, read_expected
+from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
+from peasy.verification.implementation.masks import (
+    declared_mask_meaning,
+    judge_pattern,
+    judge_weak_mask,
+    mask_place,
+    mask_trials,
+)
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.reading import Reading, read_cores
+from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
+from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_BASE_VARIANTS = [Variant(causal=causal, rope=rope) for rope in (None, "halves", "pairs") for causal in (None, 0)]
-"""Conventions, not mistakes: bidirectional or causal, with or without rotary positions."""
-_SQUARE_SPEC = CallSpec(sizes.NUM_QUERIES, sizes.NUM_QUERIES)
-_NUM_SEEDS = 2
-"""Number of seeded inputs that a variant must reproduce."""
-
-
-def examine(target: Target, *, binding: CallBinding | None = None, seed: int = 0) -> Diagnosis:
-    """Compare a function or module with the attention formula.
-
-    >>> from peasy.verification.implementation.target import LocalTarget
-    >>> def attention(q, k, v):
-    ...     scores = q @ k.swapaxes(-1, -2)
-    ...     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
-    ...     return weights @ v
-    >>> examine(LocalTarget(attention)).mistakes
-    ('no scale',)
-    """
-    description = target.describe()
-    name, kind = description.name, description.kind
-    state: dict[str, np.ndarray] = {}
-    if kind in ("class", "module"):
-        description, state = instantiate_module(target, description, binding, seed)
-    report = Report(description, binding or infer_binding(description))
-    cases = list(_candidate_cases(target, report, state, SeededInputs(seed)))
-    if not cases:
-        report.notes.append("Its weights could not be identified by name, so only the dependence test was run.")
-        widths = dict.fromkeys([sizes.D_MODEL, *(array.shape[-1] for array in state.values() if array.ndim > 1)])
-        check_dependence(report, target, SeededInputs(seed), list(widths))
-        return report.to_diagnosis(name, kind)
-    working = _working_cases(cases, report)
-    for count, (case, convention, observations) in product(range(3), working):  # the fewest mistakes over all cases
-        bases = [base for base in _BASE_VARIANTS if case.projection is not None or base.rope is None]
-        match = find_variant(observations, bases, MISTAKES, [count])
-        if match is not None:
-            _record_match(report, case, *match, observations[0])
-            for check in CHECKS:
-                check(report, case, convention, match[0])
-            return report.to_diagnosis(name, kind)
-    case, _, observations = working[0]
-    report.explained = False
-    report.conventions.append(case.layout.summary)
-    report.difference = observations[0].first_difference(Variant())
-    return report.to_diagnosis(name, kind)
+STRICT = False
+"""Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
 
 
-def _candidate_cases(
-    target: Target, report: Report, state: dict[str, np.ndarray], seeded: SeededInputs
-) -> Iterator[Case]:
-    binding, description = report.binding, report.description
-    libraries = [description.library] if description.library else ["torch", "numpy"]
-    for library in ["torch"] if description.kind == "module" else libraries:
-        base = Case(target, binding, TensorLayout("bhtd"), seeded, library, fixed_values=_fixed_values(binding))
-        if description.kind == "module":
-            separate_inputs = binding.has_roles("query", "key", "value") or binding.has_roles("source")
-            for projection in read_projections(state):
-                if not separate_inputs and projection.key.weight.shape[0] != projection.d_in:
-                    continue
-                for num_heads, num_kv_heads in infer_num_heads(description, projection):
-                    for axes in FLAT_LAYOUTS:
-                        yield base.with_projection(projection, axes, num_heads, num_kv_heads)
-        elif binding.has_roles("query", "key", "value") and not binding.has_roles("w_q"):
-            for axes in FLAT_LAYOUTS if binding.has_roles("heads") else ():
-                yield replace(base, layout=TensorLayout(axes, True))
-            for axes in LAYOUTS:
-                if "h" in axes or not binding.has_roles("heads"):
-                    yield replace(base, layout=TensorLayout(axes))
-        elif binding.has_roles("x") or binding.has_roles("w_q"):
-            yield from _input_cases(base, seeded)
-        else:
-            raise InvalidInput(
-                f"{description.name} does not look like attention: it takes neither q, k, v nor an input x.",
-                hint='Give the call: --call "attention(q, k, v)"',
-            )
+@dataclass(eq=False)
+class Examination:
+    """State of one examination: the target, its file and namespace, and what was found."""
+
+    target: Any
+    name: str
+    file: str = ""
+    call: str | None = None
+    namespace: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    failures: list[CallFailure] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    inverted: bool = False
 
 
-def _input_cases(base: Case, seeded: SeededInputs) -> Iterator[Case]:
-    """Yield the cases of a function of x: with projection matrices as arguments, or without projections."""
-    heads, width = (sizes.NUM_HEADS, sizes.D_MODEL) if base.binding.has_roles("heads") else (1, sizes.D_HEAD)
-    if base.binding.has_roles("w_q"):
-        scale = 1.5 / np.sqrt(width)  # so that the softmax is neither uniform nor one-hot
-        q, k, v, o = (LinearMap(seeded.array(name, width, width) * scale) for name in ("w_q", "w_k", "w_v", "w_o"))
-        projection = QKVProjections(q, k, v, o if base.binding.has_roles("w_o") else None, "its arguments")
-    else:
-        identity = LinearMap(np.eye(width))
-        projection = QKVProjections(identity, identity, identity, None, "none: queries, keys and values are the inputs")
-    for transposed in (False, True) if base.binding.has_roles("w_q") else (False,):
-        for axes in FLAT_LAYOUTS:
-            yield replace(base.with_projection(projection, axes, heads, heads), transposed_weights=transposed)
-
-
-def _fixed_values(binding: CallBinding) -> dict[str, Arg]:
-    """Return values passed in every call: training=False, and required arguments that do not affect attention."""
-    fixed: dict[str, Arg] = {"training": False} if binding.has_roles("training") else {}
-    required = {"dropout": 0.0, "offset": 0, "length": sizes.MAX_SEQ_LEN, "cache": None, "past_key": None,
-                "past_value": None, "flag": True, "weights": True, "scale": sizes.D_HEAD**-0.5}  # fmt: skip
-    return fixed | {role: value for role, value in required.items() if binding.requires(role)}
-
-
-_WorkingCase = tuple[Case, MaskConvention | None, list[Observation]]
-
-
-def _working_cases(cases: Sequence[Case], report: Report) -> list[_WorkingCase]:
-    """Return the cases in which the target returns a context, with observations; disable dropout if it is random."""
-    working: list[_WorkingCase] = []
-    failures: list[CallResult] = []
-    for case in cases:
-        case = replace(case, disable_dropout=bool(report.findings))
-        for convention in _required_conventions(case, report):
-            spec = case.with_full_mask(_SQUARE_SPEC, convention)
-            first, second = case.run(spec), case.run(spec)
-            if isinstance(first, CallResult) or isinstance(second, CallResult):
-                failures += [first] if isinstance(first, CallResult) else []
-                continue
-            if not report.findings and not np.array_equal(first.actual, second.actual, equal_nan=True):
-                report.add_mistakes(CATALOGUE.dropout)
-                case = replace(case, disable_dropout=True)
-            results = [replace(case, seeded=SeededInputs(case.seeded.seed + n)).run(spec) for n in range(_NUM_SEEDS)]
-            observations = [result for result in results if isinstance(result, Observation)]
-            if len(observations) == _NUM_SEEDS:
-                working.append((case, convention, observations))
-    if not working:
-        faults = [failure.fault for failure in failures if failure.fault]
-        reason = next((fault.summary() for fault in faults if fault.line), None)
-        reason = reason or next((fault.summary() for fault in faults), "it returned no array of the expected shape")
+def examine(target: Any, name: str = "", *, file: str = "", call: str | None = None, seed: int = 0,
+            namespace: dict[str, Any] | None = None, expected: str | None = None, notes: list[str] | None = None,
+            ) -> Diagnosis:  # fmt: skip
+    """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
+    name = name or getattr(target, "__name__", type(target).__name__)
+    if not callable(target) and not hasattr(target, "forward"):
         raise InvalidInput(
-            f"{report.binding.summary()} did not work in any layout of its inputs: {reason}",
-            hint=f'Give the call: --call "{report.binding.summary()}"',
+            f"{name} is a {type(target).__name__}: it cannot be called.", hint="Give a function or a class."
         )
-    return working
+    scope = namespace if namespace is not None else dict(getattr(inspect.getmodule(target), "__dict__", {}))
+    scope = {name.rpartition(".")[2]: target, **scope}
+    given = None if expected is None else read_expected(expected)
+    state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
+    best: Diagnosis | None = None
+    for attempt in _attempts(state, SIZES[0]):
+        if given is not None:
+            _explain_expected(state, attempt, *given)
+        found = _judge_attempt(state, attempt)
+        diagnosis = _diagnosis(state, attempt, found)
+        if diagnosis.verdict != NOT_COMPARED:
+            return _with_more_sizes(state, attempt, found)
+        best = best or diagnosis
+    if best is not None:
+        return best
+    raise _no_call(state)
 
 
-def _required_conventions(case: Case, report: Report) -> list[MaskConvention] | list[None]:
-    if not report.binding.requires("mask"):
-        return [None]
-    declared = declared_mask_meaning(report.description, report.binding.parameter_names("mask"))
-    return mask_conventions(case.layout, "mask", declared)
+def _attempts(state: Examination, sizes: Sizes) -> Any:
+    if state.call:
+        return expression_attempts(state.call, state.namespace, sizes, state.seed, state.failures, state.file)
+    return attempts(state.target, sizes, state.seed, state.failures, state.file)
 
 
-def _record_match(
-    report: Report, case: Case, variant: Variant, mistakes: Sequence[Mistake], observation: Observation
+def _explain_expected(
+    state: Examination, attempt: Attempt, expected: np.ndarray, inputs: dict[str, np.ndarray]
 ) -> None:
-    report.checks.append(f"{_NUM_SEEDS} seeded inputs")
-    report.conventions.append(case.layout.summary)
-    if observation.inputs.merged_output:
-        report.conventions.append("returns concatenated heads: batch, time, width of all heads")
-    if case.projection is not None:
-        report.conventions.append(f"weights: {case.projection.description}")
-        if case.num_heads > 1:
-            shared = case.num_kv_heads != case.num_heads
-            kv_heads = f", {case.num_kv_heads} key/value heads" if shared else ""
-            report.conventions.append(f"{case.num_heads} heads{kv_heads}")
-    if variant.causal is not None:
-        report.conventions.append("always causal")
-    if variant.rope is not None:
-        report.conventions.append(f"rotary positions, by {variant.rope}")
-    correct = Variant(causal=None if variant.causal is None else 0, rope=variant.rope)
-    report.add_mistakes(*mistakes, difference=observation.first_difference(correct))
+    """Note what turns the output of the call into the expected array; `inputs` replace the seeded ones."""
+    unknown = sorted(set(inputs) - set(attempt.subject.inputs))
+    if unknown:
+        raise InvalidInput(
+            f"The call has no inputs named {', '.join(unknown)}: it has {', '.join(attempt.subject.inputs)}."
+        )
+    given = {name: np.asarray(array, dtype=np.float32) for name, array in inputs.items()}
+    subject = replace(attempt.subject, inputs={**attempt.subject.inputs, **given})
+    trace = subject.trace()
+    cores = find_cores(trace)
+    if cores:
+        reading = read_cores(subject, trace, cores[:1], state.seed)[0]
+        if reading.attended:
+            state.notes += explain_difference(subject, reading, expected)
+
+
+def _no_call(state: Examination) -> InvalidInput:
+    """Return the error when no call worked: the real exceptions, each once."""
+    if not state.failures:
+        message = f"{state.name} does not look like attention: it takes no arrays that are known here."
+        return InvalidInput(message, hint=f'Give the call: --call "{state.name}(q, k, v)"')
+    failures = sorted(state.failures, key=lambda one: "not installed" not in one.error)
+    lines = list(dict.fromkeys(one.summary() for one in failures))
+    first = failures[0]
+    where = f" Line {first.line}: {first.code}" if first.line else ""
+    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4]), f'Give the call: --call "{first.call}"'])
+    return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
+
+
+def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judgement:
+    found = Judgement()
+    subject = attempt.subject
+    try:
+        trace = subject.trace()
+        _judge_dropout(subject, trace, found)
+        cores = find_cores(trace)
+        if not cores:
+            if not judge_by_output(attempt, found):
+                found.not_understood(_what_was_seen(trace))
+            return found
+        context = _context(state, attempt)
+        for reading in read_cores(subject, trace, cores, state.seed + seed):
+            judge(subject, reading, context, found)
+            if reading.attended and reading.masked_op is not None:
+                _judge_masks(state, attempt, reading, found)
+            if reading.attended:
+                _judge_positions(subject, reading, found)
+            if not found.unknown:
+                judge_output(subject, reading, found, state.seed + seed)
+            if reading.attended and len(cores) == 1 and seed == 0:
+                _more_calls(state, attempt, reading, context, found)
+    except NotRepeatable:
+        found.not_understood("It does other operations when its input changes.")
+    except Exception as error:
+        if _in_peasy(error) and STRICT:
+            raise
+        found.not_understood(f"{failure(error, attempt.subject.text, state.file).summary()}, when traced.")
+    return found
+
+
+def _judge_positions(subject: Any, reading: Reading, found: Judgement) -> None:
+    """Positions in queries and keys must be relative, as rotary ones are."""
+    text = "positions in queries and keys (rotary)"
+    if text in found.conventions and not rotary_is_relative(subject, reading):
+        found.conventions.remove(text)
+        found.not_understood("Queries and keys are multiplied by numbers that are not rotary positions.")
+
+
+def _more_calls(state: Examination, attempt: Attempt, reading: Reading, context: Context, found: Judgement) -> None:
+    """Call it with other lengths, grouped heads, its causal flag and its cache, where its signature offers them."""
+    check_output_projection(attempt, reading, found)
+    if found.unknown:
+        return
+    tried = [
+        check_lengths(attempt, reading, context, found, state.seed),
+        check_groups(attempt, reading, context, found, state.seed),
+        check_causal_flag(attempt, found, state.seed),
+        check_cache(attempt, reading, found, state.seed),
+    ]
+    state.checks += [text for text in tried if text]
+
+
+def _in_peasy(error: BaseException) -> bool:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and "/verification/implementation/" in frames[-1].filename
+
+
+def _judge_dropout(subject: Any, trace: Trace, found: Judgement) -> None:
+    for kind, place in trace.events:
+        if kind == "dropout":
+            found.mistake("dropout left on", place)
+        elif kind == "random":
+            found.not_understood("It uses random numbers.")
+
+
+def _what_was_seen(trace: Trace) -> str:
+    products, softmaxes = len(attention_products(trace)), sum("softmax" in op.name for op in trace.ops)
+    return (
+        f"No attention was found: {len(trace.ops)} operations, {products} products of two inputs, {softmaxes} softmax. "
+        "A product of queries and keys, weights, and a product with the values are expected."
+    )
+
+
+def _context(state: Examination, attempt: Attempt) -> Context:
+    first = next(iter(attempt.subject.inputs.values()))
+    roles = {name: role if role != "x" else "" for name, role in attempt.roles.items()}
+    if "x" in attempt.roles.values() and "source" in attempt.roles.values():
+        roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
+    names = tuple(attempt.subject.parameters)
+    words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
+    free = attempt.free_scale or "t5" in words
+    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names)
+
+
+def _named_causal(name: str) -> bool:
+    return bool(re.search(r"causal|masked|autoregressive", name.rpartition(".")[2].lower()))
+
+
+def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:
+    """Judge the mask of the call itself, and every mask argument."""
+    _judge_bias(reading, found)
+    named = _named_causal(state.name) and not attempt.mask_names and not attempt.flag_names
+    judge_pattern(attempt.subject, reading, named, found)
+    for name, role in attempt.mask_names.items():
+        _judge_mask_argument(state, attempt, reading, name, role, found)
+
+
+def _judge_bias(reading: Reading, found: Judgement) -> None:
+    """Judge what is added to the scores besides a mask: learned, linear in the distance, or unknown."""
+    if reading.bias is None or reading.allowed is None:
+        return
+    bias = np.where(reading.allowed, reading.bias, 0.0)
+    if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
+        return
+    if reading.bias_learned:
+        found.convention("a learned bias is added to the scores")
+    elif _is_alibi(reading, bias):
+        found.convention("ALiBi: a bias that falls with the distance")
+    elif len(np.unique(np.round(bias[reading.allowed], 5))) == 2:
+        found.mistake("mask value too small", mask_place(reading))
+    else:
+        found.not_understood("Something unknown is added to the scores.")
+
+
+def _is_alibi(reading: Reading, bias: np.ndarray) -> bool:
+    distance = np.abs(reading.query_times[:, :, None] - reading.key_times[:, None, :])
+    signed = -(reading.query_times[:, :, None] - reading.key_times[:, None, :])
+    assert reading.allowed is not None
+    for n in range(len(bias)):
+        free = reading.allowed[n]
+        for shape in (distance[n], signed[n], reading.key_times[n][None].repeat(len(distance[n]), 0)):
+            slope = np.linalg.lstsq(np.stack([shape[free], np.ones(free.sum())], 1), bias[n][free], rcond=None)
+            if np.allclose(np.stack([shape[free], np.ones(free.sum())], 1) @ slope[0], bias[n][free], atol=1e-4):
+                break
+        else:
+            return False
+    return True
+
+
+def _judge_mask_argument(
+    state: Examination, attempt: Attempt, reading: Reading, name: str, role: str, found: Judgement
+) -> None:
+    trials = []
+    for trial in mask_trials(attempt.subject, reading, name, role, state.seed):
+        trials.append(trial)
+        if trial.obeyed:
+            break
+    obeyed = [trial for trial in trials if trial.obeyed]
+    label = "mask" if role == "mask" else "padding"
+    if not trials:
+        state.notes.append(f'No known form of a mask was accepted as "{name}".')
+        return
+    if obeyed:
+        trial = obeyed[0]
+        state.checks.append("a mask" if role == "mask" else "a padding mask")
+        found.convention(f"{label}: {trial.convention.summary}")
+        check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
+        declared = declared_mask_meaning(state.target, state.file, name)
+        if declared is not None and trial.convention.true_attends is (not declared):
+            state.inverted = True
+    else:
+        trial = trials[0]
+    before = dict(attempt.subject.constants)
+    attempt.subject.constants.update(trial.constants)
+    try:
+        _judge_masked_call(state, attempt, reading, trial, bool(obeyed), found)
+    finally:
+        attempt.subject.constants.clear()
+        attempt.subject.constants.update(before)
+
+
+def _judge_masked_call(
+    state: Examination, attempt: Attempt, plain: Reading, trial: Any, obeyed: bool, found: Judgement
+) -> None:
+    subject = attempt.subject
+    trace = subject.trace()
+    reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
+    inner = Judgement()
+    judge(subject, reading, _context(state, attempt), inner)
+    for name, place in inner.mistakes.items():
+        found.mistake(name, place)
+    found.unknown += [text for text in inner.unknown if text not in found.unknown]
+    found.compared += inner.compared
+    found.difference = max(found.difference, inner.difference)
+    if state.inverted:
+        found.mistake("mask inverted", mask_place(reading))
+        state.inverted = False
+    if obeyed or inner.mistakes:
+        return
+    if reading.replaced is not None and reading.replaced.any():
+        judge_weak_mask(reading, found)
+    elif np.allclose(reading.core.weights, plain.core.weights, atol=1e-6):
+        found.mistake("mask ignored", None)
+    elif judge_pattern(subject, reading, False, Judgement()) == "causal":
+        found.convention("a mask argument, whatever it holds, makes it causal")
+    else:
+        found.not_understood("The effect of its mask argument is not known here.")
+
+
+def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
+    """Repeat the judgement with other numbers and other sizes; all must agree."""
+    runs = [
+        (SIZES[0], 1),
+        (SIZES[1], 2),
+        *([(replace(SIZES[0], grouped=True), 3)] if _has_groups(state.target) else []),
+    ]
+    for sizes, seed in runs:
+        again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
+        unknown: list[str] = []
+        for other in _attempts(again, sizes):
+            more = _judge_attempt(again, other, seed)
+            if more.unknown and not more.mistakes:
+                unknown += more.unknown
+                continue
+            for name, place in more.mistakes.items():
+                found.mistake(name, place)
+            found.compared += more.compared
+            found.difference = max(found.difference, more.difference)
+            for text in more.conventions:
+                if "grouped-query" in text:
+                    found.convention(text)
+            break
+        else:
+            found.unknown += [text for text in unknown if text not in found.unknown]
+    return _diagnosis(state, attempt, found)
+
+
+def _has_groups(target: Any) -> bool:
+    """Return whether a class may have fewer key heads than query heads: by a parameter or by its configuration."""
+    roles = {role_of(p.name, True) for p in signature_of(target)} if inspect.isclass(target) else set()
+    return bool(roles & {"key_heads", "config"})
+
+
+def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
+    verdict = WRONG if found.mistakes else NOT_COMPARED if found.unknown or not found.compared else EQUAL
+    findings = [finding(name, place, state.file) for name, place in found.mistakes.items()]
+    findings += [finding(name, place, state.file) for name, place in found.cautions.items()]
+    kind = "class" if inspect.isclass(state.target) else "module" if is_module(state.target) else "function"
+    return Diagnosis(
+        state.name, kind, attempt.subject.text, verdict, tuple(found.conventions), tuple(findings),
+        tuple(dict.fromkeys(state.checks)), tuple(found.unknown), found.compared, found.difference, tuple(state.notes),
+    )  # fmt: skip
+
+
+def _file_of(target: Any) -> str:
+    try:
+        return (
+            inspect.getsourcefile(target if inspect.isclass(target) or inspect.isfunction(target) else type(target))
+            or ""
+        )
+    except TypeError:
+        return ""
+
+
+__all__ = ["Place", "examine"]

@@ -50,6 +50,12 @@ _MAX_DECIMALS = 12
 _MISTAKE_RATE, _SLIP_RATE = 0.03, 0.01
 """Assumed share of wrong cells and of tables with a named slip, for choosing between readings of the inputs."""
 
+_FEW_UNITS = 3.5
+"""Up to this many units of the last decimal, a difference may come from rounded inputs."""
+
+_TYPICAL_SHARE = 0.25
+"""Share of its bounds in which a number usually lies: they allow for all roundings in the worst direction at once."""
+
 _EVIDENCE = 3.0
 """A stricter reading of the inputs must be this much more likely (natural logarithm) than the one that allows more."""
 
@@ -70,6 +76,8 @@ class CheckedCell:
     reason: str
     decimals: int | None = None
     description: str = ""
+    value: float = math.nan
+    """Number that was read, in percent divided by 100; NaN if there is none."""
 
 
 @dataclass(frozen=True)
@@ -188,9 +196,24 @@ class TableChecker:
             best = cls(example, names_slips=names_slips).run()
             for decimals in sorted(best.given_decimals)[:3]:
                 stricter = cls(example, decimals, names_slips).run()
-                if stricter.likelihood >= best.likelihood + _EVIDENCE:
+                if stricter.likelihood >= best.likelihood + _EVIDENCE and not stricter.blames_rounding(best):
                     best = stricter
         return best
+
+    def blames_rounding(self, other: "TableChecker") -> bool:
+        """True if a number is wrong here by a few units of its last decimal, and right under another reading.
+
+        Such a number is a sign that the inputs were rounded: mistakes are rarely that small.
+        """
+        right = {_place(cell) for cell in other.cells if cell.verdict in ("right", "truncated")}
+        return any(
+            cell.verdict == "wrong"
+            and cell.decimals is not None
+            and isinstance(cell.expected, float)
+            and _place(cell) in right
+            and abs(cell.value - cell.expected) <= _FEW_UNITS * 10.0**-cell.decimals
+            for cell in self.cells
+        )
 
     def _named_tables(self) -> Iterator[tuple[str, WrittenTable]]:
         projections = []
@@ -424,7 +447,7 @@ def _log_likelihood(table: AlignedTable, judged: dict[tuple[int, int], CellVerdi
         if not isinstance(content, WrittenNumber):
             continue
         if verdict.verdict != "wrong":
-            total -= math.log(max(verdict.choices, 1.0))
+            total -= math.log(1 + _TYPICAL_SHARE * (verdict.choices - 1))
         elif not slip:
             spread = 1 + abs(content.value)
             total += math.log(_MISTAKE_RATE * min(max(content.high - content.low, 1e-6) / spread, 1.0))
@@ -435,11 +458,15 @@ def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdic
     expected, content = judged.expected, table.cells[cell]
     if isinstance(expected, float):
         expected = "x" if expected == -np.inf else round(expected, 12) + 0.0
-    decimals = content.decimals if isinstance(content, WrittenNumber) else None
+    decimals, value = (content.decimals, content.value) if isinstance(content, WrittenNumber) else (None, math.nan)
     row, column, written = table.rows[cell[0]], table.columns[cell[1]], table.texts[cell].strip()
     return CheckedCell(
-        table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description
+        table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description, value
     )
+
+
+def _place(cell: CheckedCell) -> tuple[str, str, str, str]:
+    return cell.table, cell.row, cell.column, cell.written
 
 
 def _checked_table(

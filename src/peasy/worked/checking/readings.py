@@ -150,7 +150,12 @@ def add_written(
     half = np.where(np.isnan(numbers), 0.0, written.width / 2)
     spare = np.where(np.abs(clean.point - as_written) > 1e-9, _KEPT_DIGITS * half, 0.0)
     spare = np.where(np.isfinite(spare), spare, 0.0)
-    kept = Interval(clean.bounds.low - spare, clean.bounds.high + spare).hull(Interval(as_written, as_written))
+    kept = Interval(clean.bounds.low - spare, clean.bounds.high + spare)
+    # The number behind a right one rounds to it, or was cut to it: at most a unit away.
+    right = ~np.isnan(numbers) & ~wrong & np.isfinite(half)
+    low = np.where(right, np.maximum(kept.low, as_written - 2 * half), kept.low)
+    high = np.where(right, np.minimum(kept.high, as_written + 2 * half), kept.high)
+    kept = Interval(low, high).hull(Interval(as_written, as_written))
     unknown_cells = ~clean.bounds.is_known & ~np.isnan(numbers)
     bounds = Interval(np.where(unknown_cells, written.low, kept.low), np.where(unknown_cells, written.high, kept.high))
     point = np.where(unknown_cells, numbers, clean.point)

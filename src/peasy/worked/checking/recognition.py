@@ -33,6 +33,7 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
     """
     example = _embeddings(example)
     candidates = [example]
+    mentions_scale |= any(table.table.startswith("scaled") for table in example.written)
     if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
         candidates.append(replace(example, scoring="dot", note=NOT_SCALED))
     if not example.causal and any(_is_lower_triangle(table) for table in example.written):

@@ -70,7 +70,8 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
         if sheet.sequential and any(table.table for table in sheet.tables):
             return Notes(title, group_calculations(sheet, title))
         examples = sheet.examples(title)
-        return Notes(title, tuple(recognise(example, bool(_SCALE.search(text))) for example in examples))
+        mentions_scale = len(examples) == 1 and bool(_SCALE.search(text))  # of several, one may be without a scale
+        return Notes(title, tuple(recognise(example, mentions_scale) for example in examples))
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from None
 

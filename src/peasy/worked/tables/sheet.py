@@ -203,7 +203,7 @@ def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
 
 
 def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
-    """True if two tables are the same step with the same rows, and most of their numbers differ."""
+    """True if two tables are the same step with the same rows, and half of their numbers or more differ."""
     if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
         return False
     if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
@@ -214,7 +214,7 @@ def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
         for a, b in zip(row, other_row, strict=True)
     ]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return sum(not a.may_be(b.low, b.high) for a, b in known) > len(known) / 2
+    return bool(known) and sum(not a.may_be(b.low, b.high) for a, b in known) >= len(known) / 2
 
 
 def split_labels(

@@ -7,7 +7,7 @@ export async function requestArrays(body, signal) {
 	return whileWaiting(async () => {
 		const headers = { "content-type": "application/json" };
 		const options = { method: "POST", headers, body: JSON.stringify({ ...body, binary: true }), signal };
-		const response = await fetch("/api/look", options);
+		const response = await fetch("api/look", options);
 		if (!response.ok) {
 			const { error } = await response.json().catch(() => ({}));
 			throw new ApiError(

@@ -9,6 +9,9 @@ import { Player } from "../player.js";
 const STEP_TIME = 1600; // milliseconds per step while playing
 const MAX_KEYS = 12; // keys of a row that are listed
 
+/** Steps of the formula that the arithmetic of a cell needs. */
+export const HEAD_STEPS = ["query", "key", "value", "masked", "weights", "context"];
+
 const STEPS = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
 	["scale", "Divide by √d, so that long vectors do not make the softmax one-sided."],
@@ -184,6 +187,24 @@ export class HeadZoom {
 			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
 		return { score: lines[0], scaled: lines.slice(1, -2).join("\n"), softmax: lines.slice(-2).join("\n") + note };
 	}
+}
+
+/**
+ * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
+ * @param {Record<string, number[][]>} matrices
+ */
+export function scaleOf({ query, key, masked }) {
+	const width = query[0].length;
+	let best = { size: 0, scale: width ** -0.5 };
+	masked?.forEach((row, at) =>
+		row.forEach((score, to) => {
+			if (!Number.isFinite(score)) return;
+			const product = query[at].reduce((sum, number, index) => sum + number * key[to][index], 0);
+			if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
+		}),
+	);
+	const usual = width ** -0.5;
+	return Math.abs(best.scale - usual) < 1e-3 * usual ? usual : best.scale;
 }
 
 /** First numbers of a vector as coloured cells; colours by the range of `reference`. */

@@ -140,9 +140,9 @@ export function chapterPanel(number, open, known) {
 		verdict,
 		known.includes(experiment) &&
 			quiet(
-				element("a", { href: `/experiments?x=${experiment}` }, "Is that so? Measure it."),
+				element("a", { href: `experiments?x=${experiment}` }, "Is that so? Measure it."),
 				" ",
-				element("a", { href: "/glossary" }, "Glossary"),
+				element("a", { href: "glossary" }, "Glossary"),
 			),
 		element(
 			"div",

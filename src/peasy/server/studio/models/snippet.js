@@ -1,7 +1,7 @@
 // Code snippets that use a model: curl, Python, OpenAI client, terminal.
 
 export function snippets({ name, capabilities }) {
-	const { origin } = location;
+	const origin = new URL(".", location.href).href.slice(0, -1);
 	const quoted = JSON.stringify(name);
 	const inShell = (value) => `'${JSON.stringify(value).replaceAll("'", "'\\''")}'`;
 	const curl = (path, body) => ({

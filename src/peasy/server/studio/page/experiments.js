@@ -52,7 +52,7 @@ export class Page {
 					? element(
 							"p",
 							{ class: `verdict ${last.holds ? "good" : "bad"}` },
-							last.holds ? "✓ the claim holds" : "✗ the claim does not hold",
+							`${last.holds ? "✓" : "✗"} ${last.outcome}`,
 						)
 					: quiet("Not run yet.");
 				return element(

@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, element, field, fieldRow, flexRow, slider } from "../element.js";
+import { bdi, button, card, element, field, fieldRow, flexRow, quiet, slider } from "../element.js";
 import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
 import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
@@ -42,6 +42,11 @@ export class Page {
 		this.cacheComparison = element("section", {});
 		place.append(
 			element("h1", {}, "Generate"),
+			element(
+				"p",
+				{ class: "lead" },
+				"The model writes one token after the other; see what it could have written, and why.",
+			),
 			this.controls,
 			this.tokenLine,
 			element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)),
@@ -140,6 +145,10 @@ export class Page {
 
 	async updateCandidates() {
 		this.candidatesAbort?.abort();
+		if (this.position >= this.steps.length && this.steps.at(-1)?.piece === "<eos>") {
+			this.candidates.replaceChildren(element("h2", {}, "The text has ended"), quiet("The model wrote <eos>."));
+			return;
+		}
 		const abort = (this.candidatesAbort = new AbortController());
 		await this.shell.attempt(async () => {
 			const { result } = await this.shell.request(
@@ -233,7 +242,7 @@ export class Page {
 				} else if (event === "token") this.pendingSteps.push(data);
 			};
 			this.streamEnd = this.shell
-				.stream("/api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })
+				.stream("api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })
 				.catch((error) => this.shell.showError(error))
 				.finally(() => {
 					if (abort === this.streamAbort) this.streamAbort = null;

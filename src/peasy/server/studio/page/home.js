@@ -4,7 +4,7 @@ import { ModelFlow } from "/web/render/modelflow.js";
 import { writeNumber } from "/web/render/numbers.js";
 import { bdi, button, caveatLine, element, flexRow, slider, tableDetails, table } from "../element.js";
 import { headMatrix, requestArrays } from "../home/arrays.js";
-import { HeadZoom } from "../home/headzoom.js";
+import { HEAD_STEPS, HeadZoom, scaleOf } from "../home/headzoom.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
 import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
@@ -20,7 +20,6 @@ const PRESETS = [
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
 	{ label: "Which sentences are alike?", m: "sentences", t: "The food was great" },
 ];
-const HEAD_STEPS = ["query", "key", "value", "masked", "weights", "context"];
 const COMPARED = "The meal tasted wonderful"; // the second sentence of an encoder's picture
 
 export class Page {
@@ -28,6 +27,9 @@ export class Page {
 	experiments;
 	/** @type {Record<string, any> | null} */
 	head = null;
+	/** @type {Record<string, any> | null} */
+	base = null;
+	baseKey = "";
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -109,7 +111,7 @@ export class Page {
 			...known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
 			),
-			element("a", { class: "plain", href: "/models" }, "Your own model"),
+			element("a", { class: "plain", href: "models" }, "Your own model"),
 			this.bookButton,
 		);
 	}
@@ -118,27 +120,34 @@ export class Page {
 		return this.shell.navigate("home", { ...state, ch: this.state.ch });
 	}
 
+	/** Request and draw the picture; the head that matters is searched for while it can be seen already. */
 	load() {
 		const body = { model: this.model, text: this.text };
 		const edit = ablations(this.off);
+		const pass = async (fields) => (await this.shell.request("forward-pass", { ...body, ...fields })).result;
+		const key = JSON.stringify(body);
 		return this.runLatest(
 			async () => {
-				const key = JSON.stringify(body);
-				if (this.baseKey !== key) {
-					this.base = (await this.shell.request("forward-pass", body)).result;
-					this.baseKey = key;
-				}
-				return edit.length
-					? (await this.shell.request("forward-pass", { ...body, edit, story: false })).result
-					: this.base;
+				if (this.baseKey !== key) [this.base, this.baseKey] = [await pass({ story: false }), key];
+				return edit.length ? pass({ edit, story: false }) : this.base;
 			},
-			(pass) => {
+			async (shown) => {
 				this.shell.clearError();
-				this.pass = pass;
+				this.pass = shown;
+				const needsStory = this.base.story === null && this.base.next_tokens.length > 0;
+				if (needsStory) {
+					this.chooseOpenHead();
+					this.draw();
+					this.caption.textContent = "Looking for the head that matters most …";
+					const { story } = await pass({});
+					if (this.baseKey !== key) return;
+					this.base.story = story;
+					if (this.state.l === undefined) this.open = null;
+				}
 				this.chooseOpenHead();
 				this.draw();
 				this.enableKeys();
-				return this.loadHead();
+				await this.loadHead();
 			},
 		);
 	}
@@ -272,7 +281,7 @@ export class Page {
 					element(
 						"a",
 						{
-							href: `/look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}`,
+							href: `look?m=${encodeURIComponent(this.model)}&t=${encodeURIComponent(this.text)}&l=${layer}&h=${head}`,
 						},
 						"All heads as maps",
 					),
@@ -347,7 +356,7 @@ export class Page {
 				const queries = this.stackOf(stack).tokens.pieces;
 				const keys = part === "cross_attention" ? this.pass.stacks[0].tokens.pieces : queries;
 				const kind = part === "cross_attention" ? ["cross-attention"] : [];
-				const scale = this.scaleOf(matrices);
+				const scale = scaleOf(matrices);
 				this.head = {
 					...matrices,
 					queries,
@@ -360,24 +369,6 @@ export class Page {
 				return undefined;
 			},
 		);
-	}
-
-	/**
-	 * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
-	 * @param {Record<string, number[][]>} matrices
-	 */
-	scaleOf({ query, key, masked }) {
-		const width = query[0].length;
-		let best = { size: 0, scale: width ** -0.5 };
-		masked?.forEach((row, at) =>
-			row.forEach((score, to) => {
-				if (!Number.isFinite(score)) return;
-				const product = query[at].reduce((sum, number, index) => sum + number * key[to][index], 0);
-				if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
-			}),
-		);
-		const usual = width ** -0.5;
-		return Math.abs(best.scale - usual) < 1e-3 * usual ? usual : best.scale;
 	}
 
 	showCell() {

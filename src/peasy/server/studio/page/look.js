@@ -1,9 +1,12 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
-import { formatCount, indices } from "/web/render/numbers.js";
+import { formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, caveatLine, element, flexRow } from "../element.js";
+import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
+import { headMatrix, requestArrays } from "../home/arrays.js";
+import { HEAD_STEPS, HeadZoom, scaleOf } from "../home/headzoom.js";
 import { headKeys } from "../keys.js";
+import { latestOnly } from "../latest.js";
 import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
 import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
@@ -26,19 +29,19 @@ export class Page {
 		this.sentence = element("p", { class: "sentence" });
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and ablated heads");
-		this.tabs = tabs(
-			[
-				{ name: "attention", title: "Attention", show: () => this.showAttention() },
-				{ name: "steps", title: "Step by step", show: () => this.showSteps() },
-				{ name: "heads", title: "Heads", show: () => this.showHeads() },
-				{ name: "lens", title: "Logit lens", show: () => this.showLens() },
-			],
-			(name) => {
-				this.shell.setState({ tab: name === "attention" ? null : name });
-				this.state.tab = name;
-			},
+		this.zoom = new HeadZoom(
+			(row, key) => this.maps?.selectCell(row, key),
+			() => {},
 		);
-		place.append(element("h1", {}, "Look"), this.sentence, this.tabs.element);
+		this.runZoom = latestOnly(shell, this.zoom.element, this.zoom.element);
+		this.headNumbers = element("div", {});
+		this.tabPlace = element("div", {});
+		place.append(
+			element("h1", {}, "Look"),
+			element("p", { class: "lead" }, "What each attention head of a model looks at, on your own text."),
+			this.sentence,
+			this.tabPlace,
+		);
 		const moveCell = (rows, columns) => () => this.maps?.moveSelection(rows, columns);
 		shell.keys.add([
 			...headKeys((layers, heads) => this.maps?.selectMap(this.maps.mapRow + layers, this.maps.mapColumn + heads)),
@@ -63,8 +66,30 @@ export class Page {
 		this.model = await this.shell.modelName(hasAttention);
 		this.text = state.t?.trim() || DEFAULT_TEXT;
 		this.isLong = await this.checkLength();
+		await this.makeTabs();
 		this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
 		await this.tabs.choose(state.tab ?? "attention", false);
+	}
+
+	/** Only the tabs that this model has: the logit lens needs layers that predict tokens. */
+	async makeTabs() {
+		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		const predicts = entry?.model_type !== "recurrent-translator" && !entry?.capabilities.includes("embed");
+		const entries = [
+			{ name: "attention", title: "Attention", show: () => this.showAttention() },
+			{ name: "steps", title: "Step by step", show: () => this.showSteps() },
+			{ name: "heads", title: "Heads", show: () => this.showHeads() },
+			...(predicts ? [{ name: "lens", title: "Logit lens", show: () => this.showLens() }] : []),
+		];
+		this.tabs = tabs(entries, (name) => {
+			this.shell.setState({ tab: name === "attention" ? null : name });
+			this.state.tab = name;
+		});
+		this.tabPlace.replaceChildren(this.tabs.element);
+	}
+
+	close() {
+		this.zoom.close();
 	}
 
 	requestBody(fields = {}) {
@@ -119,7 +144,7 @@ export class Page {
 			},
 			this.picture,
 		);
-		return element("div", {}, this.ablationPanel, this.picture);
+		return element("div", {}, this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
 	}
 
 	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
@@ -143,7 +168,7 @@ export class Page {
 		// The interactive map draws its own links, and the next token is shown above it.
 		if (this.maps)
 			rendered
-				.querySelectorAll(".figure:has(peasy-links), figure.table:not(details *)")
+				.querySelectorAll(".figure:has(peasy-links), figure.table, details:has(figure.table)")
 				.forEach((figure) => figure.remove());
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
 		const caveat = response.result.caveat ?? "";
@@ -160,11 +185,18 @@ export class Page {
 
 	overviewNote(result) {
 		const numTokens = result.tokens.ids.length;
+		const layers = [...new Set((result.attentions ?? []).map(({ path }) => path.layer))];
+		const choose = (layer) => {
+			this.layer = Number(layer);
+			this.shell.setState({ l: this.layer });
+			this.tabs.choose("attention", false);
+		};
 		return element(
-			"p",
+			"div",
 			{ class: "note" },
 			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
 				"exactly below.",
+			layers.length > 1 && field("layer", select(layers.map(String), String(this.layer), choose)),
 		);
 	}
 
@@ -197,6 +229,7 @@ export class Page {
 		[this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
 		this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
 		this.drawAblation();
+		if (!this.isLong && !this.state.w) this.loadZoom();
 		if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
 	}
 
@@ -234,11 +267,47 @@ export class Page {
 		}, effect);
 	}
 
+	/** Show words or tokens; the chosen cell stays where it is: a token's word, or a word's last token. */
 	toggleWords() {
+		const groups = (this.response?.result.target ?? this.response?.result.tokens)?.word_positions ?? [];
+		const toWord = (token) => groups.findIndex((positions) => positions.includes(token));
+		const convert = (index) => (index === null ? null : this.state.w ? (groups[index]?.at(-1) ?? null) : toWord(index));
+		[this.query, this.key] = [convert(this.query), convert(this.key)];
 		this.state.w = this.state.w ? "" : "1";
-		[this.query, this.key] = [null, null];
-		this.shell.setState({ w: this.state.w, q: null, k: null });
+		this.shell.setState({ w: this.state.w, q: this.query, k: this.key });
 		this.tabs.choose("attention", false);
+	}
+
+	/** The arithmetic of the chosen cell, and the numbers of its head as a table. */
+	loadZoom() {
+		const { layer, head, query, key } = this;
+		if (query === null || key === null) return undefined;
+		const edit = ablations(this.ablatedHeads);
+		const body = this.requestBody({ layers: [layer], heads: [head], steps: HEAD_STEPS, edit });
+		return this.runZoom(
+			() => requestArrays(body, this.shell.signal),
+			(arrays) => {
+				const { tokens, target } = this.response.result;
+				const stack = target ? "decoder" : arrays[0]?.stack;
+				const part = arrays.some((one) => one.part === "attention" && one.stack === stack)
+					? "attention"
+					: "cross_attention";
+				const matrices = Object.fromEntries(
+					HEAD_STEPS.map((step) => [step, headMatrix(arrays, { stack, layer, part }, step)]),
+				);
+				this.zoom.element.replaceChildren();
+				this.headNumbers.replaceChildren();
+				if (!matrices.weights?.[query] || !matrices.query || !matrices.value) return;
+				const queries = (target ?? tokens).pieces;
+				const keys = part === "cross_attention" ? tokens.pieces : queries;
+				const title = [`layer ${layer}`, `head ${head}`];
+				this.zoom.show({ ...matrices, queries, keys, scale: scaleOf(matrices), softcap: 0, title }, query, key);
+				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight, 4))]);
+				this.headNumbers.replaceChildren(
+					tableDetails(table(`Weights of layer ${layer}, head ${head}`, ["query ↓ key →", ...keys], rows)),
+				);
+			},
+		);
 	}
 
 	toggleHead(layer, head) {

@@ -106,7 +106,7 @@ export class Page {
 		const links = card.capabilities.flatMap((capability) => {
 			if (!(capability in PAGE_LINKS)) return [];
 			const [path, label] = PAGE_LINKS[capability];
-			return element("a", { class: "chip", href: `/${path}${encodeURIComponent(card.name)}` }, label);
+			return element("a", { class: "chip", href: `${path}${encodeURIComponent(card.name)}` }, label);
 		});
 		this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
 		return this.tabs.choose(this.tab, false);

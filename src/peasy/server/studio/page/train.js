@@ -7,6 +7,13 @@ import { RunView } from "../train/run.js";
 
 export const page = { name: "train", title: "Train", letter: "r" };
 
+/** Name of a data set or file; an upload without the number that the server put before it. */
+const dataName = (data) =>
+	data
+		.split("/")
+		.at(-1)
+		.replace(/^[0-9a-f]{8,}-/, "");
+
 export class Page {
 	constructor(place, shell) {
 		this.shell = shell;
@@ -32,7 +39,9 @@ export class Page {
 			body: this.runView.names.length ? { name: this.runView.names[0] } : {},
 		}));
 		shell.setCopyItems(() =>
-			this.jobPanel.job ? [{ label: "Command line", text: this.jobPanel.job.command_line }] : [],
+			this.jobPanel.job?.runs.includes(this.names?.[0])
+				? [{ label: "Command line", text: this.jobPanel.job.command_line }]
+				: [],
 		);
 		shell.keys.add([
 			{ key: " ", label: "Play or pause attention during training", run: () => this.runView.history.play() },
@@ -98,7 +107,7 @@ export class Page {
 				box,
 				button(name, () => this.chooseRuns([name]), { class: "text-button" }),
 				`${kind} ${preset}`,
-				data.split("/").at(-1),
+				dataName(data),
 				state,
 				loss?.toFixed(4) ?? "",
 			];

@@ -42,7 +42,7 @@ export class Page {
 			this.panels.forEach((panel) => panel.translateSoon(this.text, value));
 		});
 		const exampleLinks = EXAMPLES.map((example) =>
-			element("a", { class: "chip", href: `/translate?t=${encodeURIComponent(example)}` }, example),
+			element("a", { class: "chip", href: `translate?t=${encodeURIComponent(example)}` }, example),
 		);
 		this.place.append(
 			...pageHeader(

@@ -1,6 +1,7 @@
 // Page Work: attention computed by hand, step by step, with the library's examples or the user's own numbers.
 
 import { clamp } from "/web/render/numbers.js";
+import { ApiError } from "../api.js";
 import { button, card, element, field, fieldRow, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
@@ -92,6 +93,12 @@ export class Page {
 	}
 
 	load() {
+		const sentence = this.ownExample ? "" : (this.state.t?.trim() ?? "");
+		if (sentence && !/\s/.test(sentence) && !this.library.some(({ name }) => name === sentence)) {
+			const hint = "Write at least two words, or choose an example.";
+			this.shell.showError(new ApiError("One word alone has nothing to attend to.", hint));
+			return undefined;
+		}
 		return this.runLatest(
 			() => this.shell.request("explain", { ...this.requestBody(), html: true }),
 			({ result, html }) => {

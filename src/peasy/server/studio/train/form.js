@@ -18,6 +18,7 @@ const SIZES = [
 	["tiny", "tiny: for a first try"],
 	["small", "small"],
 	["base", "base: slow on a CPU"],
+	["speedrun", "speedrun: gpt that learns faster, exports to ONNX only"],
 ];
 const UPLOAD_CHUNK = 200000; // characters per request
 

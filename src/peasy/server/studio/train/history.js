@@ -22,7 +22,7 @@ export class AttentionHistory {
 		this.element = element(
 			"section",
 			{ "aria-label": "Attention during training" },
-			element("h3", {}, "Attention during training"),
+			element("h2", {}, "Attention during training"),
 			this.bar,
 			this.container,
 		);

@@ -32,7 +32,7 @@ export class RunView {
 				"div",
 				{ class: "sides" },
 				element("div", { class: "card" }, this.lossChart.element, this.comparison),
-				element("div", { class: "card" }, element("h3", {}, "Samples"), this.samples),
+				element("div", { class: "card" }, element("h2", {}, "Samples"), this.samples),
 			),
 			this.history.element,
 		);
@@ -158,7 +158,7 @@ export class RunView {
 			() => this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
 			{ class: "plain main" },
 		);
-		const link = element("a", { href: `/look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
+		const link = element("a", { href: `look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
 		this.resumeForm.replaceChildren(
 			fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link),
 		);

@@ -5,6 +5,7 @@ import { renderDocument } from "../document.js";
 import { bdi, button, caveatLine, details, element, field, fieldRow, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
 
+const UNSURE = 0.6; // mean probability of the tokens below which a text is probably outside of what the model knows
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
@@ -33,7 +34,9 @@ export class TranslatorPanel {
 			},
 		);
 		this.kindLabel = element("span", { class: "quiet" });
+		this.knows = element("p", { class: "quiet" });
 		this.translation = element("p", { class: "result-text", "aria-live": "polite" });
+		this.warning = element("p", { class: "note warning", role: "status" });
 		this.heads = element("div", {});
 		this.picture = element("div", {});
 		this.tree = element("section", { "aria-label": "Beams" });
@@ -41,11 +44,20 @@ export class TranslatorPanel {
 			"section",
 			{ class: "side card", "aria-label": `Translator ${letter}` },
 			fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel),
+			this.knows,
 			this.translation,
+			this.warning,
 			this.heads,
 			this.picture,
 			this.tree,
 		);
+	}
+
+	/** What the model was made for, from its card: said before it answers. */
+	async showCard() {
+		const { model } = this;
+		const { result } = await this.shell.request("models", { name: model });
+		if (model === this.model) this.knows.textContent = result.card?.description ?? "";
 	}
 
 	/** URL parameters of the chosen head. */
@@ -56,6 +68,7 @@ export class TranslatorPanel {
 	show(state, text, numBeams) {
 		this.model = this.models.find(({ name }) => name === state[this.letter])?.name ?? this.defaultModel;
 		this.modelSelect.value = this.model;
+		this.shell.attempt(() => this.showCard(), this.knows);
 		[this.layer, this.head] = Object.keys(this.headState()).map((name) =>
 			state[name] === undefined ? null : Number(state[name]),
 		);
@@ -76,6 +89,12 @@ export class TranslatorPanel {
 			if (turn !== this.turn) return;
 			this.text = text;
 			this.target = result.hypotheses[0].text;
+			const probability = Math.exp(result.hypotheses[0].score);
+			this.warning.textContent =
+				probability < UNSURE
+					? `Unsure: the mean probability of its tokens is ${probability.toFixed(2)}. This text is probably outside ` +
+						"of what the model knows."
+					: "";
 			this.tree.replaceChildren(
 				element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
 				...drawTree(result),
@@ -84,7 +103,7 @@ export class TranslatorPanel {
 		} catch (error) {
 			if (turn !== this.turn) return;
 			this.target = null;
-			[this.translation, this.heads, this.tree].forEach((part) => part.replaceChildren());
+			[this.translation, this.warning, this.heads, this.tree].forEach((part) => part.replaceChildren());
 			this.shell.showError(error, this.picture);
 		} finally {
 			if (turn === this.turn) this.element.classList.remove("busy");

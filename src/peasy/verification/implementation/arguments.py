@@ -1,0 +1,248 @@
+"""Arguments of code that is not known: guessed from names, defaults and annotations, and tried."""
+
+import dataclasses
+import inspect
+import itertools
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from peasy.verification.implementation.names import role_of, snake_case
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a call, pairwise different, so that axes cannot be confused; √d_head is no whole number."""
+
+    batch: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    d_head: int = 12
+    time: int = 5
+    keys: int = 7
+    length: int = 16
+    grouped: bool = False
+
+    @property
+    def d_model(self) -> int:
+        """Width of the model."""
+        return self.heads * self.d_head
+
+    def constructor_value(self, role: str) -> Any:
+        """Return a constructor argument by role; `_UNKNOWN` if there is none."""
+        values: dict[str, Any] = {
+            "d_model": self.d_model, "d_head": self.d_head, "heads": self.heads,
+            "key_heads": self.kv_heads if self.grouped else self.heads,
+            "length": self.length, "dropout": 0.1, "causal": True, "batch_first": True, "flag": True, "layer": 1,
+            "batch": self.batch, "scale": self.d_head**-0.5, "temperature": self.d_head**0.5, "device": "cpu",
+            "eps": 1e-5, "theta": 10000.0, "vocab": 50, "weights": False, "training": False, "use_cache": False,
+            "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
+        }  # fmt: skip
+        return values.get(role, UNKNOWN)
+
+
+SIZES = (Sizes(), Sizes(batch=3, heads=2, d_head=20, time=6, keys=8, kv_heads=1))
+UNKNOWN = object()
+
+
+class ConfigGuess(dict[str, Any]):
+    """Configuration object that answers every known name: as attribute, as key, and by `get`."""
+
+    def __init__(self, sizes: Sizes, given: Mapping[str, Any] | None = None) -> None:
+        super().__init__(given or {})
+        object.__setattr__(self, "_sizes", sizes)
+
+    def __missing__(self, name: str) -> Any:
+        value = config_value(self._sizes, name)
+        if value is UNKNOWN:
+            raise KeyError(name)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value; a default of the caller counts more than a guess, but not for sizes."""
+        if dict.__contains__(self, name):
+            return dict.__getitem__(self, name)
+        value = config_value(self._sizes, name)
+        return default if value is UNKNOWN or role_of(name, True) not in _SIZE_ROLES else value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __contains__(self, name: object) -> bool:
+        return dict.__contains__(self, name) or config_value(self._sizes, str(name)) is not UNKNOWN
+
+
+_SIZE_ROLES = ("d_model", "heads", "d_head", "length", "key_heads")
+
+
+def config_value(sizes: Sizes, name: str) -> Any:
+    """Return the value of a setting by its name: sizes, and false or zero for options."""
+    role = role_of(name, constructor=True)
+    if role == "dropout":
+        return 0.1
+    if role:
+        return sizes.constructor_value(role)
+    lower = name.lower()
+    if lower.startswith(
+        ("use_", "is_", "has_", "do_", "enable", "return_", "output_", "gradient", "fuse", "flash", "lora")
+    ):
+        return False
+    if lower.endswith(("_bias", "bias", "_norm", "layernorm", "_enabled")):
+        return False
+    if "softcap" in lower or lower.startswith("_") or "window" in lower or "pruned" in lower or "type" in lower:
+        return None
+    if lower == "query_pre_attn_scalar":
+        return sizes.d_head
+    return UNKNOWN
+
+
+def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the named parameters of a callable, without self."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return _docstring_parameters(function)
+    return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
+
+
+def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Return the parameters of a C function, whose docstring begins with its signature."""
+    import re
+
+    first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
+    parts = [part.strip() for part in first[1].split(",")] if first else []
+    named = (part.partition("=") for part in parts if part not in ("", "*", "/"))
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return [
+        inspect.Parameter(name.strip(), kind, default=None if equals else inspect.Parameter.empty)
+        for name, equals, _ in named if name.strip().isidentifier()
+    ]  # fmt: skip
+
+
+_PAIRS = ("window_size", "input_size", "input_resolution", "img_size", "fmap_size", "resolution", "patch_size")
+"""Sizes that may be pairs: of a picture, or of a window with 16 tokens."""
+
+
+def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
+    parameters = signature_of(cls)
+    hints = _type_hints(cls)
+    for pairs, required_only, flag in itertools.product((False, True), (False, True), (None, False)):
+        arguments: dict[str, Any] = {}
+        for parameter in parameters:
+            if pairs and snake_case(parameter.name) in _PAIRS:
+                arguments[parameter.name] = (4, 4)
+                continue
+            value = _constructor_argument(parameter, hints.get(parameter.name), sizes, required_only)
+            if value is not UNKNOWN:
+                arguments[parameter.name] = flag if flag is not None and value is True else value
+        yield arguments
+
+
+def _constructor_argument(parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool) -> Any:
+    required = parameter.default is parameter.empty
+    role = role_of(parameter.name, constructor=True)
+    if role == "config" or _is_config_class(hint):
+        return make_config(hint, sizes) if required or parameter.default is None else UNKNOWN
+    if role == "key_heads" and (required or sizes.grouped):
+        return sizes.constructor_value(role)
+    if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
+        return UNKNOWN
+    if not required and (parameter.default is None or isinstance(parameter.default, bool)):
+        return UNKNOWN
+    if not required and role == "length" and isinstance(parameter.default, int) and parameter.default >= sizes.length:
+        return UNKNOWN
+    if not required and role == "d_head" and isinstance(parameter.default, float):
+        return UNKNOWN
+    value = sizes.constructor_value(role)
+    if value is UNKNOWN and required:
+        by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
+        return by_type.get(hint)
+    return value
+
+
+def _type_hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls.__init__)  # type: ignore[misc]
+    except Exception:
+        return {}
+
+
+def _is_config_class(hint: Any) -> bool:
+    return inspect.isclass(hint) and (
+        dataclasses.is_dataclass(hint) or hint.__name__.lower().endswith(("config", "args"))
+    )
+
+
+def make_config(hint: Any, sizes: Sizes) -> Any:
+    """Make a configuration: of the annotated class with small sizes, or an object that answers every known name."""
+    if not _is_config_class(hint):
+        return ConfigGuess(sizes)
+    try:
+        known = {p.name: p for p in signature_of(hint)}
+        arguments = {
+            name: value for name, p in known.items()
+            if (value := config_value(sizes, name)) is not UNKNOWN
+            and (p.default is p.empty or (role_of(name, True) in (*_SIZE_ROLES, "dropout") and p.default is not None))
+        }  # fmt: skip
+        made = hint(**arguments)
+    except Exception:
+        return ConfigGuess(sizes)
+    for name in [n for n in vars(made) if n not in known]:  # classes that keep sizes as plain attributes
+        value = config_value(sizes, name)
+        if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
+            setattr(made, name, value)
+    return made
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Shapes of a call's arrays: `axes` of queries, and width of all heads or of one."""
+
+    axes: str
+    width: int
+
+    def shape(self, sizes: Sizes, time: int | None = None, heads: int | None = None) -> tuple[int, ...]:
+        """Return the shape of an array with so many tokens and heads."""
+        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": heads or sizes.heads, "t": time or sizes.time}
+        return (*(by_axis[axis] for axis in self.axes), self.width)
+
+
+def layouts(sizes: Sizes, flat: bool, widths: list[int]) -> list[Layout]:
+    """Return the layouts to try: `flat` code gets the width of all heads first."""
+    narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")]
+    wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx")]
+    return [*wide, *narrow] if flat else [*narrow, *wide]
+
+
+ROTARY_ROLES = ("cos", "sin", "cos_sin", "freqs_cis")
+ROTARY_FORMS = 6
+
+
+def rotary_tables(sizes: Sizes, time: int, form: int) -> dict[str, Any]:
+    """Return tables of rotary positions under the roles cos, sin, cos_sin and freqs_cis, in one of several forms."""
+    import torch
+
+    half = sizes.d_head // 2
+    angle = torch.arange(time)[:, None] * 10_000.0 ** (-torch.arange(half) / half)
+    if form == 3:
+        angle = angle.repeat_interleave(2, dim=-1)
+    wide = torch.cat([angle, angle], dim=-1) if form in (0, 4) else angle
+    shape = {0: (1, time, -1), 1: (1, time, 1, half), 2: (time, half), 3: (time, -1), 4: (1, 1, time, -1)}
+    cos, sin = (each.reshape(shape.get(form, (time, -1))) for each in (wide.cos(), wide.sin()))
+    complex_table = torch.polar(torch.ones(time, half), angle[:, :half])
+    pairs = torch.view_as_real(complex_table) if form % 2 else complex_table
+    return {"cos": cos, "sin": sin, "cos_sin": (cos, sin), "freqs_cis": pairs}

@@ -1,0 +1,58 @@
+"""Comparison by outputs only, for functions of q, k and v whose operations cannot be recorded (loops over numbers)."""
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from peasy.formula.attention import attend
+from peasy.verification.implementation.calls import Attempt
+from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.judge import Judgement
+
+_SCALES = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
+
+
+def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
+    """Compare the result with the formula and with known mistakes of it; False if q, k and v are not its inputs."""
+    by_role = {role: name for name, role in attempt.roles.items()}
+    subject = attempt.subject
+    if not {"query", "key", "value"} <= set(by_role):
+        return False
+    arrays = subject.plain()
+    q, k, v = (subject.inputs[by_role[role]].astype(np.float64) for role in ("query", "key", "value"))
+    for names, causal, context in _variants(q, k, v):
+        for array in arrays:
+            if array.shape != context.shape:
+                continue
+            difference = float(np.abs(array - context).max())
+            if difference <= 2e-4 * max(1.0, float(np.abs(context).max())):
+                for name in names:
+                    found.mistake(name)
+                found.compared += not names
+                found.difference = max(found.difference, difference)
+                found.convention("always causal" if causal else "bidirectional")
+                found.convention("compared by its output only: its operations cannot be recorded")
+                return True
+    return False
+
+
+def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, Array]]:
+    """Yield results of the formula with at most two known mistakes: their names, whether it is causal, the context."""
+    swaps = {"": (q, k, v), "keys and values swapped": (q, v, k), "KQᵀ instead of QKᵀ": (k, q, v)}
+    rows = []
+    for (scale, power), over, (swap, arrays), causal in product(
+        _SCALES.items(), ("", "softmax over queries"), swaps.items(), (False, True)
+    ):
+        names = [name for name in (swap, scale, over) if name]
+        rows.append((len(names), names, power, over, arrays, causal))
+    for count, names, power, over, (a, b, c), causal in sorted(rows, key=lambda row: row[0]):
+        if count > 2:
+            continue
+        steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal)
+        context = np.asarray(steps.context)
+        if over:
+            masked = np.asarray(steps.masked)
+            powers = np.exp(masked - masked.max(axis=-2, keepdims=True))
+            context = powers / powers.sum(axis=-2, keepdims=True) @ c
+        yield names, causal, context

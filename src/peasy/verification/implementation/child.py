@@ -1,0 +1,165 @@
+"""Examination in a child process: with limits on time, memory and processes, and ended with all its descendants.
+
+The request and the answer are JSON files. The examined code runs with the rights of the user: the limits protect from
+accidents, not from malice.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
+from peasy.verification.implementation.process_tree import MARK, descendants, end_tree
+from peasy.verification.verdict import Diagnosis, ImplementationFinding
+
+_PASSED_ENV_VARS = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "PYTHONPATH", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
+    "SYSTEMROOT",
+)  # fmt: skip
+"""Environment variables passed to the child process: no keys, no tokens."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ChildLimits:
+    """Limits of the child process: wall-clock and CPU seconds, bytes of address space and per file, processes."""
+
+    timeout: float = 60.0
+    cpu_seconds: int = 120
+    memory_bytes: int = 8 << 30
+    file_bytes: int = 64 << 20
+    processes: int = 32
+
+    def summary(self) -> str:
+        """Return the limits as text.
+
+        >>> ChildLimits().summary()
+        'at most 60 s and 8 GiB of memory'
+        """
+        return f"at most {self.timeout:g} s and {self.memory_bytes / (1 << 30):g} GiB of memory"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to examine: a file or a module, the name in it, and how to call it."""
+
+    file: Path | None
+    module: str
+    name: str
+    call: str | None = None
+    seed: int = 0
+    expected: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The file's or module's name, for messages."""
+        return self.module if self.file is None else self.file.name
+
+
+def examine_in_child(request: Request, limits: ChildLimits | None = None) -> Diagnosis:
+    """Examine code in a child process. Errors of the code, also of its answer, name the file."""
+    limits = limits or ChildLimits()
+    folder = Path(tempfile.mkdtemp(prefix="peasy-implementation-"))
+    mark = uuid.uuid4().hex
+    output = open(folder / "output.txt", "wb")  # noqa: SIM115 (closed below)
+    process = _start(request, limits, folder, mark, output)
+    try:
+        _wait(process, request, limits, folder, mark)
+        return _read_answer(request, limits, process, folder)
+    finally:
+        end_tree(process, mark)
+        output.close()
+        if process.stdin is not None:
+            process.stdin.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _start(request: Request, limits: ChildLimits, folder: Path, mark: str, output: Any) -> subprocess.Popen[bytes]:
+    content = {
+        "file": "" if request.file is None else str(request.file.resolve()), "module": request.module,
+        "name": request.name, "call": request.call, "seed": request.seed, "expected": request.expected,
+        "folder": os.getcwd(), "limits": dataclasses.asdict(limits), "answer": str(folder / "answer.json"),
+    }  # fmt: skip
+    (folder / "request.json").write_text(json.dumps(content), encoding="utf-8")
+    environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
+    environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
+    environment |= {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "peasy.verification.implementation.worker", str(folder / "request.json")],
+        stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment,
+        cwd=None if request.file is None else request.file.resolve().parent,
+    )  # fmt: skip
+
+
+def _wait(process: subprocess.Popen[bytes], request: Request, limits: ChildLimits, folder: Path, mark: str) -> None:
+    """Wait for the answer; too much time or too many processes end it."""
+    deadline, answer = time.monotonic() + limits.timeout, folder / "answer.json"
+    while not answer.exists():
+        try:
+            process.wait(timeout=0.05)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+        if time.monotonic() > deadline:
+            raise InvalidInput(
+                f"{request.where} was stopped after the time limit of {limits.timeout:g} s.",
+                hint="An endless loop, or work at import? Put such work under if __name__ == '__main__':",
+            )
+        if len(descendants(process.pid, mark)) > limits.processes:
+            raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
+
+
+def _read_answer(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> Diagnosis:
+    path = folder / "answer.json"
+    if not path.exists():
+        raise _exit_error(request, limits, process, folder)
+    try:
+        answer = json.loads(path.read_text(encoding="utf-8"))
+        if "diagnosis" in answer:
+            return _decode(answer["diagnosis"])
+        if "import_error" in answer:
+            raise _import_error(request, answer["import_error"])
+        error = answer["error"]
+        kinds: Mapping[str, type[PeasyError]] = {"NotFound": NotFound, "UsageError": UsageError}
+        raise kinds.get(error["kind"], InvalidInput)(str(error["message"]), hint=error["hint"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise InvalidInput(
+            f"{request.where} gave an answer that is no diagnosis: it changed the examination that was running it.",
+            hint="Does it replace functions of Python, json or torch, or write into other files?",
+        ) from None
+
+
+def _decode(data: dict[str, Any]) -> Diagnosis:
+    findings = tuple(ImplementationFinding(**finding) for finding in data.pop("findings"))
+    data = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    diagnosis = Diagnosis(**data, findings=findings)
+    for each in (*diagnosis.conventions, *diagnosis.unknown, *diagnosis.notes, diagnosis.name, diagnosis.verdict):
+        if not isinstance(each, str):
+            raise TypeError
+    return diagnosis
+
+
+def _import_error(request: Request, error: dict[str, Any]) -> PeasyError:
+    file = Path(error["file"]).name if error["file"] else request.where
+    where = f"{file}, line {error['line']}" if error["line"] else request.where
+    hint = error["code"] or None
+    if "ModuleNotFoundError" in error["error"] or "ImportError" in error["error"]:
+        hint = f"{error['code']}\nInstall what it imports, or set PYTHONPATH, and run it again."
+    return InvalidInput(f"{where}: {error['error']}", hint=hint)
+
+
+def _exit_error(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> PeasyError:
+    code = process.wait()
+    if code == -24:  # SIGXCPU
+        return InvalidInput(f"{request.where} was stopped after the CPU time limit of {limits.cpu_seconds} s.")
+    output = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
+    outcome = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    return InvalidInput(f"{request.where} {outcome} during the examination.", hint=output or None)

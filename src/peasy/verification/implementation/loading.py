@@ -1,0 +1,319 @@
+"""Loading of the code under test: a file, a file inside a package, `package.module:name`, or a notebook."""
+
+import ast
+import contextlib
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import linecache
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from peasy.errors import InvalidInput, NotFound, did_you_mean
+
+
+def package_root(file: Path) -> Path:
+    """Return the folder from which a file is imported: above its outermost package, or the file's own folder."""
+    folder = file.resolve().parent
+    while (folder / "__init__.py").exists() and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+def project_folders(file: Path) -> list[Path]:
+    """Return folders that imports may start from: the package root, and `src` and the root of the project around it."""
+    root = package_root(file)
+    folders = [root]
+    for parent in (root, *list(root.parents)[:4]):
+        if any(
+            (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
+        ):
+            folders += [parent, parent / "src"]
+            break
+    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
+    """Import a file with its package, a notebook, or a module by name; also return notes on what was left out.
+
+    A script that fails or trains when imported is loaded by its definitions; packages that are not installed are
+    replaced by stand-ins, which raise when they are used.
+    """
+    if file is None:
+        sys.path.insert(0, folder)
+        return importlib.import_module(module), []
+    for each in reversed(project_folders(file)):
+        sys.path.insert(0, str(each))
+    if file.suffix == ".ipynb":
+        return _run_definitions(file, notebook_source(file)), []
+    if _works_at_import(file):
+        note = "Loops and calls at the top level of the file were not run: only its definitions."
+        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+    missing: list[str] = []
+    try:
+        loaded = _import_with_stand_ins(file, missing)
+        _add_script_settings(file, loaded)
+        return loaded, _stand_in_note(missing)
+    except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError) as error:
+        alone = _load_alone(file, missing)
+        if alone is not None:
+            return alone, [*_stand_in_note(missing), f"Its package could not be imported ({type(error).__name__})."]
+        note = "Importing the file failed; its definitions were run one by one."
+        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+
+
+def _load_alone(file: Path, missing: list[str]) -> types.ModuleType | None:
+    """Import a file of a package whose other modules fail, with empty packages around it; None if that fails too."""
+    parts = file.resolve().with_suffix("").relative_to(package_root(file)).parts
+    if len(parts) == 1:
+        return None
+    finder = StandInFinder(missing)
+    sys.meta_path.append(finder)
+    try:
+        return _import_without_package(file, ".".join(parts), ImportError())
+    except Exception:
+        return None
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _add_script_settings(file: Path, module: types.ModuleType) -> None:
+    """Add numbers that a script sets under `if __name__ == "__main__"` and its classes use as globals."""
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
+            for line in node.body:
+                if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name | ast.Tuple):
+                    with contextlib.suppress(Exception):
+                        ast.literal_eval(line.value)
+                        exec(compile(ast.Module([line], []), str(file), "exec"), module.__dict__)
+
+
+def _stand_in_note(missing: list[str]) -> list[str]:
+    return [f"Not installed, and replaced by stand-ins that raise when used: {', '.join(missing)}."] if missing else []
+
+
+def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
+    """Import a file; a package that is not installed, and whose absence stops the import, gets a stand-in."""
+    finder = StandInFinder(missing)
+    before = set(sys.modules)
+    sys.meta_path.append(finder)
+    try:
+        while True:
+            try:
+                return _import_in_package(file)
+            except ModuleNotFoundError as error:
+                top = (error.name or "").partition(".")[0]
+                own = any((each / top).exists() or (each / f"{top}.py").exists() for each in project_folders(file))
+                if not top or top in missing or own or top in sys.stdlib_module_names or len(missing) >= 12:
+                    raise
+                missing.append(top)
+                root = str(package_root(file))
+                for name in set(sys.modules) - before:
+                    if str(getattr(sys.modules[name], "__file__", None) or "").startswith(root):
+                        del sys.modules[name]
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def _works_at_import(file: Path) -> bool:
+    """Return whether a file has loops at its top level: a script that trains or reads data when it is imported."""
+    try:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+    except (SyntaxError, UnicodeDecodeError):
+        return False
+    return any(isinstance(node, ast.For | ast.While) for node in tree.body)
+
+
+def _import_in_package(file: Path) -> types.ModuleType:
+    root = package_root(file)
+    parts = file.resolve().with_suffix("").relative_to(root).parts
+    if len(parts) == 1:
+        return _import_file(file, _module_name(file))
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise
+    except ImportError as error:
+        return _import_without_package(file, name, error)
+
+
+class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder, after all others, that gives a stand-in for packages that are not installed."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Return a spec for one of the missing packages."""
+        if name.partition(".")[0] in self.names:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        """Return an empty stand-in."""
+        return StandInModule(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Do nothing: a stand-in is empty."""
+
+
+class StandInModule(types.ModuleType):
+    """Module that is not installed; everything in it exists, and raises when it is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self.__name__}.{name}")
+
+
+class StandIn:
+    """Object of a package that is not installed: may be a decorator or a base class; every other use raises."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> "StandIn":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return StandIn(f"{self._name}.{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return a decorated function or class as it is; raise for every other use."""
+        if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
+            return args[0]  # used as a decorator
+        raise ModuleNotFoundError(f"{self._name} is needed, but not installed", name=self._name)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    def __ror__(self, other: Any) -> Any:
+        return self
+
+
+def _import_without_package(file: Path, name: str, error: ImportError) -> types.ModuleType:
+    """Import a file of a package whose `__init__` fails, with empty packages around it; relative imports still work."""
+    parts = name.split(".")
+    folder = package_root(file)
+    for number, part in enumerate(parts[:-1], 1):
+        folder = folder / part
+        dotted = ".".join(parts[:number])
+        stand_in = types.ModuleType(dotted)
+        stand_in.__path__ = [str(folder)]
+        sys.modules[dotted] = stand_in
+    for loaded in [key for key in sys.modules if key.startswith(f"{parts[0]}.") and key.count(".") >= len(parts) - 1]:
+        sys.modules.pop(loaded, None)
+    try:
+        return _import_file(file, name)
+    except ImportError:
+        raise error from None
+
+
+def _module_name(file: Path) -> str:
+    """Return the name under which a file is imported; another one if it would hide a loaded module (torch.py)."""
+    return f"examined_{file.stem}" if file.stem in sys.modules or file.stem in ("torch", "numpy") else file.stem
+
+
+def _import_file(file: Path, name: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{file.name} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def notebook_source(file: Path) -> str:
+    """Return the code cells of a notebook as one source; magics and shell lines become comments."""
+    try:
+        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{file.name} is not a notebook.", hint="Give a .ipynb file as Jupyter saves it.") from None
+    lines: list[str] = []
+    for cell in cells:
+        if cell.get("cell_type") == "code":
+            text = "".join(cell.get("source", ()))
+            if text.startswith("%%"):
+                continue
+            lines += [f"# {line}" if line.lstrip().startswith(("%", "!", "?")) else line for line in text.splitlines()]
+    return "\n".join(lines) + "\n"
+
+
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef, ast.Try, ast.If)
+
+
+def _run_definitions(file: Path, source: str) -> types.ModuleType:
+    """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+    if file.suffix == ".ipynb":
+        linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
+    module = types.ModuleType(_module_name(file))
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    for node in ast.parse(source, str(file)).body:
+        if not isinstance(node, _DEFINITIONS):
+            continue
+        try:
+            exec(compile(ast.Module([node], []), str(file), "exec"), module.__dict__)
+        except (Exception, SystemExit) as error:
+            module.__dict__.setdefault("_failed", []).append(error)
+    return module
+
+
+def find_target(module: types.ModuleType, name: str, where: str) -> Any:
+    """Return the object with a dotted name; else an error with the closest name."""
+    target: Any = module
+    for part in name.split("."):
+        target = getattr(target, part, None)
+        if target is None and vars(module).get("_failed"):
+            raise vars(module)["_failed"][0]
+        if target is None:
+            own = {n: v for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__}
+            names = [n for n, v in own.items() if not n.startswith("_") and callable(v)]
+            hint = did_you_mean(name, names) or f"It has: {', '.join(names) or 'no functions or classes'}."
+            raise NotFound(f'{where} has no "{name}".', hint=hint)
+    return target
+
+
+def defined_names(file: Path) -> list[str]:
+    """List functions and classes of a file or notebook without running it."""
+    try:
+        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (SyntaxError, UnicodeDecodeError, ValueError, OSError):
+        return []
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+
+
+_SIGNS = ("softmax", "scaled_dot_product_attention", "matmul", "einsum", "bmm", "@", "exp(")
+
+
+def attention_candidates(file: Path) -> Iterator[str]:
+    """Yield the functions and classes of a file that look like attention: a softmax and a product in one body."""
+    try:
+        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+    except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
+        return
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("test"):
+            continue
+        body = ast.get_source_segment(text, node) or ""
+        named = "attention" in node.name.lower() or "attn" in node.name.lower() or "head" in node.name.lower()
+        fused = "scaled_dot_product_attention" in body or "multi_head_attention" in body
+        softmax = "softmax" in body.lower() or ("exp(" in body and "sum(" in body)
+        product = " @ " in body or any(sign in body for sign in ("matmul", "einsum", "bmm", ".dot("))
+        if isinstance(node, ast.ClassDef) and not any(
+            isinstance(each, ast.FunctionDef) and each.name in ("forward", "__call__", "call") for each in node.body
+        ):
+            continue
+        if fused or (softmax and product and body.count("softmax") < 12) or (named and product):
+            yield node.name

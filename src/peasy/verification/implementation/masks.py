@@ -1,0 +1,288 @@
+"""Masks: the pattern that a call has by itself, and what a mask argument does."""
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.judge import Judgement, time_mask
+from peasy.verification.implementation.reading import Reading
+from peasy.verification.implementation.subject import Subject
+from peasy.verification.implementation.trace import Op, Place
+
+_FILLS = ("masked_fill", "where", "add", "mul", "sub", "baddbmm", "copy", "tril", "triu", "index_put", "assemble")
+_BUILDERS = ("tril", "triu", "ge", "gt", "le", "lt", "arange")
+
+
+def mask_op(reading: Reading) -> Op | None:
+    """Return the operation between product and softmax that applies a mask."""
+    path = {op.index for op in reading.core.path}
+    last = reading.masked_op.index if reading.masked_op is not None else reading.core.path[-1].index
+    found = [
+        op for op in reading.core.path[1:]
+        if op.index <= last and op.name.rstrip("_") in _FILLS
+        and (op.name.rstrip("_") in ("tril", "triu") or any(source not in path for source, _ in op.inputs))
+    ]  # fmt: skip
+    return found[-1] if found else None
+
+
+def mask_place(reading: Reading) -> Place | None:
+    """Return the line that applies the mask."""
+    op = mask_op(reading)
+    return None if op is None else op.place
+
+
+def builder_place(subject: Subject, reading: Reading) -> Place | None:
+    """Return the line that builds a triangular mask, in the call or in the constructor."""
+    op = mask_op(reading)
+    if op is None:
+        return None
+    path = {each.index for each in reading.core.path}
+    candidates: list[Op] = [op] if op.name.rstrip("_") in ("tril", "triu") else []
+    for source, _ in op.inputs:
+        if source in path:
+            continue
+        for each in sorted(reading.trace.ancestors(source), key=lambda one: -one.index):
+            if each.name == "buffer":
+                candidates += reversed(subject.buffer_ops.get(id(subject.buffers.get(each.root)), []))
+            candidates.append(each)
+    for names in (("tril", "triu", "tril_", "triu_"), ("ge", "gt", "le", "lt")):
+        for each in candidates:
+            if each.name in names and each.place is not None:
+                return each.place
+    return op.place
+
+
+def judge_pattern(subject: Subject, reading: Reading, named_causal: bool, found: Judgement) -> str:
+    """Judge the mask that a call without a mask argument has by itself; return its kind."""
+    kind = _pattern_kind(reading)
+    replaced = reading.replaced is not None and bool(reading.replaced.any())
+    if replaced and not found.mistakes:
+        judge_weak_mask(reading, found)
+        return "weak"
+    if kind == "off by one (future)":
+        found.mistake("causal mask off by one (future)", builder_place(subject, reading))
+    elif kind == "off by one (self)":
+        found.mistake("causal mask off by one (self)", builder_place(subject, reading))
+    elif kind == "inverted":
+        strict = _attends_ahead_only(reading)
+        found.mistake("mask inverted", mask_place(reading) if strict else builder_place(subject, reading))
+    elif kind == "" and not found.mistakes:
+        found.not_understood("Its mask is neither causal nor a window.")
+    elif kind == "full" and named_causal:
+        found.mistake("named causal but not causal", None)
+    elif kind != "":
+        found.convention({"full": "bidirectional", "causal": "always causal"}.get(kind, kind))
+    return kind
+
+
+def judge_weak_mask(reading: Reading, found: Judgement) -> None:
+    """Name a mask that replaces scores by 0 or another small number."""
+    assert reading.replaced is not None
+    assert reading.bias is not None
+    name = "mask value too small" if reading.bias[reading.replaced].any() else "masked scores become 0"
+    found.mistake(name, mask_place(reading))
+
+
+def _pattern_kind(reading: Reading) -> str:
+    mask = time_mask(reading)
+    if mask is None:
+        return "" if reading.allowed is not None and not reading.allowed.all() else "full"
+    if mask.all():
+        return "full"
+    queries, keys = mask.shape
+    ones = np.ones((queries, keys), bool)
+    for name, pattern in {
+        "causal": np.tril(ones, keys - queries), "off by one (future)": np.tril(ones, keys - queries + 1),
+        "off by one (self)": np.tril(ones, keys - queries - 1), "inverted": np.triu(ones, keys - queries),
+        "top-left": np.tril(ones),
+    }.items():  # fmt: skip
+        if np.array_equal(mask, pattern):
+            return name
+    if np.array_equal(mask, np.triu(ones, keys - queries + 1)):
+        return "inverted"
+    return _window_kind(mask)
+
+
+def _window_kind(mask: Array) -> str:
+    distance = np.arange(mask.shape[0])[:, None] + mask.shape[1] - mask.shape[0] - np.arange(mask.shape[1])[None]
+    for width in range(1, mask.shape[1]):
+        if np.array_equal(mask, (distance >= 0) & (distance < width)):
+            return f"always causal, window of {width}"
+        if np.array_equal(mask, np.abs(distance) <= width):
+            return f"window of {width} on both sides"
+    if np.array_equal(mask, distance != 0):
+        return "no token attends to itself"
+    blocks = np.array_equal(mask, mask.T) and bool(mask.diagonal().all())
+    return "blocks of tokens" if blocks and np.array_equal(mask, (mask.astype(int) @ mask) > 0) else ""
+
+
+def _attends_ahead_only(reading: Reading) -> bool:
+    mask = time_mask(reading)
+    return mask is not None and not bool(mask.diagonal().any())
+
+
+_KINDS = {
+    "attend": "True = may attend",
+    "masked": "True = masked",
+    "ones": "1 = may attend, 0 = masked",
+    "zeros": "1 = masked, 0 = may attend",
+    "additive": "added to the scores: 0 = may attend, -∞ = masked",
+}
+_SHAPES = {
+    "b1qk": "batch, 1, query, key", "qk": "query, key", "bqk": "batch, query, key", "bk": "batch, key",
+    "b11k": "batch, 1, 1, key", "b1k": "batch, 1, key", "11qk": "1, 1, query, key", "1qk": "1, query, key", "k": "key",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MaskConvention:
+    """Mask convention: meaning of the values, and shape."""
+
+    kind: str
+    shape: str
+
+    @property
+    def summary(self) -> str:
+        """The convention as text."""
+        return f"{_KINDS[self.kind]}; {_SHAPES[self.shape]}"
+
+    @property
+    def true_attends(self) -> bool | None:
+        """Whether True or 1 means "may attend"; None for added masks."""
+        return None if self.kind == "additive" else self.kind in ("attend", "ones")
+
+    def restrict(self, mask: Array) -> Array:
+        """Restrict a mask `[batch, query, key]` to what this shape can represent."""
+        if "b" not in self.shape:
+            mask = np.broadcast_to(mask[:1], mask.shape)
+        if "q" not in self.shape:
+            mask = np.broadcast_to(mask[:, :1], mask.shape)
+        return mask
+
+    def encode(self, mask: Array) -> Array:
+        """Encode a mask in this convention."""
+        mask = self.restrict(mask)
+        by_shape: dict[str, Array] = {
+            "b1qk": mask[:, None], "qk": mask[0], "bqk": mask, "bk": mask[:, 0], "b11k": mask[:, None, :1],
+            "b1k": mask[:, :1], "11qk": mask[None, :1], "1qk": mask[:1], "k": mask[0, 0],
+        }  # fmt: skip
+        shaped = by_shape[self.shape]
+        if self.kind == "additive":
+            return np.where(shaped, np.float32(0), np.float32(-1e30))
+        if self.kind in ("ones", "zeros"):
+            return (shaped if self.kind == "ones" else ~shaped).astype(np.float32)
+        return np.ascontiguousarray(shaped if self.kind == "attend" else ~shaped)
+
+
+def conventions(role: str) -> Iterator[MaskConvention]:
+    """Yield the mask conventions to try, most common first."""
+    shapes = (
+        ("bk", "b11k", "b1k") if role == "padding" else ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k")
+    )
+    for kind in _KINDS:
+        for shape in shapes:
+            yield MaskConvention(kind, shape)
+
+
+def random_mask(batch: int, queries: int, keys: int, seed: int) -> Array:
+    """Return a random mask `[batch, query, key]`, True = may attend; no row is all True or all False."""
+    mask = np.random.default_rng([seed, 3]).random((batch, queries, keys)) < 0.6
+    rows = np.arange(queries)
+    mask[..., rows, rows % keys] = True
+    mask[..., rows, (rows + 2) % keys] = False
+    return mask
+
+
+@dataclass(eq=False)
+class MaskTrial:
+    """A mask convention that the code accepted: what it should allow, and the weights that came out."""
+
+    convention: MaskConvention
+    constants: dict[str, Any]
+    allowed: Array
+    weights: Array
+    mask: Array
+
+    @property
+    def obeyed(self) -> bool:
+        """True if exactly the masked keys have no weight."""
+        return np.array_equal(self.weights > 1e-7, self.allowed)
+
+
+def mask_trials(subject: Subject, reading: Reading, name: str, role: str, seed: int) -> Iterator[MaskTrial]:
+    """Yield every convention of a mask argument that the code accepts, with the weights."""
+    query, key = reading.query, reading.key
+    if len(query.shape) < 1 or reading.attended == ():
+        return
+    time_axis = reading.attended[0]
+    batch_axis = next((axis for axis in range(len(query.shape)) if axis != time_axis), None)
+    batch = 1 if batch_axis is None else query.shape[batch_axis]
+    mask = random_mask(batch, query.shape[time_axis], key.shape[time_axis], seed)
+    at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
+    for convention in conventions(role):
+        allowed = convention.restrict(mask)[
+            at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
+        ]
+        value: Any = convention.encode(mask)
+        if subject.library == "torch":
+            import torch
+
+            value = torch.from_numpy(np.array(value))
+        before = dict(subject.constants)
+        subject.constants[name] = value
+        try:
+            cores = find_cores(subject.trace())
+        except Exception:
+            continue
+        finally:
+            subject.constants.clear()
+            subject.constants.update(before)
+        if cores and cores[0].shape == reading.core.shape:
+            yield MaskTrial(convention, {name: value}, allowed, np.nan_to_num(cores[0].weights, nan=1.0), mask)
+
+
+def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
+    """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
+    described = filter(None, (target, getattr(target, "forward", None)))
+    docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
+    true = r"(?:true|\b1|ones?)\b[^.\n]{0,40}?"
+    if re.search(
+        true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring
+    ):
+        return False
+    if re.search(true + r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)", docstring):
+        return True
+    words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {
+        "hide": False,
+        "hidden_mask": False,
+    }
+    if name.lower() in words:
+        return words[name.lower()]
+    return _built_mask_meaning(file)
+
+
+def _built_mask_meaning(file: str) -> bool | None:
+    """Return the meaning of causal masks that functions of the file build: tril = may attend, triu = masked."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    try:
+        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    except SyntaxError:
+        return None
+    meanings = set()
+    for node in functions:
+        source = ast.get_source_segment(text, node) or ""
+        if "mask" in node.name.lower() and len(source) < 1500:
+            for line in re.findall(r"[^\n]*\btri[lu]\s*\([^\n]*(?:\n[^\n]*)?", source):
+                inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
+                meanings.add(("tril" in line) != inverted)
+    return meanings.pop() if len(meanings) == 1 else None

@@ -1,0 +1,205 @@
+"""Recorder of torch operations: a dispatch mode, with fused attention taken apart into the steps of the formula."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from peasy.verification.implementation.trace import (
+    CONSTANT,
+    INPUT,
+    PARAMETER,
+    Op,
+    Trace,
+    flatten,
+    leaves,
+    library_folders,
+    user_place,
+    user_places,
+)
+
+_RANDOM = {"rand", "randn", "rand_like", "randn_like", "bernoulli", "normal", "uniform_", "normal_", "randint"}
+_Roots = Mapping[int, tuple[str, str]]
+
+
+class TorchRecorder(TorchDispatchMode):
+    """Records every operation. Results of dropout are replaced by its input, and reported as events."""
+
+    def __init__(
+        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True
+    ) -> None:
+        super().__init__()
+        self.roots, self.overrides, self.snapshots = roots, overrides or {}, snapshots
+        self.trace, self.skipped = Trace(), library_folders()
+        self.made: dict[int, tuple[int, int]] = {}
+        self.mutated: dict[int, list[int]] = {}
+        self.kept: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.partition("::")[2]
+        if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
+            return self._take_apart(*args, **kwargs)
+        if name == "bernoulli_":
+            self.trace.events.append(("dropout", user_place(self.skipped)))
+            args[0].fill_(args[1] if len(args) > 1 else 0.5)
+            return args[0]
+        tensors = [value for value in flatten((*args, *kwargs.values())) if isinstance(value, torch.Tensor)]
+        sources = tuple(self._source(tensor) for tensor in tensors)
+        values = tuple(self._snapshot(tensor) for tensor in tensors)
+        if name in ("baddbmm", "addmm") and all(self._is_activation(source) for source in sources[1:3]):
+            return self._split_sum(args, kwargs)
+        result = func(*args, **kwargs)
+        if name in _RANDOM and self.snapshots:
+            self.trace.events.append(("random", user_place(self.skipped)))
+        index = len(self.trace.ops)
+        if index in self.overrides:
+            result = self.overrides[index](result)
+        self._record(func, name, args, kwargs, sources, values, result)
+        return result
+
+    def _is_activation(self, source: tuple[int, int]) -> bool:
+        return any(root.startswith(INPUT) for root in self.trace.ops[source[0]].roots)
+
+    def _split_sum(self, args: Any, kwargs: Any) -> Any:
+        """A product of activations plus something, as two operations: the product is then the scores."""
+        with self:
+            product = args[1] @ args[2]
+            if kwargs.get("alpha", 1) != 1:
+                product = product * kwargs["alpha"]
+            added = args[0] if kwargs.get("beta", 1) == 1 else args[0] * kwargs["beta"]
+            return product + added if kwargs.get("beta", 1) else product
+
+    def _record(self, func: Any, name: str, args: Any, kwargs: Any, sources: Any, values: Any, result: Any) -> None:
+        outputs = tuple(value for value in flatten((result,)) if isinstance(value, torch.Tensor))
+        ops = self.trace.ops
+        roots = frozenset().union(*(ops[source].roots for source, _ in sources)) if sources else frozenset()
+        scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
+        op = Op(
+            len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, *user_places(self.skipped),
+            self._replayer(func, args, kwargs), scalars,
+        )  # fmt: skip
+        ops.append(op)
+        for number, output in enumerate(outputs):
+            self._remember(output, op.index, number)
+        for argument, value in zip(func._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
+                self.mutated.setdefault(_storage(value), []).append(op.index)
+                self._remember(value, op.index, 0)
+
+    @staticmethod
+    def _replayer(func: Any, args: Any, kwargs: Any) -> Callable[[Mapping[int, Any]], Any]:
+        """Return a function that repeats the operation with other tensors, by number of the tensor argument."""
+
+        def replay(replaced: Mapping[int, Any]) -> Any:
+            numbers = iter(range(1000))
+
+            def swap(value: Any) -> Any:
+                if isinstance(value, list | tuple):
+                    return type(value)(swap(item) for item in value)
+                if isinstance(value, torch.Tensor):
+                    return replaced.get(next(numbers), value)
+                return value
+
+            new_args = [swap(value) for value in args]
+            return func(*new_args, **{key: swap(value) for key, value in kwargs.items()})
+
+        return replay
+
+    def _remember(self, tensor: torch.Tensor, index: int, number: int) -> None:
+        self.made[id(tensor)] = index, number
+        self.kept.append(tensor)  # ids are only unique among living objects
+
+    def _source(self, tensor: torch.Tensor) -> tuple[int, int]:
+        known = self.made.get(id(tensor))
+        if known is None:
+            known = self._add_root(tensor)
+        later = [index for index in self.mutated.get(_storage(tensor), ()) if index > known[0]]
+        if not later:
+            return known
+        ops = self.trace.ops
+        sources = (known, *((index, 0) for index in later))
+        roots = frozenset().union(*(ops[index].roots for index, _ in sources))
+        ops.append(Op(len(ops), "assemble", sources, (), (self._snapshot(tensor),), roots, ops[later[-1]].place))
+        self._remember(tensor, len(ops) - 1, 0)
+        return len(ops) - 1, 0
+
+    def _add_root(self, tensor: torch.Tensor) -> tuple[int, int]:
+        ops = self.trace.ops
+        kind, name = self.roots.get(id(tensor), (CONSTANT, ""))
+        roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
+        base = tensor._base
+        if not name and base is not None and id(base) in self.roots:
+            kind, name = self.roots[id(base)]
+            roots = frozenset({f"{kind}:{name}"})
+        ops.append(Op(len(ops), kind, (), (), (self._snapshot(tensor),), roots, root=name))
+        self._remember(tensor, len(ops) - 1, 0)
+        return len(ops) - 1, 0
+
+    def _snapshot(self, tensor: torch.Tensor) -> torch.Tensor:
+        if not self.snapshots or id(tensor) in self.roots:
+            return tensor
+        return tensor.detach().clone()
+
+    def _take_apart(
+        self, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
+        scale: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Fused attention as torch defines it, in single operations: causal is aligned top-left."""
+        with self:
+            if dropout_p:
+                self.trace.events.append(("dropout", user_place(self.skipped)))
+            if k.size(1) != q.size(1):
+                k, v = (each.repeat_interleave(q.size(1) // each.size(1), dim=1) for each in (k, v))
+            scores = q @ k.transpose(-2, -1) * (q.size(-1) ** -0.5 if scale is None else scale)
+            if is_causal:
+                visible = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
+                scores = scores.masked_fill(~visible, float("-inf"))
+            if attn_mask is not None:
+                scores = scores + attn_mask
+            return torch.softmax(scores, dim=-1) @ v, scores.logsumexp(-1)
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def torch_call(
+    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]], kept: Any = None
+) -> Trace:
+    """Call a function without gradients and record it; `overrides` replace results by operation index."""
+    recorder = TorchRecorder(roots, overrides)
+    with single_steps(), torch.no_grad(), recorder:
+        result = function()
+    trace = recorder.trace
+    for leaf in leaves(result):
+        if isinstance(leaf, torch.Tensor):
+            source = recorder.made.get(id(leaf))
+            later = [index for index in recorder.mutated.get(_storage(leaf), ()) if source is None or index > source[0]]
+            trace.results.append((leaf, (later[-1], 0) if later else source))
+    return trace
+
+
+@contextlib.contextmanager
+def single_steps() -> Iterator[None]:
+    """Run nn.MultiheadAttention without its fused path, and small tensors on one thread."""
+    fastpath, threads = torch.backends.mha.get_fastpath_enabled(), torch.get_num_threads()
+    torch.backends.mha.set_fastpath_enabled(False)
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fastpath)
+        torch.set_num_threads(threads)
+
+
+def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> dict[int, list[Op]]:
+    """Return by tensor id the operations of a constructor that made a buffer."""
+    made = {}
+    for tensor in buffers.values():
+        known = recorder.made.get(id(tensor))
+        if known is not None:
+            made[id(tensor)] = sorted(recorder.trace.ancestors(known[0]), key=lambda op: op.index)
+    return made

@@ -1,0 +1,157 @@
+"""Trace of a call: every operation with its inputs, its result, and the file and line that asked for it.
+
+Torch operations are recorded below autograd (a dispatch mode), so that einsum, `@`, nn.Linear and fused attention all
+arrive as the same few products, views and element-wise operations. NumPy operations: `numpy_trace`.
+"""
+
+import linecache
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+INPUT, PARAMETER, CONSTANT = "input", "parameter", "constant"
+"""Names of the records of tensors that no recorded operation made."""
+
+PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "mv", "dot", "matmul"})
+LAYOUTS = frozenset(
+    [
+        "view", "_unsafe_view", "reshape", "_reshape_alias", "transpose", "permute", "t", "unsqueeze", "squeeze",
+        "expand", "clone", "contiguous", "slice", "select", "split", "split_with_sizes", "unbind", "chunk", "alias",
+        "detach", "_to_copy", "copy", "lift_fresh", "repeat", "index_select", "index", "gather", "cat", "stack",
+        "constant_pad_nd", "flip", "roll", "as_strided", "unfold", "tile", "repeat_interleave", "narrow", "assemble",
+        "copy_", "take",
+    ]
+)  # fmt: skip
+"""Operations that only copy or move numbers."""
+
+_Folders = tuple[str, ...]
+
+
+def library_folders() -> _Folders:
+    """Folders whose frames are never the user's line."""
+    loaded = (sys.modules.get(name) for name in ("torch", "numpy", "einops", "functorch", "peasy.verification"))
+    files = [module.__file__ for module in loaded if module is not None and module.__file__]
+    return tuple(os.path.dirname(file) + os.sep for file in files)
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """A line of a file."""
+
+    file: str
+    line: int
+
+    @property
+    def code(self) -> str:
+        """The text of the line, stripped."""
+        return linecache.getline(self.file, self.line).strip()
+
+
+@dataclass(eq=False)
+class Op:
+    """One recorded operation: `inputs` are (record, output number) of its tensor arguments, `values` what they were."""
+
+    index: int
+    name: str
+    inputs: tuple[tuple[int, int], ...] = ()
+    values: tuple[Any, ...] = ()
+    outputs: tuple[Any, ...] = ()
+    roots: frozenset[str] = frozenset()
+    place: Place | None = None
+    callers: tuple[Place, ...] = ()
+    replay: Callable[[Mapping[int, Any]], Any] | None = None
+    scalars: tuple[Any, ...] = ()
+    root: str = ""
+
+
+@dataclass(eq=False)
+class Trace:
+    """All operations of one call, in order, and the arrays of its result, with their records.
+
+    `events` are dropout and random numbers, with their place.
+    """
+
+    ops: list[Op] = field(default_factory=list)
+    results: list[tuple[Any, tuple[int, int] | None]] = field(default_factory=list)
+    events: list[tuple[str, Place | None]] = field(default_factory=list)
+
+    def ancestors(self, index: int, stop: frozenset[str] = frozenset()) -> Iterator[Op]:
+        """Yield the operations that a record depends on, itself included; not past operations named in `stop`."""
+        pending, seen = [index], set()
+        while pending:
+            number = pending.pop()
+            if number in seen:
+                continue
+            seen.add(number)
+            op = self.ops[number]
+            yield op
+            if op.name not in stop or number == index:
+                pending += [source for source, _ in op.inputs]
+
+    def consumers(self, index: int) -> list[Op]:
+        """Return the operations that use a record."""
+        return [op for op in self.ops if any(source == index for source, _ in op.inputs)]
+
+
+def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
+    """Return the innermost line outside of the libraries, and the lines that called it."""
+    frame: Any = sys._getframe(2)
+    places: list[Place] = []
+    while frame is not None and len(places) < 4:
+        file = frame.f_code.co_filename
+        if not file.startswith(skipped) and not file.startswith("<"):
+            places.append(Place(file, frame.f_lineno))
+        elif places and file.startswith(skipped[-1]):
+            break  # the examination itself
+        frame = frame.f_back
+    return (places[0], tuple(places[1:])) if places else (None, ())
+
+
+def user_place(skipped: _Folders) -> Place | None:
+    """Return the innermost line outside of the libraries."""
+    return user_places(skipped)[0]
+
+
+def to_float(value: Any) -> np.ndarray:
+    """Return a tensor or array as float64."""
+    if hasattr(value, "detach"):
+        value = value.detach()
+        value = value.double().numpy() if not value.is_complex() else np.abs(value.numpy())
+    return np.asarray(value, dtype=np.float64)
+
+
+class NotRepeatable(Exception):
+    """The code did other operations than in the first call, so that records cannot be compared."""
+
+
+def leaves(result: Any, depth: int = 0) -> Iterator[Any]:
+    """Yield the tensors and arrays of a result: tuples, lists, dictionaries and objects with `last_hidden_state`."""
+    if hasattr(result, "shape") and hasattr(result, "dtype"):
+        yield result
+    elif isinstance(result, Mapping) and depth < 4:
+        for value in result.values():
+            yield from leaves(value, depth + 1)
+    elif isinstance(result, list | tuple) and depth < 4 and len(result) <= 64:
+        for value in result:
+            yield from leaves(value, depth + 1)
+    elif depth < 2 and hasattr(result, "__dict__"):
+        yield from (leaf for value in list(vars(result).values())[:16] for leaf in leaves(value, depth + 1))
+
+
+def is_number(value: Any) -> bool:
+    """Return whether this is a plain finite or infinite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def flatten(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield nested arguments one by one."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from flatten(value)
+        else:
+            yield value

@@ -1,0 +1,142 @@
+"""Tokenizer files of the kinds that published models have, with a small vocabulary."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from peasy.tokenization import Tokenizer
+
+from .conftest import CORPUS
+
+_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def _trained(model, trainer, special, **options):
+    """Return a trained tokenizer of the library; `options` are parts of its pipeline."""
+    tokenizer = tokenizers.Tokenizer(model)
+    for name, part in options.items():
+        setattr(tokenizer, name, part)
+    tokenizer.train_from_iterator(CORPUS, trainer(vocab_size=600, special_tokens=special, show_progress=False))
+    return tokenizer
+
+
+def _template(tokenizer, single):
+    names = [name for name in single.split() if not name.startswith("$")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, special_tokens=[(name, tokenizer.token_to_id(name)) for name in names]
+    )
+    return tokenizer
+
+
+def _byte_level(special, single=None, add_prefix_space=False):
+    split, alphabet = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), pre_tokenizers.ByteLevel.alphabet()
+    made = _trained(
+        models.BPE(), lambda **more: trainers.BpeTrainer(initial_alphabet=alphabet, **more), special,
+        pre_tokenizer=split, decoder=decoders.ByteLevel(),
+    )  # fmt: skip
+    return _template(made, single) if single else made
+
+
+def _byte_fallback(special, strip):
+    """Return a BPE tokenizer as Llama 2 (with `strip`) and Gemma have it: spaces are U+2581, rare characters bytes."""
+    replace = normalizers.Replace(" ", "▁")
+    first = [normalizers.Prepend("▁")] if strip else []
+    made = _trained(
+        models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True), trainers.BpeTrainer, [*special, *_BYTES],
+        normalizer=normalizers.Sequence([*first, replace]),
+        decoder=decoders.Sequence([
+            decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+            *([decoders.Strip(" ", 1, 0)] if strip else []),
+        ]),
+    )  # fmt: skip
+    data = json.loads(made.to_str())
+    data["added_tokens"] = [token for token in data["added_tokens"] if token["content"] in special]
+    return _template(tokenizers.Tokenizer.from_str(json.dumps(data)), f"{special[1]} $A")
+
+
+def _unigram():
+    space = pre_tokenizers.Metaspace(prepend_scheme="always")
+    made = _trained(
+        models.Unigram(), lambda **more: trainers.UnigramTrainer(unk_token="<unk>", **more), ["<pad>", "</s>", "<unk>"],
+        pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space]),
+        decoder=decoders.Metaspace(prepend_scheme="always"),
+    )  # fmt: skip
+    return _template(made, "$A </s>")
+
+
+def _wordpiece(lowercase):
+    made = _trained(
+        models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+        normalizer=normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizer=pre_tokenizers.BertPreTokenizer(),
+        decoder=decoders.WordPiece(prefix="##"),
+    )  # fmt: skip
+    return _template(made, "[CLS] $A [SEP]")
+
+
+_END = "<|endoftext|>"
+FILES = {
+    "gpt2": (lambda: _byte_level([_END]), {"tokenizer_class": "GPT2Tokenizer", "bos_token": _END, "eos_token": _END}),
+    "gpt2-prefix-space": (
+        lambda: _byte_level([_END]),
+        {"tokenizer_class": "GPT2Tokenizer", "eos_token": _END, "add_prefix_space": True},
+    ),
+    "llama-3": (
+        lambda: _byte_level(["<|begin|>", "<|end|>"], "<|begin|> $A"),
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|begin|>", "eos_token": "<|end|>"},
+    ),
+    "roberta": (
+        lambda: _byte_level(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "<s> $A </s>"),
+        {"tokenizer_class": "RobertaTokenizer", "bos_token": "<s>", "eos_token": "</s>"},
+    ),
+    "llama": (
+        lambda: _byte_fallback(["<unk>", "<s>", "</s>"], strip=True),
+        {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+    ),
+    "llama-legacy": (
+        lambda: _byte_fallback(["<unk>", "<s>", "</s>"], strip=True),
+        {"tokenizer_class": "LlamaTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "legacy": True},
+    ),
+    "llama-file": (
+        lambda: _byte_fallback(["<unk>", "<s>", "</s>"], strip=True),
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>"},
+    ),
+    "gemma": (
+        lambda: _byte_fallback(["<unk>", "<bos>", "<eos>", "<pad>"], strip=False),
+        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<bos>", "eos_token": "<eos>"},
+    ),
+    "t5": (
+        _unigram,
+        {
+            "tokenizer_class": "T5Tokenizer",
+            "eos_token": "</s>",
+            "unk_token": "<unk>",
+            "pad_token": "<pad>",
+            "extra_ids": 0,
+        },
+    ),
+    "bert": (lambda: _wordpiece(False), {"tokenizer_class": "BertTokenizer", "do_lower_case": True}),
+    "bert-cased": (lambda: _wordpiece(True), {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),
+}
+"""For each kind: tokenizer.json, and what tokenizer_config.json says; they differ as in published models."""
+
+
+@cache
+def file_contents(name: str) -> tuple[str, str]:
+    """Return the contents of tokenizer.json and tokenizer_config.json."""
+    make, config = FILES[name]
+    return make().to_str(), json.dumps(config)
+
+
+def write_files(name: str, folder: Path) -> None:
+    """Write both files."""
+    for file, content in zip(("tokenizer.json", "tokenizer_config.json"), file_contents(name), strict=True):
+        (folder / file).write_text(content, encoding="utf-8")
+
+
+@cache
+def make_tokenizer(name: str) -> Tokenizer:
+    """Return the tokenizer of the files."""
+    return Tokenizer.from_json(*file_contents(name))

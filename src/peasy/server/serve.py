@@ -25,6 +25,10 @@ def serve(
         port: Port to listen on.
         api_key: API key that clients must send.
         weights: Weight format for inference.
+
+    >>> serve("stories", host="0.0.0.0")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: Listening on 0.0.0.0 without an API key would let anyone use this server.
     """
     if not is_loopback(host) and not api_key:
         message = f"Listening on {host} without an API key would let anyone use this server."

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from peasy.errors import InvalidInput, NotFound
-from peasy.verification.implementation.child import ChildLimits, Request, examine_in_child
+from peasy.verification.implementation.child import ChildLimits, ExaminationRequest, examine_in_child
 from peasy.verification.implementation.loading import attention_candidates, load_module, notebook_source
 
 NUMPY = """
@@ -32,7 +32,7 @@ def run(tmp_path):
     def run(text, name="attention", call=None, **limits):
         file = tmp_path / "mine.py"
         file.write_text(text, encoding="utf-8")
-        return examine_in_child(Request(file, "", name, call), ChildLimits(**{"timeout": 200.0, **limits}))
+        return examine_in_child(ExaminationRequest(file, "", name, call), ChildLimits(**{"timeout": 200.0, **limits}))
 
     return run
 
@@ -124,7 +124,7 @@ def test_package_with_relative_imports(tmp_path):
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "soft.py").write_text("from scipy_of_the_future import x\n" + NUMPY, encoding="utf-8")
     (package / "main.py").write_text("from .soft import attention\nfrom ..layers import soft\n", encoding="utf-8")
-    diagnosis = examine_in_child(Request(package / "main.py", "", "attention"), ChildLimits(timeout=200))
+    diagnosis = examine_in_child(ExaminationRequest(package / "main.py", "", "attention"), ChildLimits(timeout=200))
     assert diagnosis.mistakes == ("no scale",)
     assert diagnosis.findings[0].file.endswith("soft.py")
     assert "not_installed_anywhere" in diagnosis.notes[0]

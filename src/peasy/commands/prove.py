@@ -26,7 +26,7 @@ from peasy.views.verification import (
 )
 
 if TYPE_CHECKING:
-    from peasy.verification.implementation.child import ChildLimits, Request
+    from peasy.verification.implementation.child import ChildLimits, ExaminationRequest
     from peasy.verification.paths import TokenSequence
 
 _PROMPTS = (
@@ -237,17 +237,19 @@ def _is_user_code(target: object) -> bool:
     return not hasattr(target, "trained_by")
 
 
-def _code_request(target: str, call: str | None, seed: int, expected: str | Path | None) -> "Request | Path | None":
+def _code_request(
+    target: str, call: str | None, seed: int, expected: str | Path | None
+) -> "ExaminationRequest | Path | None":
     """Return what to examine if a target names code: a file, a module or a folder with Python files; else None."""
-    from peasy.verification.implementation.child import Request
+    from peasy.verification.implementation.child import ExaminationRequest
 
     array = None if expected is None else str(Path(expected).resolve())
     if array is not None and not Path(array).is_file():
         raise NotFound(f"There is no file {expected}.")
     if match := _FILE_AND_NAME.fullmatch(target):
-        return Request(Path(match["file"]), "", match["name"] or "", call, seed, array)
+        return ExaminationRequest(Path(match["file"]), "", match["name"] or "", call, seed, array)
     if match := _MODULE_AND_NAME.fullmatch(target):
-        return Request(None, match["module"], match["name"], call, seed, array)
+        return ExaminationRequest(None, match["module"], match["name"], call, seed, array)
     folder = Path(target)
     if folder.is_dir() and not (folder / "config.json").exists() and any(folder.rglob("*.py")):
         return folder
@@ -255,7 +257,7 @@ def _code_request(target: str, call: str | None, seed: int, expected: str | Path
 
 
 def _diagnose_code(
-    request: "Request | Path",
+    request: "ExaminationRequest | Path",
     timeout: float,
     announce: Callable[[str], None] | None,
     progress: Callable[[int, int], None] | None,
@@ -271,7 +273,7 @@ def _diagnose_code(
     return DoctorResult(examine_in_child(request, limits))
 
 
-def _with_name(request: "Request") -> "Request":
+def _with_name(request: "ExaminationRequest") -> "ExaminationRequest":
     """Return the request with the name of the code: given, the only candidate of the file, or the one in the call."""
     from peasy.verification.implementation.loading import attention_candidates, defined_names
 
@@ -299,7 +301,7 @@ def _diagnose_folder(
     progress: Callable[[int, int], None] | None,
 ) -> FolderResult:
     """Examine everything in a folder that looks like attention, one child process each."""
-    from peasy.verification.implementation.child import Request, examine_in_child
+    from peasy.verification.implementation.child import ExaminationRequest, examine_in_child
     from peasy.verification.implementation.loading import attention_candidates
 
     files = sorted(
@@ -316,7 +318,7 @@ def _diagnose_folder(
             progress(number, len(found))
         place = f"{file.relative_to(folder)}:{name}"
         try:
-            diagnosis = replace(examine_in_child(Request(file, "", name), limits), name=place)
+            diagnosis = replace(examine_in_child(ExaminationRequest(file, "", name), limits), name=place)
         except PeasyError as error:
             diagnosis = Diagnosis(place, "", "", NOT_COMPARED, unknown=(error.message,))
         diagnoses.append(diagnosis)

@@ -216,7 +216,7 @@ class Layout:
     width: int
 
     def shape(self, sizes: Sizes, time: int | None = None, heads: int | None = None) -> tuple[int, ...]:
-        """Return the shape of an array with so many tokens and heads."""
+        """Return the shape of an array with this number of tokens and heads."""
         by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": heads or sizes.heads, "t": time or sizes.time}
         return (*(by_axis[axis] for axis in self.axes), self.width)
 

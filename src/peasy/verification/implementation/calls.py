@@ -24,7 +24,7 @@ from peasy.verification.implementation.arguments import (
     signature_of,
 )
 from peasy.verification.implementation.names import role_of
-from peasy.verification.implementation.subject import Subject, quiet
+from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import Op
 
 _ARRAY_ROLES = ("query", "key", "value", "x", "source")
@@ -53,7 +53,7 @@ class CallFailure:
 class Attempt:
     """A way to call the code: the subject, the roles of its inputs, and what else its signature offers."""
 
-    subject: Subject
+    subject: RepeatedCall
     roles: dict[str, str]
     mask_names: dict[str, str] = field(default_factory=dict)
     flag_names: list[str] = field(default_factory=list)
@@ -232,6 +232,7 @@ def _forms(
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     """Return the widths that an input may have: the model's, then input widths of the layers."""
+    parameters = {name: p for name, p in parameters.items() if "Uninitialized" not in type(p).__name__}  # lazy layers
     found = [int(p.shape[1]) for p in parameters.values() if p.dim() == 2] + [
         int(p.shape[0]) for p in parameters.values() if p.dim() == 2
     ]
@@ -242,7 +243,7 @@ def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
 def _subject(
     made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], layout: Layout,
     sizes: Sizes, seed: int, with_none: bool, form: int, library: str,
-) -> Subject | None:  # fmt: skip
+) -> RepeatedCall | None:  # fmt: skip
     """Return the subject for one layout: arrays by role, other required arguments by role, or None."""
     inputs: dict[str, Array] = {}
     constants: dict[str, Any] = {}
@@ -274,7 +275,7 @@ def _subject(
 
     shown = [f"{n}" for n in inputs] + [f"{n}={_short(v)}" for n, v in constants.items() if "tensor" not in repr(v)[:8]]
     call = f"{text}({', '.join(shown)})"
-    return Subject(run, inputs, library, dict(weights), constants=constants, text=call)
+    return RepeatedCall(run, inputs, library, dict(weights), constants=constants, text=call)
 
 
 def _required(name: str, role: str, sizes: Sizes, with_none: bool, form: int, library: str) -> Any:
@@ -355,7 +356,7 @@ def expression_attempts(
         def run(values: Mapping[str, Any]) -> Any:
             return eval(code, {**names, "mask": None, **values})
 
-        subject = Subject(run, inputs, library, {}, text=text)
+        subject = RepeatedCall(run, inputs, library, {}, text=text)
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
             subject.plain()

@@ -12,13 +12,13 @@ from peasy.verification.implementation.judge import Context, Judgement, judge
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
-from peasy.verification.implementation.subject import Subject, quiet
+from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import leaves
 
 _PREFIX = 3
 
 
-def _read(subject: Subject, seed: int) -> Reading | None:
+def _read(subject: RepeatedCall, seed: int) -> Reading | None:
     """Read the first attention of a call; None if the call or the reading fails."""
     try:
         trace = subject.trace()
@@ -28,7 +28,9 @@ def _read(subject: Subject, seed: int) -> Reading | None:
         return None
 
 
-def _changed(subject: Subject, inputs: Mapping[str, Array], constants: Mapping[str, Any] | None = None) -> Subject:
+def _changed(
+    subject: RepeatedCall, inputs: Mapping[str, Array], constants: Mapping[str, Any] | None = None
+) -> RepeatedCall:
     return replace(subject, inputs=dict(inputs), constants={**subject.constants, **(constants or {})})
 
 
@@ -103,7 +105,7 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
     return ""
 
 
-def check_masked_rows(subject: Subject, name: str, convention: Any, mask: Array, found: Judgement) -> None:
+def check_masked_rows(subject: RepeatedCall, name: str, convention: Any, mask: Array, found: Judgement) -> None:
     """Call with a fully masked row: NaN is a caution."""
     if "q" not in convention.shape:
         return
@@ -172,7 +174,7 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
     return "a sequence in two chunks, with its cache" if tried else ""
 
 
-def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Iterator[Subject]:
+def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Iterator[RepeatedCall]:
     """Yield the call of the second chunk for every way to pass the cache."""
     subject = attempt.subject
     parts = [
@@ -204,11 +206,11 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Ite
             yield _changed(subject, parts[1], {roles["cache"]: cache, **offset, **more})
 
 
-def _like(subject: Subject, array: Array) -> Any:
+def _like(subject: RepeatedCall, array: Array) -> Any:
     return subject._tensors({"a": array})["a"] if subject.library == "torch" else array
 
 
-def _name_cache_mistake(second: Subject, whole: Reading, found: Judgement, seed: int) -> None:
+def _name_cache_mistake(second: RepeatedCall, whole: Reading, found: Judgement, seed: int) -> None:
     """Name why the second chunk differs: no cached keys, a mask aligned top-left, or positions from 0."""
     try:
         trace = second.trace()
@@ -232,7 +234,7 @@ def _name_cache_mistake(second: Subject, whole: Reading, found: Judgement, seed:
     found.not_understood("With its cache it gives other numbers than in one call.")
 
 
-def rotary_is_relative(subject: Subject, reading: Reading) -> bool:
+def rotary_is_relative(subject: RepeatedCall, reading: Reading) -> bool:
     """Return whether scores of equal tokens depend on their distance only, as with rotary positions."""
     inputs = {}
     for name, array in subject.inputs.items():

@@ -48,7 +48,7 @@ class ChildLimits:
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class ExaminationRequest:
     """What to examine: a file or a module, the name in it, and how to call it."""
 
     file: Path | None
@@ -64,7 +64,7 @@ class Request:
         return self.module if self.file is None else self.file.name
 
 
-def examine_in_child(request: Request, limits: ChildLimits | None = None) -> Diagnosis:
+def examine_in_child(request: ExaminationRequest, limits: ChildLimits | None = None) -> Diagnosis:
     """Examine code in a child process. Errors of the code, also of its answer, name the file."""
     limits = limits or ChildLimits()
     folder = Path(tempfile.mkdtemp(prefix="peasy-implementation-"))
@@ -82,7 +82,9 @@ def examine_in_child(request: Request, limits: ChildLimits | None = None) -> Dia
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(request: Request, limits: ChildLimits, folder: Path, mark: str, output: Any) -> subprocess.Popen[bytes]:
+def _start(
+    request: ExaminationRequest, limits: ChildLimits, folder: Path, mark: str, output: Any
+) -> subprocess.Popen[bytes]:
     content = {
         "file": "" if request.file is None else str(request.file.resolve()), "module": request.module,
         "name": request.name, "call": request.call, "seed": request.seed, "expected": request.expected,
@@ -99,7 +101,9 @@ def _start(request: Request, limits: ChildLimits, folder: Path, mark: str, outpu
     )  # fmt: skip
 
 
-def _wait(process: subprocess.Popen[bytes], request: Request, limits: ChildLimits, folder: Path, mark: str) -> None:
+def _wait(
+    process: subprocess.Popen[bytes], request: ExaminationRequest, limits: ChildLimits, folder: Path, mark: str
+) -> None:
     """Wait for the answer; too much time or too many processes end it."""
     deadline, answer = time.monotonic() + limits.timeout, folder / "answer.json"
     while not answer.exists():
@@ -117,7 +121,9 @@ def _wait(process: subprocess.Popen[bytes], request: Request, limits: ChildLimit
             raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
 
 
-def _read_answer(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> Diagnosis:
+def _read_answer(
+    request: ExaminationRequest, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path
+) -> Diagnosis:
     path = folder / "answer.json"
     if not path.exists():
         raise _exit_error(request, limits, process, folder)
@@ -147,7 +153,7 @@ def _decode(data: dict[str, Any]) -> Diagnosis:
     return diagnosis
 
 
-def _import_error(request: Request, error: dict[str, Any]) -> PeasyError:
+def _import_error(request: ExaminationRequest, error: dict[str, Any]) -> PeasyError:
     file = Path(error["file"]).name if error["file"] else request.where
     where = f"{file}, line {error['line']}" if error["line"] else request.where
     hint = error["code"] or None
@@ -156,7 +162,9 @@ def _import_error(request: Request, error: dict[str, Any]) -> PeasyError:
     return InvalidInput(f"{where}: {error['error']}", hint=hint)
 
 
-def _exit_error(request: Request, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path) -> PeasyError:
+def _exit_error(
+    request: ExaminationRequest, limits: ChildLimits, process: subprocess.Popen[bytes], folder: Path
+) -> PeasyError:
     code = process.wait()
     if code == -24:  # SIGXCPU
         return InvalidInput(f"{request.where} was stopped after the CPU time limit of {limits.cpu_seconds} s.")

@@ -10,7 +10,7 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.verification.implementation.core import Array, Core
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.subject import Subject
+from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import to_float
 
 
@@ -65,7 +65,7 @@ def _changes(reading: Reading) -> Iterator[tuple[str, Array]]:
     yield "in half precision", weights.astype(np.float16).astype(np.float64)
 
 
-def explain_difference(subject: Subject, reading: Reading, expected: Array) -> list[str]:
+def explain_difference(subject: RepeatedCall, reading: Reading, expected: Array) -> list[str]:
     """Return what turns the output into the expected one, or that nothing known does."""
     results = [to_float(leaf) for leaf, _ in reading.trace.results]
     fitting = [number for number, result in enumerate(results) if result.shape == expected.shape]

@@ -11,7 +11,7 @@ from peasy.verification.implementation.core import NO_TOKEN, Array, Core, is_act
 from peasy.verification.implementation.lineage import columns_of, first_mixing_op, lineage, number_of, parameters_of
 from peasy.verification.implementation.names import projection_role
 from peasy.verification.implementation.reading import Reading, softmax_over
-from peasy.verification.implementation.subject import Subject
+from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place, to_float
 
 _TOLERANCE = 2e-4
@@ -60,7 +60,7 @@ class Context:
     parameter_names: tuple[str, ...] = ()
 
 
-def judge(subject: Subject, reading: Reading, context: Context, found: Judgement) -> None:
+def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
     """Judge one attention in the order of the data: projections, heads, scores, scale, mask, weights, context."""
     tokens = Judgement()
     understood = _judge_tokens(reading, tokens)
@@ -688,7 +688,7 @@ def _distance(expected: Array, actual: Array) -> float:
 # --------------------------------------------------------------------------------------------------------------- output
 
 
-def judge_output(subject: Subject, reading: Reading, found: Judgement, seed: int) -> None:
+def judge_output(subject: RepeatedCall, reading: Reading, found: Judgement, seed: int) -> None:
     """Judge how the context reaches the result: one row per token, without mixing tokens."""
     leaf = _output_leaf(reading)
     if leaf is None:
@@ -734,7 +734,7 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
     return None
 
 
-def _context_tokens(subject: Subject, reading: Reading, codes: Array, number: int, seed: int) -> Array | None:
+def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, number: int, seed: int) -> Array | None:
     """Return which token's context each row of a result depends on, by changing the context of half of the tokens."""
     core, results = reading.core, reading.trace.results
     rows = np.zeros(int(core.context_rows.max()) + 1, dtype=np.int64)

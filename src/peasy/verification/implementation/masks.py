@@ -13,7 +13,7 @@ import numpy as np
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.judge import Judgement, time_mask
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.subject import Subject
+from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place
 
 _FILLS = ("masked_fill", "where", "add", "mul", "sub", "baddbmm", "copy", "tril", "triu", "index_put", "assemble")
@@ -38,7 +38,7 @@ def mask_place(reading: Reading) -> Place | None:
     return None if op is None else op.place
 
 
-def builder_place(subject: Subject, reading: Reading) -> Place | None:
+def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
     """Return the line that builds a triangular mask, in the call or in the constructor."""
     op = mask_op(reading)
     if op is None:
@@ -59,7 +59,7 @@ def builder_place(subject: Subject, reading: Reading) -> Place | None:
     return op.place
 
 
-def judge_pattern(subject: Subject, reading: Reading, named_causal: bool, found: Judgement) -> str:
+def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, found: Judgement) -> str:
     """Judge the mask that a call without a mask argument has by itself; return its kind."""
     kind = _pattern_kind(reading)
     replaced = reading.replaced is not None and bool(reading.replaced.any())
@@ -216,7 +216,7 @@ class MaskTrial:
         return np.array_equal(self.weights > 1e-7, self.allowed)
 
 
-def mask_trials(subject: Subject, reading: Reading, name: str, role: str, seed: int) -> Iterator[MaskTrial]:
+def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, seed: int) -> Iterator[MaskTrial]:
     """Yield every convention of a mask argument that the code accepts, with the weights."""
     query, key = reading.query, reading.key
     if len(query.shape) < 1 or reading.attended == ():

@@ -7,7 +7,7 @@ import numpy as np
 
 from peasy.verification.implementation.core import MIXED, NO_TOKEN, Array, Core, as_batch
 from peasy.verification.implementation.lineage import Lineage, lineage
-from peasy.verification.implementation.subject import Subject, Watch, trace_tokens
+from peasy.verification.implementation.repeated_call import RepeatedCall, Watch, trace_tokens
 from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to_float
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
@@ -17,7 +17,7 @@ HIDDEN = -50.0
 
 
 @dataclass(eq=False)
-class Rows:
+class TokenRows:
     """Tokens of the rows of queries, keys or values: the input they depend on, and flat token indices of that input."""
 
     input: str
@@ -47,9 +47,9 @@ class Reading:
 
     core: Core
     trace: Trace
-    query: Rows
-    key: Rows
-    value: Rows
+    query: TokenRows
+    key: TokenRows
+    value: TokenRows
     query_line: Lineage
     key_line: Lineage
     value_line: Lineage
@@ -86,7 +86,7 @@ class Reading:
         return self.factor * self.query_line.factor * self.key_line.factor
 
 
-def read_cores(subject: Subject, trace: Trace, cores: list[Core], seed: int) -> list[Reading]:
+def read_cores(subject: RepeatedCall, trace: Trace, cores: list[Core], seed: int) -> list[Reading]:
     """Read the attention of a trace; the tokens of all rows are found with the same calls."""
     watches: dict[str, Watch] = {}
     for number, core in enumerate(cores):
@@ -122,14 +122,14 @@ def _watches(core: Core) -> dict[str, Watch]:
     }  # fmt: skip
 
 
-def _choose(subject: Subject, by_input: dict[str, Array]) -> Rows:
+def _choose(subject: RepeatedCall, by_input: dict[str, Array]) -> TokenRows:
     """Choose the input on which most rows depend."""
     counts = {name: int((tokens != NO_TOKEN).sum()) for name, tokens in by_input.items()}
     names = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
     if not names:
-        return Rows("", np.full(next(iter(by_input.values())).shape, NO_TOKEN), (1,))
+        return TokenRows("", np.full(next(iter(by_input.values())).shape, NO_TOKEN), (1,))
     shape = subject.inputs[names[0]].shape[:-1]
-    return Rows(names[0], by_input[names[0]], shape, tuple(names[1:]))
+    return TokenRows(names[0], by_input[names[0]], shape, tuple(names[1:]))
 
 
 def _read_times(reading: Reading) -> None:
@@ -152,7 +152,7 @@ def _read_times(reading: Reading) -> None:
     reading.key_times = _flat_times(key, attended)
 
 
-def _flat_times(rows: Rows, axes: list[int]) -> Array:
+def _flat_times(rows: TokenRows, axes: list[int]) -> Array:
     times = np.zeros(rows.tokens.shape, dtype=np.int64)
     for axis in axes:
         times = times * rows.shape[axis] + np.maximum(rows.positions[axis], 0)
@@ -242,7 +242,7 @@ def _extra_columns(core: Core, index: Array, value: Array) -> Array | None:
     return extra.reshape(*core.shape[:2], -1)
 
 
-def _probe(subject: Subject, reading: Reading, number: float | None = None, shrink: float = 1.0) -> Array:
+def _probe(subject: RepeatedCall, reading: Reading, number: float | None = None, shrink: float = 1.0) -> Array:
     """Return the masked scores when every product of a query and a key is replaced by a number, or multiplied."""
     core = reading.core
 
@@ -257,7 +257,7 @@ def _probe(subject: Subject, reading: Reading, number: float | None = None, shri
     return core.gather(op, op.outputs[0])
 
 
-def _probe_scores(subject: Subject, reading: Reading) -> None:
+def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     """Find bias, factor, soft cap and masked positions by replacing the products."""
     assert reading.masked is not None
     product, masked = reading.product, reading.masked
@@ -297,7 +297,7 @@ def _per_head(reading: Reading, moved: Array, free: Array) -> bool:
     )
 
 
-def _read_softcap(subject: Subject, reading: Reading, moved: Array, half: Array, free: Array) -> None:
+def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, half: Array, free: Array) -> None:
     """Find c and a with scaled = c · tanh(a · product / c)."""
     assert reading.bias is not None
     cap = np.abs(_probe(subject, reading, 1e7) - reading.bias)[free]

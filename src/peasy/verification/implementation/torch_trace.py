@@ -147,19 +147,14 @@ class TorchRecorder(TorchDispatchMode):
         self, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
         scale: float | None = None,
     ) -> Any:  # fmt: skip
-        """Fused attention as torch defines it, in single operations: causal is aligned top-left."""
+        """Fused attention in single operations: torch's own unfused definition of it, recorded step by step."""
+        if dropout_p:
+            self.trace.events.append(("dropout", user_place(self.skipped)))
+        unfused = torch.ops.aten._scaled_dot_product_attention_math.default
         with self:
-            if dropout_p:
-                self.trace.events.append(("dropout", user_place(self.skipped)))
-            if k.size(1) != q.size(1):
-                k, v = (each.repeat_interleave(q.size(1) // each.size(1), dim=1) for each in (k, v))
-            scores = q @ k.transpose(-2, -1) * (q.size(-1) ** -0.5 if scale is None else scale)
-            if is_causal:
-                visible = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).tril()
-                scores = scores.masked_fill(~visible, float("-inf"))
-            if attn_mask is not None:
-                scores = scores + attn_mask
-            return torch.softmax(scores, dim=-1) @ v, scores.logsumexp(-1)
+            grouped = k.size(1) != q.size(1)
+            context, _ = unfused.decompose(q, k, v, attn_mask, 0.0, is_causal, None, scale=scale, enable_gqa=grouped)
+            return context, context.sum(-1)
 
 
 def _storage(tensor: torch.Tensor) -> int:

@@ -24,7 +24,7 @@ LAYOUTS = frozenset(
         "expand", "clone", "contiguous", "slice", "select", "split", "split_with_sizes", "unbind", "chunk", "alias",
         "detach", "_to_copy", "copy", "lift_fresh", "repeat", "index_select", "index", "gather", "cat", "stack",
         "constant_pad_nd", "flip", "roll", "as_strided", "unfold", "tile", "repeat_interleave", "narrow", "assemble",
-        "copy_", "take",
+        "copy_", "take", "to", "swapaxes", "movedim",
     ]
 )  # fmt: skip
 """Operations that only copy or move numbers."""
@@ -34,7 +34,10 @@ _Folders = tuple[str, ...]
 
 def library_folders() -> _Folders:
     """Folders whose frames are never the user's line."""
-    loaded = (sys.modules.get(name) for name in ("torch", "numpy", "einops", "functorch", "peasy.verification"))
+    loaded = (
+        sys.modules.get(name)
+        for name in ("torch", "numpy", "einops", "functorch", "array_api_compat", "peasy.formula", "peasy.verification")
+    )
     files = [module.__file__ for module in loaded if module is not None and module.__file__]
     return tuple(os.path.dirname(file) + os.sep for file in files)
 

@@ -1,4 +1,4 @@
-"""Subject of an examination: code that can be called again and again with other inputs, traced or not."""
+"""Repeated call of examined code, with other inputs each time, traced or not."""
 
 import contextlib
 import warnings
@@ -15,7 +15,7 @@ Overrides = Mapping[int, Callable[[Any], Any]]
 
 
 @dataclass(eq=False)
-class Subject:
+class RepeatedCall:
     """A call: `run(values)` calls the code with these inputs, by name. `constants` are values passed as they are."""
 
     run: Callable[[Mapping[str, Any]], Any]
@@ -79,7 +79,9 @@ Watch = tuple[int, Callable[[Op], Array]]
 """An operation by index, and rows `[..., d]` read from it."""
 
 
-def trace_tokens(subject: Subject, base: Trace, watches: Mapping[str, Watch], seed: int) -> dict[str, dict[str, Array]]:
+def trace_tokens(
+    subject: RepeatedCall, base: Trace, watches: Mapping[str, Watch], seed: int
+) -> dict[str, dict[str, Array]]:
     """Return for each watched array and each input which token of the input each row depends on.
 
     A token is a flat index over all axes of an input but the last. Half of the tokens change at a time, by the binary

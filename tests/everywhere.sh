@@ -74,7 +74,7 @@ other_user() {
 	python="$copy/.venv/bin/python" jobs=1
 	cd "$copy" || return
 	suite "3: one core, another user, read-only project" "${as[@]}" HOME="$work/home" TMPDIR="$work/tmp" \
-		PYTHONDONTWRITEBYTECODE=1 taskset -c 0
+		PYTHONDONTWRITEBYTECODE=1 JUPYTER_PATH="$packages/../../../share/jupyter" taskset -c 0
 }
 
 busy_machine() {

@@ -63,6 +63,9 @@ class MissingExtra(PeasyError):
 
     code, exit_code = "missing-extra", 5
 
+    def __str__(self) -> str:
+        return " ".join(filter(None, (self.message, self.hint)))  # a traceback shows no hint
+
 
 class ResourceUnavailable(PeasyError):
     """Memory, disk space or a port is not available."""

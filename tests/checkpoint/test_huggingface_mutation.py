@@ -61,12 +61,12 @@ def test_mutated_settings(tmp_path, name):
         for _ in range(rng.choice([1, 1, 2])):
             broken[rng.choice([*original, "architectures", "rope_scaling", "layer_types"])] = rng.choice(VALUES)
         (folder / "config.json").write_text(json.dumps(broken))
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             loaded += bool(read_folder(folder).config)
         except PeasyError as error:
             longest = max(longest, len(error.message))
-        slowest = max(slowest, time.perf_counter() - started)
+        slowest = max(slowest, time.process_time() - started)
     assert slowest < 5
     assert longest < 1000
     assert loaded < 150  # most of these must be refused

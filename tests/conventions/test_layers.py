@@ -21,6 +21,8 @@ def copy(tmp_path_factory, root):
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(root / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(root / "pyproject.toml", folder)
+    for path in (folder / "src").rglob("*"):  # a read-only project stays writable as a copy
+        path.chmod(0o755 if path.is_dir() else 0o644)
     return folder
 
 

@@ -19,10 +19,11 @@ QUICK = {
     "experiment": [],
     "models": [],
     "runs": [],
+    "cache": [],
     "data": [],
     "help": ["explain"],
 }
-NEED_A_MODEL = {"tokenize", "generate", "chat", "translate", "embed", "look", "prove", "import", "export"}
+NEED_A_MODEL = {"tokenize", "generate", "chat", "translate", "embed", "classify", "look", "prove", "import", "export"}
 LONG_RUNNING = {"train", "evaluate", "compare", "plan", "bench", "serve", "studio"}
 """Tested in the same way in tests/cli: their output is a stream of events, or contains times."""
 

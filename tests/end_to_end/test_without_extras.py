@@ -72,7 +72,7 @@ def test_the_core_needs_no_extra(words, code, tmp_path):
         (["serve", "stories"], "serve"),
         (["studio"], "serve"),
         (["explain", "i-love-ai", "--out", "love.png"], "plots"),
-        (["data", "show", "locales"], "models"),
+        (["data", "locales"], "models"),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, list) else "",
 )
@@ -83,7 +83,7 @@ def test_a_command_that_needs_an_extra_says_what_to_install(words, extra, tmp_pa
     assert "Traceback" not in process.stderr
 
 
-@pytest.mark.parametrize("call", ["peasy.load('stories')", "peasy.generate('stories', 'x')", "peasy.nn"])
+@pytest.mark.parametrize("call", ["peasy.load('stories')", "peasy.generate('stories', 'x')"])
 def test_python_says_what_to_install(call, tmp_path):
     process = run_python(f"{WITHOUT_EXTRAS}\nimport peasy\n{call}", folder=tmp_path)
     assert 'pip install "peasy-attention[models]"' in process.stderr

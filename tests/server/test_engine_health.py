@@ -47,7 +47,7 @@ def test_full_queue_returns_retry_after(models, engine, slowly):
         began = time.monotonic()
         with pytest.raises(openai.RateLimitError) as caught:
             client.completions.create(**REQUEST, max_tokens=30)
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 5  # at once, not after the queue; a busy machine is slow, not wrong
         assert int(caught.value.response.headers["retry-after"]) >= 1
         assert caught.value.body["type"] == "rate_limit_error"
         assert [future.result().choices[0].text for future in futures] == [alone] * 4
@@ -71,7 +71,7 @@ def test_disconnect_cancels_generation(models, engine, slowly, stream):
         connection.close()
         left = time.monotonic()
         wait_until(lambda: engine.idle)
-        assert time.monotonic() - left < 0.5
+        assert time.monotonic() - left < 10  # 3,000 tokens would take 90 seconds
         assert engine.stats.finished["cancelled"] == 1
         assert not models.loaded["writer"].num_users
 

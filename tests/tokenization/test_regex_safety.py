@@ -20,10 +20,10 @@ LOOPED = ["x+y", "[a-z]*!", r"\p{L}+|\d{1,3}", "(?i:abc)+", "a+?", "a++", r"[[a-
 
 @pytest.mark.parametrize("pattern", HOSTILE + BROKEN)
 def test_unsafe_patterns_are_rejected(pattern):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InvalidInput, match="rejected"):
         max_text_chars(pattern)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize("pattern", HARMLESS)
@@ -39,9 +39,9 @@ def test_text_limit_with_one_unbounded_repeat(pattern):
 def seconds(pattern, text):
     tokenizer = Tokenizer(models.WordLevel({"<unk>": 0}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
-    start = time.perf_counter()
+    start = time.process_time()
     tokenizer.encode_batch_fast([text])
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 BAITS = ["a", " ", "1", "!", "aB", " \n", "x'", "Aa!1 \n/日"]

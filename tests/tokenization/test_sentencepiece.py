@@ -93,10 +93,10 @@ def test_damaged_files_raise_peasy_errors_or_load(model):
         for _ in range(rng.randrange(1, 6)):
             if damaged:
                 damaged[rng.randrange(len(damaged))] = rng.randrange(256)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             from_sentencepiece(bytes(damaged)).encode("The pizza")
         except PeasyError:
             refused += 1
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
     assert refused > 50

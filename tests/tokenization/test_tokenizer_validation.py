@@ -263,11 +263,11 @@ def test_mutated_files_raise_peasy_errors_or_work(data, kind):
     rng = random.Random(kind)
     base, refused = data(kind), 0
     for _ in range(60):
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             tokenizer = Tokenizer.from_json(json.dumps(mutate(base, rng)))
             tokenizer.decode(tokenizer.encode("The pizza 👍").ids)
         except PeasyError:
             refused += 1
-        assert time.perf_counter() - start < 1
+        assert time.process_time() - start < 1
     assert refused > 5

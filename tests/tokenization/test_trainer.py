@@ -50,9 +50,9 @@ def test_training_twice_gives_the_same_file(tokenizer, tokenizers, tmp_path):
 
 
 def test_long_runs_are_split():
-    start = time.perf_counter()
+    start = time.process_time()
     train_tokenizer(["a" * 300_000, "some words"], "bpe", 300)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
 
 
 def test_corpus_may_be_an_iterator():

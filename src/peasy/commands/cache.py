@@ -17,7 +17,7 @@ _FOLDERS = {
     "experiments": "results of experiments",
     "uploads": "texts that were uploaded to the studio",
 }
-"""Folders of the data directory that peasy makes again when it needs them, with what they contain."""
+"""Folders of the data directory whose files are made again when needed, with what they contain."""
 _HUB = "hub"
 
 

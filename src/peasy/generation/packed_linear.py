@@ -155,8 +155,9 @@ def has_int8() -> bool:
 
 
 def has_bfloat16() -> bool:
-    """True if this CPU has bfloat16 instructions."""
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    """True if this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
+    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return has_instructions and (not has_onednn() or torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def channel_scales(weight: Tensor) -> Tensor:

@@ -1,10 +1,13 @@
 """Parameters of a command, read from its signature and docstring: what CLI flags and HTTP bodies are derived from."""
 
 import ast
+import collections.abc
 import dataclasses
 import functools
 import inspect
+import numbers
 import operator
+import pathlib
 import re
 import textwrap
 import types
@@ -13,7 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from peasy.errors import InvalidInput
+from peasy.errors import InvalidInput, UsageError, with_checked_keywords
+
+P = typing.ParamSpec("P")
+T = typing.TypeVar("T")
 
 REQUIRED = inspect.Parameter.empty
 """Default of a parameter that has none."""
@@ -136,3 +142,90 @@ def _attribute_docstrings(kind: type) -> dict[str, str]:
                 text = below.value.value if isinstance(below.value, ast.Constant) else ""
                 found[field.target.id] = " ".join(str(text).split())
     return found
+
+
+def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function with missing, unknown and wrongly typed arguments answered in a sentence."""
+    named = with_checked_keywords(function)
+    if inspect.isclass(function):
+        return named
+    signature = inspect.signature(function)
+    required = [
+        name for name, parameter in signature.parameters.items() if parameter.default is REQUIRED and parameter.kind < 4
+    ]
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        given = signature.bind_partial(*args).arguments if len(args) <= len(signature.parameters) else {}
+        if missing := [name for name in required if name not in {**given, **kwargs}]:
+            raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
+        for name, value in {**given, **kwargs}.items():
+            annotation = _evaluated(function, name)
+            if not _fits(value, annotation):
+                wanted = " or ".join(dict.fromkeys(_descriptions(annotation)))
+                raise InvalidInput(f"{function.__name__}: {name} should be {wanted}, not {type(value).__name__}.")
+        return named(*args, **kwargs)
+
+    return checked
+
+
+@functools.cache
+def _evaluated(function: Callable[..., object], name: str) -> object:
+    """Return the annotation of a parameter; Any if it names a type that is known to type checkers only."""
+    parameter = inspect.signature(function).parameters.get(name)
+    if parameter is None or parameter.annotation is REQUIRED or parameter.kind > parameter.KEYWORD_ONLY:
+        return typing.Any
+    try:
+        hints = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: parameter.annotation}),
+                                      function.__globals__, include_extras=True)  # fmt: skip
+    except (NameError, TypeError):
+        return typing.Any
+    return hints[name]
+
+
+_KINDS: dict[object, tuple[type | tuple[type, ...], str]] = {
+    str: (str, "a text"),
+    bool: (numbers.Integral, "True or False"),
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    pathlib.Path: (pathlib.Path, "a path"),
+    types.NoneType: (types.NoneType, "None"),
+}
+"""What a value of a simple type is, and its description."""
+
+
+def _fits(value: object, annotation: object) -> bool:
+    """Return False if a value is certainly not of this type."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if annotation is typing.Any:
+        return True
+    if origin is typing.Annotated:
+        return _fits(value, inner[0])
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, kind) for kind in inner)
+    if annotation in _KINDS:
+        return isinstance(value, _KINDS[annotation][0])
+    if origin in (collections.abc.Sequence, collections.abc.Iterable):
+        is_list = isinstance(value, origin) and not isinstance(value, bytes | dict)
+        return is_list and (not isinstance(value, list | tuple) or all(_fits(part, inner[0]) for part in value))
+    if origin is collections.abc.Mapping:
+        return isinstance(value, origin)
+    return (
+        not isinstance(annotation, type) or getattr(annotation, "_is_protocol", False) or isinstance(value, annotation)
+    )
+
+
+def _descriptions(annotation: object) -> Iterator[str]:
+    """Yield what a value of this type is called."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        yield from _descriptions(inner[0])
+    elif origin in (typing.Union, types.UnionType):
+        for kind in inner:
+            yield from _descriptions(kind)
+    elif annotation in _KINDS:
+        yield _KINDS[annotation][1]
+    elif origin in (collections.abc.Sequence, collections.abc.Iterable):
+        yield f"a list ({next(_descriptions(inner[0]), 'of anything')} each)"
+    else:
+        yield f"a {getattr(annotation, '__name__', 'value')}"

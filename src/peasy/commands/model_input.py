@@ -1,7 +1,8 @@
 """Labelled model input: token ids of a text (and of a translation), with a label for every token."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
@@ -31,6 +32,14 @@ def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = T
     return label_text(loaded.require_tokenizer(), text, ids)
 
 
+def _as_ids(ids: Sequence[int]) -> list[int]:
+    """Return token ids as whole numbers; raise if they are not a list of them."""
+    numbers = list(ids) if isinstance(ids, Iterable) and not isinstance(ids, bytes | dict) else [None]
+    if not all(isinstance(id, Integral) for id in numbers):
+        raise InvalidInput(f"A {type(ids).__name__} is no text.", hint="Give a text, or a list of token ids.")
+    return [int(id) for id in numbers if id is not None]
+
+
 def make_input(
     loaded: LoadedModel, text: str | Sequence[int], target: _TargetText = None, *, add_special_tokens: bool = True
 ) -> LabelledInput:
@@ -40,7 +49,7 @@ def make_input(
             raise InvalidInput("The text is empty.", hint="Give at least one word.")
         tokens = label_prompt(loaded, text, add_special_tokens=add_special_tokens)
     else:
-        ids = [int(id) for id in text]
+        ids = _as_ids(text)
         tokens = label_ids(ids, None if loaded.tokenizer is None else loaded.tokenizer.pieces(ids))
     if not loaded.model.is_encoder_decoder:
         labelled = LabelledInput(ModelInput(tokens.ids, None if target is None else ()), tokens)

@@ -56,6 +56,8 @@ def attend_with_weights(
     array([[2.]])
     """
     xp, (x, w_q, w_k, w_v, w_o, source) = to_common_dtype(x=x, w_q=w_q, w_k=w_k, w_v=w_v, w_o=w_o, source=source)
+    if x is None or any(weight is None for weight in (w_q, w_k, w_v)):
+        raise InvalidInput("x, w_q, w_k and w_v are needed.", hint="Use arrays, or nested lists of numbers.")
     if x.ndim not in (2, 3):
         raise InvalidInput(f"x has {x.ndim} axes.", hint="Use [time, width] or [batch, time, width].")
     kv_input, kv_name = (x, "x") if source is None else (source, "source")

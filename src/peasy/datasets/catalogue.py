@@ -161,7 +161,7 @@ BUILT_IN = {
          "stdlib:docstrings|topics|source"),
         ("locales", "locales", "pairs", "dates, units, money, lists, times and names", "languages", "locales:en-fr"),
         ("puzzles", "copy", "text", "copy task: repeat a sequence of letters", "length", "copy:12"),
-        ("puzzles", "repeats", "text", "repeated random sequences, for induction heads", "max_length", "repeats:16"),
+        ("puzzles", "repeats", "text", "repeated random sequences of different lengths", "max_length", "repeats:16"),
         ("puzzles", "recall", "text", "associative recall of an earlier value", "distance", "recall:16"),
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Synthetic tasks: `copy` and `recall` over an adjustable distance, `repeats` for induction heads."""
+"""Synthetic tasks: `copy` and `recall` over an adjustable distance, `repeats` over a random one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,14 +126,14 @@ class RepeatsConfig:
 class Repeats(SyntheticCorpus):
     """Repeated random sequences of different lengths: only an earlier copy of a letter tells which one follows.
 
-    A fixed offset does not help, as it would in `copy`: a model has to find the copy by its content (induction heads).
+    A fixed offset does not help, as it would in `copy`: a model has to find the copy by its content.
 
     >>> Repeats(RepeatsConfig(max_length=5)).probe(0).text
     'w y e s g w y e s g w y e s g'
     """
 
     name = "repeats"
-    description = "repeated random sequences of different lengths, which train induction heads"
+    description = "repeated random sequences of different lengths, to test copying by content"
     suggested_settings: Mapping[str, object] = MappingProxyType(
         {
             "tokenizer": {"algorithm": "words"},

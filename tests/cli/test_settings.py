@@ -71,7 +71,7 @@ def test_unknown_key_of_a_subcommand(peasy, text, message):
 
 def test_lists_in_files(peasy):
     Path("peasy.toml").write_text('[look]\nablate = ["1.0", "0"]\n')
-    assert "layer 1, head 0 ablated" in peasy("look", "stories", "The pizza").out
+    assert "layer 1, head 0 set to zero" in peasy("look", "stories", "The pizza").out
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_progress_and_result(command):
     ran = command("train", "gpt", "--data", "lines.txt", "--steps", "2", "--run", "fox", "--seed", "4", *SMALL, *shift)
     assert ran.code == 0, ran.err
     assert "run fox · seed 4 · " in ran.err
-    assert "The model uses token shift: it trains faster, but can only be exported to ONNX" in ran.err
+    assert "The model uses token shift: it learns faster, but can only be exported to ONNX" in ran.err
     assert "step 2: validation loss " in ran.err
     assert "finished after 2 steps" in ran.out
     assert "peasy runs show fox" in ran.err
@@ -82,7 +82,7 @@ def test_dry_run_prints_the_plan_and_trains_nothing(command, tmp_path):
         (["gpt", "--steps", "1"], 2, "needs data"),
         (["gtp", "--data", "lines.txt"], 2, "gtp"),
         (["gpt", "--data", "no.txt", "--steps", "1"], 3, "no corpus or file"),
-        (["gpt", "--data", "lines.txt", "--set", "optimiser.lr=1"], 4, "recipe.optimiser"),
+        (["gpt", "--data", "lines.txt", "--set", "optimiser.lr=1"], 4, "optimiser"),
         (["gpt", "--data", "lines.txt", "--set", "lr"], 4, "key=value"),
         (["gpt", "--run", "no-such-run", "--resume"], 2, "needs data"),
         (["gpt", "--data", "lines.txt", "--lr", "1", "--set", "optimizer.lr=2"], 2, "are the same setting"),

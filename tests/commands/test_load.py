@@ -171,11 +171,12 @@ def test_a_run_is_hashed_once(decoder, tmp_path, monkeypatch):
 def test_a_token_id_outside_the_vocabulary_is_refused(decoder, encoder, tokenizer):
     for folder, method in ((decoder, "generate"), (encoder, "embed")):
         loaded = peasy.load(folder)
+        size = loaded.model.config.vocab_size
         data = loaded.tokenizer._data
         beyond = {**data["added_tokens"][0], "id": 5000, "content": "<new>"}
         larger = type(tokenizer)(data | {"added_tokens": [*data["added_tokens"], beyond]})
         object.__setattr__(loaded, "tokenizer", larger)
-        with pytest.raises(InvalidInput, match="There is no token 280: the vocabulary has ids 0 to 279"):
+        with pytest.raises(InvalidInput, match=f"There is no token {size}: the vocabulary has ids 0 to {size - 1}"):
             getattr(loaded, method)("The <new> pizza")
 
 

@@ -323,7 +323,7 @@ def test_files_and_data(model, tmp_path):
         (TEXT, {"queries": ["them"]}, "not in the text"),
         (TEXT, {"steps": ["wieghts"]}, "wieghts"),
         (TEXT, {"target": "x"}, "has a target"),
-        (TEXT, {"max_memory": "lots"}, "not a number of bytes"),
+        (TEXT, {"max_memory": "lots"}, "not a valid amount"),
         (TEXT, {"overview": "median"}, "median"),
         (TEXT, {"edit": peasy.edit.zero(9)}, "no layer 9"),
     ],

@@ -41,7 +41,7 @@ def test_list_has_training_runs_only(run_folders):
     result = runs()
     assert [run.name for run in result.runs] == ["fox", "owl"]
     states = [run["state"] for run in result.data()["runs"]]
-    assert states == ["finished after 4 steps", "stopped at step 2 of 4; --resume continues after step 2"]
+    assert states == ["finished after 4 steps", "stopped at step 2 of 4; --resume continues from the beginning"]
     assert result.document().title == "Runs"
 
 

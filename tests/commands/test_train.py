@@ -235,7 +235,7 @@ def test_initialize_from_another_model(place):
         ({"kind": "gpt", "data": "nothing.txt"}, NotFound, "no corpus or file"),
         ({"kind": "translator", "data": "lines.txt"}, InvalidInput, "trains on text pairs"),
         ({"kind": "gpt", "data": "pairs.tsv"}, InvalidInput, "trains on plain text"),
-        ({"kind": "gpt", "data": "lines.txt", "settings": {"learning_rate": 1}}, InvalidInput, "recipe.learning_rate"),
+        ({"kind": "gpt", "data": "lines.txt", "settings": {"learning_rate": 1}}, InvalidInput, "learning_rate"),
         ({"kind": "gpt", "data": "lines.txt", "steps": 0}, InvalidInput, "steps is 0"),
     ],
 )

@@ -59,7 +59,7 @@ def test_metrics_count_requests_and_tokens(registry):
     before = _numbers(client.get("/metrics").text)
     for _ in range(3):
         client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
-    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 0})
+    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": -1})
     after = _numbers(client.get("/metrics").text)
     generated = 'peasy_engine_generated_tokens_total{model="writer"}'
     assert after[generated] - before.get(generated, 0) == 15

@@ -61,7 +61,7 @@ def test_invalid_token_id_is_rejected(make_spec):
         def num_samples(self, seq_len):
             return 100
 
-    with pytest.raises(Exception, match="Token id 10000"):
+    with pytest.raises(Exception, match="There is no token 10000"):
         list(train(dataclasses.replace(spec, data_loader=Wrong())))
 
 

@@ -53,7 +53,7 @@ def test_steps_replace_minutes():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"optimiser": {}}, "recipe.optimiser"),
+        ({"optimiser": {}}, "optimiser"),
         ({"optimizer": {"rate": 1}}, "recipe.optimizer.rate"),
         ({"batch_size": "many"}, "recipe.batch_size should be a whole number"),
         ({"batch_size": 5, "grad_accum_steps": 2}, "cannot be split into 2 equal parts"),

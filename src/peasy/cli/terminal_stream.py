@@ -25,7 +25,7 @@ class TerminalStream:
     >>> import io
     >>> stream = TerminalStream(io.StringIO())
     >>> stream.write("a\\x1b]0;title\\x07\\n")
-    11
+    12
     >>> stream.terminal.getvalue()
     'a␛]0;title␇\\n'
     """

@@ -69,7 +69,7 @@ def classify(
     >>> tokenizer = train_tokenizer(["the cat sat on the mat"] * 9, "words")
     >>> head = {"labels": ["animal", "thing"]}
     >>> model = build(preset("encoder-tiny", vocab_size=len(tokenizer), classifier=head), seed=1)
-    >>> [one.label for one in classify(LoadedModel("cats", model, tokenizer), "the cat").labels[0].scores]
+    >>> sorted(one.label for one in classify(LoadedModel("cats", model, tokenizer), "the cat").labels[0].scores)
     ['animal', 'thing']
     """
     loaded = load(model, device=device, offline=offline, confirm=confirm)

@@ -221,7 +221,7 @@ def has_converged(losses: Sequence[float], patience: int | None) -> bool:
     return patience is not None and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference_mode: FSDP gathers weights in here, and trains with them afterwards
 def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool) -> Validated | None:
     """Return the mean validation loss: on a subset during the run, on more at the end.
 

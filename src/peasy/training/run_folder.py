@@ -46,7 +46,7 @@ def run_lock(folder: Path) -> Iterator[None]:
 
     path = folder / _LOCK_FILE
     lock = FileLock(path, blocking=False, thread_local=False, preserve_lock_file=True, on_acquired=write_holder)
-    with disk_errors(path):
+    with disk_errors(path, hint="Make the folder writable, or copy the run into a folder of your own."):
         try:
             held = lock.acquire()
         except Timeout:

@@ -3,7 +3,7 @@
 import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from peasy.checkpoint.huggingface.weight_map import WeightMap
@@ -186,7 +186,8 @@ class ModelFamily:
 
     `architectures` are its class names in transformers; `architecture_of` chooses one for a config, by default
     the first. A model without an LM head is stored without the `prefix`. `has_custom_code`: published files also name
-    code of their own, from the time before the family was part of transformers; it is not run.
+    code of their own, from the time before the family was part of transformers; it is not run. `aliases`: names of
+    weights in memory, where they differ from those in files.
 
     `read_config` converts a Hugging Face config to peasy's, `write_config` the reverse.
     A family supports a model if writing and reading its config gives the same config.
@@ -201,3 +202,4 @@ class ModelFamily:
     prefix: str = ""
     architecture_of: Callable[[Any], str] | None = None
     has_custom_code: bool = False
+    aliases: Mapping[str, str] = field(default_factory=dict)

@@ -65,7 +65,8 @@ def read_folder(
     tensors = open_tensors(safe_folder) if tensors is None else tensors
     is_base_model = not any(name.startswith(model_family.prefix) for name in tensors)  # saved without the prefix
     prefix = model_family.prefix if is_base_model else ""
-    stored = tensors.renamed({_modern_name(prefix + name): name for name in tensors})
+    names = {name: model_family.aliases.get(name, _modern_name(prefix + name)) for name in tensors}
+    stored = tensors.renamed({new: name for name, new in names.items()})
     fields = ConfigFields(data, where)
     fields.ignore(ignore_fields)
     config = read_pooling(safe_folder, registry.read_hf_config(model_family, fields, stored))

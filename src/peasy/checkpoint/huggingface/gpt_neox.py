@@ -121,4 +121,5 @@ FAMILY = ModelFamily(
     write_config,
     weight_map,
     prefix="gpt_neox.",
+    aliases={"lm_head.weight": "embed_out.weight"},
 )

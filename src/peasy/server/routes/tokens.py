@@ -32,8 +32,7 @@ async def post_prompt(request: Request, body: PromptBody) -> Response:
 
     def work() -> dict[str, object]:
         with request.app.state.registry.use(body.model) as loaded:
-            encoding = loaded.require_tokenizer().encode(body.prompt, add_special_tokens=body.add_special_tokens)
-            ids = list(encoding.ids)
+            ids = loaded.encode_prompt(body.prompt, add_special_tokens=body.add_special_tokens)
             return {"count": len(ids), "max_model_len": loaded.max_seq_len, "tokens": ids}
 
     return JSONResponse(await request.app.state.worker_pool.run(work))

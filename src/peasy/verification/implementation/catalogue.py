@@ -34,8 +34,13 @@ MISTAKES = {
 def finding(name: str, place: Place | None, file: str = "") -> ImplementationFinding:
     """Return a mistake of the catalogue with its line; the file is named if it is not the examined one."""
     known = MISTAKES[name]
-    other = "" if place is None or not file or os.path.samefile(place.file, file) else place.file
+    other = "" if place is None or not file or _is_same(place.file, file) else place.file
     line, code = (None, "") if place is None else (place.line, place.code)
     return ImplementationFinding(
         known.name, known.level, known.description, known.formula, known.likely_code, known.fix, line, code, other
     )
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return True for one file; code typed into Python has no file, only a name."""
+    return one == other or (os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other))

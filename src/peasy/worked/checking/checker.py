@@ -157,7 +157,7 @@ def check(example: Example) -> CheckedExample:
     >>> notes = {"title": "t", "tokens": ["a"], "x": [[2, 3]], "written": [{"table": "scores", "cells": [["12"]]}]}
     >>> cell = check(read_example(notes)).cells[0]
     >>> cell.verdict, cell.expected, cell.reason
-    ('wrong', 13.0, '2·2 + 3·3 = 13, not 12.')
+    ('wrong', 13.0, '2·2 + 3·3 = 13, not 12: one digit is wrong: 13.')
     """
     return TableChecker.best(example).result()
 

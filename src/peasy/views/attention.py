@@ -201,7 +201,7 @@ def opening_notes(
 ) -> Iterator[doc.Paragraph]:
     """Yield opening notes: interventions, notes of the record, storage dtype."""
     for intervention in interventions:
-        yield doc.Paragraph(f"Intervention: {intervention}", "bad")
+        yield doc.Paragraph(f"Intervention: {intervention}", "note")
     for note in notes:
         yield doc.Paragraph(note, "note")
     if storage != "float32":

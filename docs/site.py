@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import griffe
@@ -36,7 +37,8 @@ def reference() -> str:
     lines = ["# Python reference\n", "The names of `import peasy`. All of them are imported on first use.\n"]
     for name in sorted((name for name, module in names.items() if module != "peasy"), key=str.lower):
         value = getattr(peasy, name)
-        lines.append(f"::: {value.__module__}.{value.__qualname__}\n")
+        is_module = isinstance(value, ModuleType)
+        lines.append(f"::: {value.__name__}\n" if is_module else f"::: {value.__module__}.{value.__qualname__}\n")
     for package in sorted(name for name, module in names.items() if module == "peasy"):
         lines.append(f"## peasy.{package}\n\n::: peasy.{package}\n    options:\n      show_root_heading: false\n")
     return "\n".join(lines)

@@ -224,6 +224,10 @@ export class Page {
 		const begin = isCross
 			? ["Writing ", word(story.token), ", this head looks at ", word(keys[story.key])]
 			: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
+		if (story.before - story.after < 0.01) {
+			this.caption.replaceChildren(...begin, ". No single head changes the next token by more than 0.01.");
+			return;
+		}
 		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
 		this.caption.replaceChildren(
 			...begin,

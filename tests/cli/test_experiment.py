@@ -25,6 +25,6 @@ def test_typo(capsys):
 def test_verdict_is_printed_when_saving_to_a_file(capsys, tmp_path):
     assert run(["experiment", "matrix-form", "--out", str(tmp_path / "same.md")]) == 0
     err = capsys.readouterr().err
-    assert "All methods give the same numbers" in err
+    assert "✓ supported: All methods give the same numbers" in err
     assert run(["experiment", "matrix-form", "-q", "--out", str(tmp_path / "same.md")]) == 0
     assert "All methods" not in capsys.readouterr().err

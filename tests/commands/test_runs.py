@@ -43,6 +43,8 @@ def test_list_has_training_runs_only(run_folders):
     states = [run["state"] for run in result.data()["runs"]]
     assert states == ["finished after 4 steps", "stopped at step 2 of 4; --resume continues from the beginning"]
     assert result.document().title == "Runs"
+    (run_folders / "owl" / "checkpoints" / "step-2").mkdir()
+    assert runs().data()["runs"][1]["state"].endswith("--resume continues after step 2")
 
 
 def test_empty_list_says_how_to_start(tmp_path, monkeypatch):

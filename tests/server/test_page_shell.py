@@ -145,6 +145,12 @@ def test_keys_do_nothing_before_a_page_has_its_data(open_window):
             "+",
         ):
             page.keyboard.press(key)
+    page.goto(f"{window.origin}/generate", wait_until="commit")
+    page.wait_for_selector("#place > h1")  # the page is there and has its keys, but no data
+    page.keyboard.press("n")
+    page.keyboard.press(" ")
+    page.wait_for_timeout(300)
+    assert not [route.request.url for route in held if "stream" in route.request.url], "Generate has not begun"
     page.unroute_all(behavior="ignoreErrors")
     window.open("/work")  # the window's own check: no exception in any page
 

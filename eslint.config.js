@@ -3,7 +3,6 @@ import js from "@eslint/js";
 import globals from "globals";
 
 export default [
-	{ ignores: [".venv/", "node_modules/", "tests/"] },
 	js.configs.recommended,
 	{
 		languageOptions: { globals: globals.browser },

@@ -116,8 +116,9 @@ def _run(loaded: LoadedModel, ids: list[int]) -> "tuple[ClassifierConfig, Tensor
     import torch
 
     from peasy.models.encoder import Encoder
+    from peasy.models.transformer import Decoder
 
-    assert isinstance(loaded.model, Encoder)
+    assert isinstance(loaded.model, Encoder | Decoder)
     assert loaded.model.config.classifier is not None
     with torch.inference_mode():
         logits = loaded.model.classify(torch.tensor([ids], device=loaded.model.device))[0].float()

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
+from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
 from peasy.worked.blocks import build_example
 from peasy.worked.example import Example
@@ -206,7 +206,7 @@ def _labelled_step(example: Example, node: GraphNode, arrays: dict[str, np.ndarr
 
 def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tuple[str, ...]:
     """Labels of an axis: tokens, feature names as long as no projection mixed them, else numbers from 0."""
-    if axis == QUERY:
+    if axis in (QUERY, TOKEN):
         return example.tokens
     if axis == KEY:
         return example.keys

@@ -1,15 +1,17 @@
 """`explain`: every step of attention, with its numbers, for an example, a file or any sentence."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from peasy import config
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.errors import InvalidInput, NotFound, UsageError, check_keywords, did_you_mean, parameter_names
 from peasy.views.document import Document
 from peasy.views.worked import cell_document, contribution_parts, story_document, symbolic_document, worked_document
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
@@ -22,6 +24,30 @@ from peasy.worked.symbolic import SymbolicExample, to_symbols
 from peasy.worked.tables.notes import READERS
 
 _MAX_DECIMALS = 15
+
+
+class ExampleMatrices(TypedDict, total=False):
+    """Keywords of `explain` in place of a name or a file: the matrices of an example and their labels."""
+
+    tokens: Sequence[str]
+    features: Sequence[str]
+    source_tokens: Sequence[str]
+    x: ArrayLike
+    source_x: ArrayLike
+    w_q: ArrayLike
+    w_k: ArrayLike
+    w_v: ArrayLike
+    w_o: ArrayLike
+    b_q: ArrayLike
+    b_k: ArrayLike
+    b_v: ArrayLike
+    b_o: ArrayLike
+    q: ArrayLike
+    k: ArrayLike
+    v: ArrayLike
+    weights: ArrayLike
+    mask: ArrayLike
+    bias: ArrayLike
 
 
 class _StepValues:
@@ -142,7 +168,7 @@ class ExplainResult(Result):
 
 
 def explain(
-    source: str | Path | Example | Mapping[str, object],
+    source: str | Path | Example | Mapping[str, object] | None = None,
     *,
     query: int | str | None = None,
     cell: str | tuple[str, int | str, int | str] | None = None,
@@ -154,13 +180,21 @@ def explain(
     normalize: NormalisationName | None = None,
     heads: int | None = None,
     contributions: bool = False,
+    **matrices: Unpack[ExampleMatrices],
 ) -> ExplainResult:
-    """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
+    """Compute all steps of an example: a library name, a file, a sentence of two words or more, or matrices.
+
+    Matrices are given by name: `x` with or without `w_q`, `w_k`, `w_v`, `w_o` and their biases `b_q` ..., or `q`, `k`
+    and `v`, or `weights`; in cross-attention, keys and values come from `source_x`, one row for each of
+    `source_tokens`. `tokens` label the rows, which are numbered without them.
 
     >>> explain("i-love-ai").weights[0].round(4)
     array([0.1978, 0.4011, 0.4011])
     >>> explain("easy peasy lemon squeezy").tokens
     ('easy', 'peasy', 'lemon', 'squeezy')
+    >>> explain(x=[[1, 0], [0, 1]], w_q=[[1], [2]], w_k=[[1], [1]], w_v=[[2], [4]]).scores
+    array([[1., 1.],
+           [2., 2.]])
 
     Args:
         source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
@@ -181,10 +215,25 @@ def explain(
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
     settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     changes = {name: value for name, value in settings.items() if value is not None}
-    worked = solve(_with_settings(resolve_example(source), changes))
+    example = resolve_example(source) if source is not None else _given_example(matrices)
+    if source is not None and matrices:
+        raise UsageError("explain takes an example or matrices, not both.", hint=f"Leave out {', '.join(matrices)}.")
+    worked = solve(_with_settings(example, changes))
     position = None if query is None else find_index(query, worked.tokens, "word")
     selected_cell = None if cell is None else _resolve_cell(worked, cell)
     return ExplainResult(worked, decimals, position, selected_cell, symbolic, contributions)
+
+
+def _given_example(matrices: ExampleMatrices) -> Example:
+    """Return the example of matrices given by name; rows without tokens are numbered from 0."""
+    check_keywords("explain", matrices, (*parameter_names(explain)[:-1], *ExampleMatrices.__annotations__))
+    data: dict[str, Any] = dict(matrices)
+    for tokens, names in (("tokens", ("x", "q", "weights")), ("source_tokens", ("source_x",))):
+        given = [data[name] for name in names if hasattr(data.get(name), "__len__")]
+        data |= {tokens: [str(index) for index in range(len(given[0]))]} if given and tokens not in data else {}
+    if "tokens" not in data:
+        raise UsageError("There is nothing to explain.", hint='For example: peasy.explain("I love AI"), or give x.')
+    return read_example({"title": "Attention by hand"} | data)
 
 
 def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
@@ -200,7 +249,7 @@ def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Exam
     if _is_file(source):
         _reject_other_files(Path(source))
         return read_example(source)
-    if len(split_words(source)) > 1 and len(source.split()) > 1:
+    if len(split_words(source)) > 1 and (len(source.split()) > 1 or not source.isascii()):
         return sentence_example(source)
     if not source.strip():
         raise UsageError("There is nothing to explain.", hint='For example: peasy explain "I love AI"')

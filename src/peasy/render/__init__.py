@@ -11,7 +11,7 @@ from pathlib import Path
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
 from peasy.models.describe import Box
-from peasy.views.document import Document
+from peasy.views.document import Arithmetic, Document
 
 FORMATS = {
     "text": "terminal.draw",
@@ -93,11 +93,14 @@ def document_of(result: object) -> Document | None:
         return document
     from peasy.formula import Steps
     from peasy.inspection.results import LabelledMatrix
+    from peasy.worked.arithmetic import CellArithmetic
 
     if isinstance(result, Steps):
         from peasy.views.steps import steps_document
 
         return steps_document(result)
+    if isinstance(result, CellArithmetic):
+        return Document(f"{result.step}: one number", (Arithmetic(result.title, result.texts),))
     if isinstance(result, LabelledMatrix):
         from peasy.views.inspection import labelled_matrix_document
 

@@ -50,6 +50,8 @@ MAX_CELLS = 20_000
 MAX_ARITHMETIC_CHARS = 2_000_000
 """Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
+_CELL_HINT = "Click an underlined number to see how it is calculated; arrow keys go to the next one."
+
 _ARITHMETIC_OMITTED = (
     "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
 )
@@ -155,6 +157,8 @@ class _PageRenderer:
         if self.document.picture and self.standalone:
             data = f'<script type="application/json">{_safe_json(self.document.picture)}</script>'
             sections.insert(0, f"<peasy-flow>{data}</peasy-flow>\n")
+        if self.arithmetic:
+            sections.insert(0, f'<p class="note hint">{_CELL_HINT}</p>\n')
         if self.document.has_numbers():
             sections.append(f'<p class="note">{number.rounding_notice(self.document.decimals)}</p>\n')
         if self.arithmetic_budget <= 0:

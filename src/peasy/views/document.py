@@ -273,6 +273,7 @@ class Document:
 
     `settings` are lines `name: value` that state how the numbers were made, for formats that hold only tables.
     `picture` is the data of an interactive picture of a whole model (`ForwardPass`), for pages.
+    A `fragment` is drawn without a preamble where a format has one (LaTeX).
     """
 
     title: str
@@ -280,6 +281,7 @@ class Document:
     decimals: int = 4
     settings: tuple[str, ...] = ()
     picture: Mapping[str, object] | None = None
+    fragment: bool = False
 
     def matrices(self) -> Sequence[Matrix]:
         """Return all matrices, in order."""
@@ -293,9 +295,19 @@ class Document:
 
 
 def short_title(text: str, model: str = "") -> str:
-    """Return a text on one line, cut after 60 characters, with the name of the model."""
+    """Return a text on one line, cut between words after at most 60 characters, with the name of the model.
+
+    >>> short_title("one two three " * 9, "stories")
+    'one two three one two three one two three one two three... (stories)'
+    """
+    return shorten(text, 60) + (f" ({model})" if model else "")
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text on one line, cut between words, or within a word that is longer than the line."""
     line = " ".join(text.split())
-    return (line if len(line) <= 60 else line[:57] + "...") + (f" ({model})" if model else "")
+    cut = line[: length - 2].rpartition(" ")[0] or line[: length - 3]
+    return line if len(line) <= length else f"{cut.rstrip(',;:')}..."
 
 
 def capitalized_note(text: str) -> Paragraph:

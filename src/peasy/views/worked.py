@@ -30,6 +30,9 @@ _TITLES = {
 _MAX_SUM_KEYS = 6
 """Up to this many keys, each context is also written as a weighted sum of words."""
 
+_MAX_TITLE = 200
+"""Maximum length of a title in characters."""
+
 _MAX_QUERIES = 12
 """Maximum number of queries whose contributions are shown, one table each."""
 
@@ -56,7 +59,7 @@ def worked_document(
 
 def _example_title(worked: WorkedExample) -> str:
     """Return the title of the example, or its first tokens."""
-    return worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS])
+    return doc.shorten(worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS]), _MAX_TITLE)
 
 
 def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> doc.Matrix:
@@ -138,11 +141,11 @@ def contribution_parts(worked: WorkedExample, query: int | None = None) -> Itera
 
 
 def _steps(worked: WorkedExample, decimals: int) -> Iterator[doc.DocumentPart]:
-    section, head = 0, 0
+    section, head, number = 0, 0, 0
     for step in worked.steps:
         if (_SECTIONS[step.base], step.head) != (section, head):
-            section, head = _SECTIONS[step.base], step.head
-            yield doc.Heading(_title(worked, section, head), number=section)
+            section, head, number = _SECTIONS[step.base], step.head, number + 1
+            yield doc.Heading(_title(worked, section, head), number)
             if section == 2 and _has_no_projections(worked):
                 yield doc.Paragraph("No projections: the inputs themselves are queries, keys and values.")
         if step.base in ("query", "key", "value") and _has_no_projections(worked) and not step.head:

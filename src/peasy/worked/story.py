@@ -62,10 +62,6 @@ def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, h
         sentences.append(f"It cannot attend to {_join_words(masked[:_MAX_NAMED_KEYS] + more)} (masked).")
     if context_row:
         sentences += _describe_largest_contribution(shares, context_row, decimals)
-    repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
-    if repeats and not str(query).lstrip("-").isdigit():  # the query was given by name
-        positions = " and ".join(map(str, repeats))
-        sentences.append(f"This is the one at position {row}; the same word also occurs at position {positions}.")
     return QueryDescription(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
 
 

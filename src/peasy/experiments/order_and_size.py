@@ -215,29 +215,9 @@ def conclude(
         name: {count: float(np.mean(rows)) for count, rows in by.items()} for name, by in accuracy_by_length.items()
     }
     if accuracy_by_length:
-        drops = {
-            name: [means[name][1] - accuracy for accuracy in by[_MAX_DATES]] for name, by in accuracy_by_length.items()
-        }
-        comparisons.append(
-            Comparison.of_pairs(
-                "without attention, length hurts more", "fall of accuracy", drops["one fixed vector"],
-                "with attention", drops["attention"],
-            )
-        )  # fmt: skip
-        fall = {name: (float(np.mean(drop)), means[name][_MAX_DATES]) for name, drop in drops.items()}
-        worse = comparisons[-1].outcome is Outcome.SUPPORTED
-        verdict += (
-            f" From 1 to {_MAX_DATES} dates per sequence, word accuracy falls by {fall['one fixed vector'][0]:.2f} to "
-            f"{fall['one fixed vector'][1]:.2f} with one fixed vector and by {fall['attention'][0]:.2f} to "
-            f"{fall['attention'][1]:.2f} with attention: without attention, length "
-            f"{'hurts more' if worse else 'does not hurt more'}."
-        )
-        length_columns = [("dates", ""), *((name, ".2f") for name in means)]
-        lengths = ((count, *(by[count] for by in means.values())) for count in range(1, _MAX_DATES + 1))
-        parts += [
-            table("Word accuracy of two small recurrent translators", length_columns, lengths),
-            curves("Word accuracy by length", means, "dates per sequence", "word accuracy"),
-        ]
+        comparison, sentence, figures = _compare_lengths(accuracy_by_length, means)
+        comparisons.append(comparison)
+        verdict, parts = f"{verdict} {sentence}", [*parts, *figures]
     numbers = {
         "translators": {
             by.name: {
@@ -251,3 +231,31 @@ def conclude(
         "lengths": means,
     }
     return make_result("order-and-size", parts, verdict, comparisons, numbers, seed)
+
+
+def _compare_lengths(
+    accuracy: Mapping[str, Mapping[int, Sequence[float]]], means: Mapping[str, Mapping[int, float]]
+) -> tuple[Comparison, str, list[DocumentPart]]:
+    """Compare how much accuracy falls from short rows to long ones: with attention, and with one fixed vector."""
+    drops = {name: [means[name][1] - one for one in by[_MAX_DATES]] for name, by in accuracy.items()}
+    comparison = Comparison.of_pairs(
+        "without attention, length hurts more", "fall of accuracy", drops["one fixed vector"],
+        "with attention", drops["attention"],
+    )  # fmt: skip
+    fall = {name: (float(np.mean(drop)), means[name][_MAX_DATES]) for name, drop in drops.items()}
+    sentence = (
+        f"From 1 to {_MAX_DATES} dates per sequence, word accuracy falls by {fall['one fixed vector'][0]:.2f} to "
+        f"{fall['one fixed vector'][1]:.2f} with one fixed vector and by {fall['attention'][0]:.2f} to "
+        f"{fall['attention'][1]:.2f} with attention: without attention, length "
+        f"{'hurts more' if comparison.outcome is Outcome.SUPPORTED else 'does not hurt more'}."
+    )
+    columns = [("dates", ""), *((name, ".2f") for name in means)]
+    lengths = ((count, *(by[count] for by in means.values())) for count in range(1, _MAX_DATES + 1))
+    return (
+        comparison,
+        sentence,
+        [
+            table("Word accuracy of two small recurrent translators", columns, lengths),
+            curves("Word accuracy by length", means, "dates per sequence", "word accuracy"),
+        ],
+    )

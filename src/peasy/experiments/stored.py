@@ -11,7 +11,6 @@ from inspect import signature
 from platform import python_version
 from typing import TypeVar
 
-from peasy import __version__
 from peasy.commands.result import JsonDict, Result
 from peasy.experiments.statistics import Outcome, SeedsComparison, claim_outcome, mean_interval
 from peasy.views.document import Document, Paragraph, Table
@@ -96,7 +95,8 @@ def _interval(values: tuple[float, ...]) -> str:
 def settings_hash(name: str) -> str:
     """Return the hash of an experiment's settings: the defaults of its `run` and the constants of its module."""
     module, models = (import_module(f"peasy.experiments.{part}") for part in (name.replace("-", "_"), "models"))
-    defaults = {key: repr(one.default) for key, one in signature(module.run).parameters.items() if key != "on_status"}
+    parameters = signature(module.run).parameters.items()
+    defaults = {key: repr(one.default) for key, one in parameters if isinstance(one.default, _PLAIN)}
     constants = {
         key: repr(value)
         for part in (models, module)
@@ -109,7 +109,7 @@ def settings_hash(name: str) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions that numbers can depend on."""
-    return {"peasy": __version__, "torch": version("torch"), "python": python_version()}
+    return {"peasy": import_module("peasy").__version__, "torch": version("torch"), "python": python_version()}
 
 
 def stored_result(name: str) -> SeedsResult | None:

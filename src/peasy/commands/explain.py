@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -212,11 +213,9 @@ def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Exam
 def _is_file(text: str) -> bool:
     if len(text) > 1000 or "\0" in text:
         return False
-    path = Path(text)
-    try:
-        return path.is_file() or (path.suffix in (".toml", ".json") and len(text.split()) == 1)
-    except OSError:
-        return False
+    with suppress(OSError):
+        return Path(text).is_file() or (Path(text).suffix in (".toml", ".json") and len(text.split()) == 1)
+    return False
 
 
 def _reject_other_files(path: Path) -> None:
@@ -243,9 +242,8 @@ def _with_settings(example: Example, changes: Mapping[str, object]) -> Example:
 def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int | str]) -> tuple[str, int, int]:
     parts = cell.split(",", 2) if isinstance(cell, str) else list(cell)
     if len(parts) != 3:
-        raise UsageError(
-            f'A cell is step,row,column, not "{token_label(str(cell))}".', hint="For example: --cell weights,0,1"
-        )
+        shown = token_label(str(cell))
+        raise UsageError(f'A cell is step,row,column, not "{shown}".', hint="For example: --cell weights,0,1")
     step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
     resolved = arithmetic(worked, str(step), row, column)
     return resolved.step, resolved.row, resolved.column

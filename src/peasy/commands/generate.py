@@ -174,11 +174,8 @@ class GenerationJob:
         if not prompts:
             raise InvalidInput("There is no text to continue.")
         self.prompts, self.n, self.use_cache, self.long = prompts, n, use_cache, long
-        try:
-            self.sampling: SamplingParams = GenerateSampling(**sampling)
-        except TypeError:
-            check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
-            raise
+        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
+        self.sampling: SamplingParams = GenerateSampling(**sampling)
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.add_special_tokens, self.seconds = speculative, add_special_tokens, 0.0
@@ -199,7 +196,7 @@ class GenerationJob:
         for index, text in enumerate(self.prompts):
             choices = range(self.n * index, self.n * (index + 1))
             try:
-                encoded = self._encode(text)
+                encoded = self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
             except InvalidInput as error:
                 for row in choices:
                     self._events[row].append(Ended(row, "error", 0, "", error))
@@ -225,9 +222,6 @@ class GenerationJob:
                     event = replace(event, choice=row)
                 self._events[row].append(event)
                 yield event
-
-    def _encode(self, text: str) -> list[int]:
-        return self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
 
     def _sampling_of(self, row: int) -> SamplingParams:
         return replace(self.sampling, seed=self.sampling.seed + row % self.n)
@@ -273,8 +267,8 @@ class GenerationJob:
         if show_cache and outputs[0].tokens:
             from peasy.generation.admission import fit_to_context, prepare_prompt
 
-            prompt = prepare_prompt(self.model, self._encode(outputs[0].prompt))
-            prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.long)
+            ids = self.loaded.encode_prompt(outputs[0].prompt, add_special_tokens=self.add_special_tokens)
+            prompt = fit_to_context(self.model, prepare_prompt(self.model, ids), self.sampling.max_tokens, self.long)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
             pieces = self.loaded.require_tokenizer().pieces(prompt)
         return GenerateResult(
@@ -309,10 +303,8 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
-            raise InvalidInput(
-                f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",
-                hint="Leave out weights (--weights).",
-            )
+            message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."
+            raise InvalidInput(message, hint="Leave out weights (--weights).")
         return loaded.model, "original weights"
     from peasy.generation.packed import pack, packing_of
 

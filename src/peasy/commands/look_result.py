@@ -30,20 +30,14 @@ from peasy.inspection.words import merge_words, strongest_links, top_words_of_qu
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.render.figure import Figure
+from peasy.views import inspection as views
 from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
 from peasy.views.document import Document, Heading
-from peasy.views.inspection import (
-    alignment_document,
-    attribution_document,
-    effect_document,
-    lens_document,
-    rollout_document,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from peasy.commands.evaluate import DataSource
+    from peasy.commands.recipe_changes import DataSource
 
 _MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
@@ -174,9 +168,7 @@ class StrongestLinksResult(RecordResult):
 class LensResult(RecordResult, LensTable):
     """Logit lens: top tokens of each layer at each position, by the model's own LM head."""
 
-    def document(self) -> Document:
-        """One row for each layer."""
-        return lens_document(self)
+    document = views.lens_document
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -187,23 +179,19 @@ class RolloutResult(RecordResult, LabelledMatrix):
 
     def document(self) -> Document:
         """One heat map, with its caveat."""
-        return rollout_document(self.record, self)
+        return views.rollout_document(self.record, self)
 
 
 class AlignmentResult(RecordResult, Alignment):
     """Word alignment of a translation from one cross-attention head; `scores` rank all heads."""
 
-    def document(self) -> Document:
-        """Alignment links, attention map, and heads ranked by how well they align."""
-        return alignment_document(self)
+    document = views.alignment_document
 
 
 class AttributionResult(RecordResult, LogitAttribution):
     """Direct logit attribution: components that sum to the logit, by layer, head and source token."""
 
-    def document(self) -> Document:
-        """Sums by layer, the heads with the largest addends and their source tokens."""
-        return attribution_document(self)
+    document = views.attribution_document
 
 
 class EffectResult(RecordResult, Effect):
@@ -211,9 +199,7 @@ class EffectResult(RecordResult, Effect):
 
     text: str  # type: ignore[assignment]
 
-    def document(self) -> Document:
-        """Next tokens before and after, and metrics on data."""
-        return effect_document(self)
+    document = views.effect_document
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -298,9 +284,7 @@ class LookResult(RecordResult, AttentionRecord):
         is_vocabulary = name == "logits" and tokenizer is not None
         labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
         title = f"{name}, layer {first.path.layer}"
-        return LabelledMatrix(
-            first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows
-        )  # fmt: skip
+        return LabelledMatrix(first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows)
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
@@ -335,20 +319,17 @@ class LookResult(RecordResult, AttentionRecord):
 
         tokens = self.target or self.tokens
         row = tokens.find(position)[-1]
-        if token is None:
-            token = self._likeliest(row)
-        ids = [
-            id if isinstance(id, int) else word_token_id(self.loaded, id) for id in (token, against) if id is not None
-        ]
+        token = self._likeliest(row) if token is None else token
+        given = [id for id in (token, against) if id is not None]
+        ids = [id if isinstance(id, int) else word_token_id(self.loaded, id) for id in given]
         run = partial(attribute_logit, self.loaded.model, self.labelled_input.model_input, position=row)
         logits, components = zip(*(run(id, intervention=self.combined_intervention) for id in ids), strict=True)
         total, addends = logits[0], tuple(components[0])
         if against is not None:
             total -= logits[1]
-            pairs = zip(*components, strict=True)
             addends = tuple(
                 replace(a, value=a.value - b.value, sources=None if a.sources is None else a.sources - b.sources)
-                for a, b in pairs
+                for a, b in zip(*components, strict=True)
             )
         paths = {info.path.part: info.path for info in self.attentions if info.path.stack == self._stack}
         tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
@@ -362,23 +343,16 @@ class LookResult(RecordResult, AttentionRecord):
         """Return the id of the token with the largest logit after a position."""
         from peasy.inspection.forward import forward_logits
 
-        model_input = self.labelled_input.model_input
-        run = partial(forward_logits, self.loaded.model, model_input, intervention=self.combined_intervention)
-        logits = run(all_positions=True)
+        model, inputs = self.loaded.model, self.labelled_input.model_input
+        logits = forward_logits(model, inputs, intervention=self.combined_intervention, all_positions=True)
         if logits is None:
             raise InvalidInput(f"{self.model} has no LM head: there are no logits to explain.")
         return int(logits[row].argmax())
 
     def plot(
-        self,
-        what: str = "pattern",
-        *,
-        layer: int = -1,
-        head: int = 0,
-        width_cm: float = 8.0,
-        colour_bar: bool = True,
+        self, what: str = "pattern", *, layer: int = -1, head: int = 0, width_cm: float = 8.0, colour_bar: bool = True,
         title: str | None = None,
-    ) -> Figure:
+    ) -> Figure:  # fmt: skip
         """Return one panel as a figure for a paper: `x.plot("pattern", layer=1, head=2).save("pattern.pdf")`.
 
         `what`: pattern (attention weights), or another captured step of attention (scores, query, ...). Any labelled

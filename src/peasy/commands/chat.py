@@ -30,7 +30,12 @@ class ChatSession(Result):
     """Chat session: `send` sends a message and streams the reply; `messages` holds the conversation."""
 
     def __init__(
-        self, loaded: LoadedModel, *, system: str | None, weights: str, **sampling: Unpack[SamplingOptions]
+        self,
+        loaded: LoadedModel,
+        *,
+        system: str | None = None,
+        weights: str = "auto",
+        **sampling: Unpack[SamplingOptions],
     ) -> None:
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             message = f"{loaded.name} has no chat template: it was not trained for conversation."

@@ -99,9 +99,9 @@ def document_of(result: object) -> Document | None:
 
         return steps_document(result)
     if isinstance(result, LabelledMatrix):
-        from peasy.views.inspection import labelled_matrix_document
+        from peasy.views.inspection import labelled_matrix
 
-        return labelled_matrix_document(result)
+        return Document(result.name or "Matrix", (labelled_matrix(result),))
     if isinstance(result, Box):
         from peasy.views.model import model_document
 

@@ -77,11 +77,8 @@ class RequestMetrics(Collector):
                 numbers = [(name, snapshot[key]) for name, snapshot in stats.items()]
                 values = [([name], number) for name, number in numbers if isinstance(number, int | float)]
                 yield _family(kind, f"peasy_engine_{key}", help_text, ["model"], values)
-        finished = [
-            ([name, reason], count)
-            for name, engine in engines.items()
-            for reason, count in dict(engine.stats.finished).items()
-        ]
+        counts = ((name, dict(engine.stats.finished)) for name, engine in engines.items())
+        finished = [([name, reason], count) for name, reasons in counts for reason, count in reasons.items()]
         help_text = "finished sequences by finish reason"
         yield _family(CounterMetricFamily, "peasy_engine_finished", help_text, ["model", "reason"], finished)
 
@@ -96,12 +93,9 @@ class RequestMetrics(Collector):
 
 
 def _family(
-    kind: type[CounterMetricFamily | GaugeMetricFamily],
-    name: str,
-    help_text: str,
-    labels: Sequence[str],
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, help_text: str, labels: Sequence[str],
     values: Iterable[tuple[Sequence[str], float]],
-) -> Metric:
+) -> Metric:  # fmt: skip
     metric = kind(name, help_text, labels=labels)
     for label_values, value in values:
         metric.add_metric(label_values, value)

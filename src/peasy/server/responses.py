@@ -91,9 +91,8 @@ def make_response(command: str, body: CommandBody, result: Result) -> Response:
 
 def file_response(command: str, result: Result, output_format: str) -> Response:
     """Return a result as a file download."""
-    content = (
-        render.json.dump(result.data()) if output_format == "json" else render.draw(result.document(), output_format)
-    )
+    is_json = output_format == "json"
+    content = render.json.dump(result.data()) if is_json else render.draw(result.document(), output_format)
     headers = {"content-disposition": f'attachment; filename="{command}.{output_format}"'}
     return Response(content, media_type=MEDIA_TYPES[output_format], headers=headers)
 

@@ -96,9 +96,8 @@ def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], d
             parts.append(doc.Heading(f"Head {story.head}"))
         parts += [doc.Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return doc.Document(
-        f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals
-    )
+    title = f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"'
+    return doc.Document(title, tuple(parts), decimals)
 
 
 def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> doc.Document:
@@ -132,9 +131,8 @@ def contribution_parts(worked: WorkedExample, query: int | None = None) -> Itera
             name = f"contributions to {token_label(worked.tokens[row])}"
             yield doc.Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
         if len(queries) > _MAX_QUERIES:
-            yield doc.Paragraph(
-                f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note"
-            )
+            rest = f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one."
+            yield doc.Paragraph(rest, "note")
 
 
 def _steps(worked: WorkedExample, decimals: int) -> Iterator[doc.DocumentPart]:
@@ -165,10 +163,8 @@ def _title(worked: WorkedExample, section: int, head: int) -> str:
 
 def _has_no_projections(worked: WorkedExample) -> bool:
     """Return True if the inputs themselves are queries, keys and values (no projections)."""
-    example = worked.example
-    return example.x is not None and all(
-        getattr(example, name) is None for name in ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
-    )
+    example, names = worked.example, ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
+    return example.x is not None and all(getattr(example, name) is None for name in names)
 
 
 def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[doc.DocumentPart]:
@@ -243,30 +239,23 @@ def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[doc.DocumentPar
         f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
     )
     first, second = map(token_label, names)
-    sentence = doc.Paragraph(
-        f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
+    sentence = f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
+    arithmetic_of = doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)
+    return factor * y, [doc.Paragraph(sentence), arithmetic_of]
+
+
+def worksheet_document(exercise: Exercise, decimals: int = 2, with_answers: bool = False) -> doc.Document:
+    """Document of the worksheet, with blank tables, or of its answer key."""
+    title, task = (
+        exercise.worked.example.title,
+        "Fill in the blank tables, rounded to {} decimals. Then run peasy check",
     )
-    return factor * y, [sentence, doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
-
-
-def worksheet_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the worksheet, with blank tables."""
-    task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
-    return _exercise_document(exercise, exercise.worked.example.title, task, False, decimals)
-
-
-def answer_key_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the answer key."""
-    return _exercise_document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
-
-
-def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> doc.Document:
-    parts: list[doc.DocumentPart] = [doc.Paragraph(task)] if task else []
+    parts: list[doc.DocumentPart] = [] if with_answers else [doc.Paragraph(f"{task.format(decimals)} on the file.")]
     parts += [doc.Paragraph(setting) for setting in exercise.settings]
     parts += [doc.Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
     parts.append(doc.Heading("Answers" if with_answers else "To fill in"))
     parts += [_table(exercise, step, with_answers, decimals) for step in exercise.solution]
-    return doc.Document(title, tuple(parts), decimals, exercise.settings)
+    return doc.Document(f"{title}, answers" if with_answers else title, tuple(parts), decimals, exercise.settings)
 
 
 def _table(exercise: Exercise, step: WorkedStep, filled: bool, decimals: int) -> doc.Matrix:

@@ -95,7 +95,11 @@ class GracefulServer(uvicorn.Server):
     """uvicorn server that drains running requests at shutdown."""
 
     def __init__(
-        self, config: uvicorn.Config, app: FastAPI, shutdown_timeout: float, on_started: Callable[[], None] | None
+        self,
+        config: uvicorn.Config,
+        app: FastAPI,
+        shutdown_timeout: float = 30.0,
+        on_started: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(config)
         self.app, self.shutdown_timeout, self.on_started = app, shutdown_timeout, on_started

@@ -32,6 +32,7 @@ from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
+from peasy.training import optimizer as optimizers
 from peasy.training.attention_snapshots import trim_snapshots
 from peasy.training.distributed import ProcessGroup
 from peasy.training.event import Event
@@ -47,14 +48,7 @@ from peasy.training.learner import (
 from peasy.training.loop import TrainLoop, TrainSpec, make_checkpointer
 from peasy.training.metrics_log import MetricsRecorder
 from peasy.training.objective import Batch, Contrastive, NGramCounting, Objective
-from peasy.training.optimizer import (
-    MuonConfig,
-    MuonOptimizer,
-    Optimizer,
-    OptimizerConfig,
-    linear_weights,
-    orthogonalise,
-)
+from peasy.training.optimizer import MuonConfig, MuonOptimizer, Optimizer, OptimizerConfig
 from peasy.training.run_folder import run_lock
 from peasy.training.state import Progress, latest_state, load_optimizer_state, load_state, remove_leftovers
 
@@ -74,7 +68,7 @@ class _ShardedOptimizer(Optimizer):
     def __init__(self, model: nn.Module, config: OptimizerConfig, *, bfloat16: bool = False) -> None:
         super().__init__(model, config, bfloat16=bfloat16)
         if isinstance(config, MuonConfig) and self._muon is not None:
-            self._muon = _ShardedMuon(linear_weights(model), config, self._muon.dtype)
+            self._muon = _ShardedMuon(optimizers.linear_weights(model), config, self._muon.dtype)
 
     def grad_norm(self) -> Tensor:
         """Return the global gradient norm, computed over all processes."""
@@ -109,7 +103,7 @@ class _ShardedMuon(MuonOptimizer):
             update = cast(DTensor, matrix.grad.lerp(self.momentum[name], self.config.momentum)).full_tensor()
             rows, columns = update.shape
             wide = update if rows <= columns else update.mT
-            orthogonal = orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
+            orthogonal = optimizers.orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
             scaled_lr = lr * max(1.0, rows / columns) ** 0.5
             matrix.mul_(1 - lr * self.config.weight_decay)
             matrix.sub_(_shard_like(matrix, orthogonal if rows <= columns else orthogonal.mT), alpha=scaled_lr)
@@ -176,9 +170,8 @@ def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_m
 def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
     """Train like `loop.train`, in several processes; the recipe chooses DDP or FSDP."""
     if isinstance(spec.objective, NGramCounting):
-        raise InvalidInput(
-            "An n-gram model is trained in a single process.", hint="Run without torchrun and --num-processes."
-        )
+        hint = "Run without torchrun and --num-processes."
+        raise InvalidInput("An n-gram model is trained in a single process.", hint=hint)
     group.stop_requested = group.stopping = False
     with run_lock(spec.run) if group.is_main else contextlib.nullcontext():
         if group.is_main:

@@ -160,9 +160,8 @@ def studio(
 def _clean(root_path: str) -> str:
     """Return the path with one slash before it and none after it; empty for no path."""
     if not re.fullmatch(r"[\w./~%+@-]*", root_path, re.ASCII):
-        raise UsageError(
-            f'"{root_path}" is not the path of a URL.', hint="For example --root-path /user/ada/proxy/8888."
-        )
+        hint = "For example --root-path /user/ada/proxy/8888."
+        raise UsageError(f'"{root_path}" is not the path of a URL.', hint=hint)
     return f"/{root_path.strip('/')}" if root_path.strip("/") else ""
 
 

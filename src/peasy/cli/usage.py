@@ -17,9 +17,8 @@ def unknown_command(name: str) -> UsageError:
     if len(name.split()) > 1:
         return UsageError(f'"{name}" is not a command.', hint=f'To explain a sentence: peasy explain "{name}"')
     near = did_you_mean(name, [command.name for command in COMMANDS])
-    return UsageError(
-        f'There is no command "{name}".', hint="\n".join(filter(None, [near, "List of commands: peasy --help"]))
-    )
+    hint = "\n".join(filter(None, [near, "List of commands: peasy --help"]))
+    return UsageError(f'There is no command "{name}".', hint=hint)
 
 
 def unknown_subcommand(command: Command, name: str) -> UsageError:

@@ -83,10 +83,8 @@ def plane_fragment(plane: Plane) -> SvgFragment:
     axes = _equal_axes(_axis_range(xs, plane.arrows), _axis_range(ys, plane.arrows), 300 if plane.arrows else 440)
     elements = axes.draw(plane.title, plane.x_axis, plane.y_axis)
     for x1, y1, x2, y2 in segments:
-        elements.append(
-            f'<path d="M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}" class="line grid-ink" '
-            'stroke-dasharray="4 4"/>'
-        )
+        line = f"M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}"
+        elements.append(f'<path d="{line}" class="line grid-ink" stroke-dasharray="4 4"/>')
     if plane.arrows:
         for index, (name, x, y) in enumerate(points):
             elements.extend(_arrow(axes, index, sanitize.token_label(name), x, y))
@@ -128,11 +126,8 @@ def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iter
         width = text_width(text, 12)
         for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
-            overlaps = (
-                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-                for other in occupied
-            )
-            if left < box[0] and box[2] < right and not any(overlaps):
+            overlaps = any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in occupied)
+            if left < box[0] and box[2] < right and not overlaps:
                 occupied.append(box)
                 yield text_at(dot.x + x, dot.y + y, text, "label")
                 break

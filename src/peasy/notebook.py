@@ -38,14 +38,10 @@ def _widget_class() -> Any:
         import anywidget
         import traitlets
     except ImportError:
-        raise MissingExtra(
-            "Widgets need the extra notebook, which is not installed.",
-            hint=f"Install it with: {install_line('notebook')} (display without widgets needs nothing).",
-        ) from None
+        hint = f"Install it with: {install_line('notebook')} (display without widgets needs nothing)."
+        raise MissingExtra("Widgets need the extra notebook, which is not installed.", hint=hint) from None
 
     class PeasyWidget(anywidget.AnyWidget):
-        """Interactive document."""
-
         _esm = bundle(MODULES)
         content = traitlets.Unicode().tag(sync=True)
         style = traitlets.Unicode().tag(sync=True)

@@ -59,7 +59,6 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
 
 
 def _run_checks() -> Iterator[_InstallCheck]:
-    """Run all checks."""
     supported = sys.version_info >= (3, 11)
     fix = "" if supported else "install Python 3.11 or newer"
     yield _InstallCheck("python", supported, platform.python_version(), fix)

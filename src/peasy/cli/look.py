@@ -183,7 +183,6 @@ def _run_view(
     loaded: "LoadedModel", text: str, name: str, edits: "list[EditLike]", view: ViewFlags, options: ViewOptions,
     interventions: InterventionFlags, flags: Flags,
 ) -> "Result":  # fmt: skip
-    """Run a view of the model with the options given."""
     from peasy.commands.look import look_view
     from peasy.inspection.capture import MAX_MEMORY
 
@@ -256,7 +255,6 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
 
 
 def _given(flags: ViewFlags | ViewOptions | InterventionFlags) -> list[str]:
-    """Return the names of the flags that were given."""
     return [name for name, value in vars(flags).items() if value is not None and value is not False]
 
 

@@ -29,7 +29,6 @@ def _convert_api_key(_: object, tokens: Sequence[Token]) -> str:
 
 
 def _read_api_key(path: Path, other: str | None) -> str:
-    """Return the first line of a file."""
     if other is not None:
         raise UsageError("There are two API keys.", hint="Give --api-key-file, or set PEASY_API_KEY.")
     try:

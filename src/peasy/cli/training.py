@@ -227,7 +227,6 @@ def data(*source: str, set_: _SetFlag = None, strict: Switch = False, flags: Fla
 
 
 def _join_data(data: Sequence[str] | None) -> str | list[str] | None:
-    """Return the data to read: one source, several files, or none."""
     return None if data is None else data[0] if len(data) == 1 else list(data)
 
 
@@ -251,5 +250,4 @@ def _train_line(kind: str, data: Sequence[str], arguments: Mapping[str, object],
 
 
 def _parse_settings(items: Sequence[str] | None, settings: JsonDict | None = None) -> JsonDict:
-    """Return the settings with each `key=value` applied."""
     return reduce(apply_setting, items or (), settings or {})

@@ -82,7 +82,6 @@ def classify(
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
-    """Return the labels of a text, most probable first."""
     head, logits, _ = _run(loaded, text)
     probabilities = logits.sigmoid() if head.multi_label or len(head.labels) == 1 else logits.softmax(-1)
     pairs = zip(head.labels, probabilities.tolist(), strict=True)

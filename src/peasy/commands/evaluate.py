@@ -39,7 +39,6 @@ class EvaluateResult(Result):
     facts: EvaluationFacts
 
     def __getitem__(self, name: str) -> float:
-        """Return a measure by name."""
         return self.measures[name]
 
     @property
@@ -118,8 +117,6 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """One evaluation: model, corpus, split and limits."""
-
     loaded: LoadedModel
     corpus: Corpus
     split: str

@@ -182,13 +182,13 @@ def explain(
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
     settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     changes = {name: value for name, value in settings.items() if value is not None}
-    worked = solve(_with_settings(resolve_example(source), changes))
+    worked = solve(_with_settings(_resolve_example(source), changes))
     position = None if query is None else find_index(query, worked.tokens, "word")
     selected_cell = None if cell is None else _resolve_cell(worked, cell)
     return ExplainResult(worked, decimals, position, selected_cell, symbolic, contributions)
 
 
-def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
+def _resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
     """Resolve an example: a name of the library, else a file, else a sentence."""
     if isinstance(source, Example):
         return source

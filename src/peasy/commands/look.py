@@ -129,7 +129,7 @@ def look(
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
         add_special_tokens=add_special_tokens,
     )  # fmt: skip
-    rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
+    rows, targets = _split_rows(text, padding_mask), None if target is None else _split_rows(target)
     if isinstance(rows, _OneText):
         if isinstance(targets, list):
             raise InvalidInput("There is one text but a list of targets.", hint="Give one target.")
@@ -156,7 +156,6 @@ def _look_one(
     storage: str,
     add_special_tokens: bool,
 ) -> LookResult:
-    """Capture one text."""
     inputs, network = make_input(loaded, text, target, add_special_tokens=add_special_tokens), loaded.model
     if queries is not None:
         words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
@@ -187,7 +186,7 @@ class _OneText(NamedTuple):
     text: TextOrIds
 
 
-def split_rows(
+def _split_rows(
     text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]", padding_mask: object = None
 ) -> "_OneText | list[TextOrIds]":
     """Return the texts of a batch without their padding, or the one text."""

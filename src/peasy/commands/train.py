@@ -202,7 +202,6 @@ train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 
 
 def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> PlanResult:
-    """Plan the run that `train` would start with these options."""
     if unsupported := [name for name in ("resume", "init_from", "num_processes") if options.get(name)]:
         flag = f"--{unsupported[0].replace('_', '-')}"
         raise UsageError(f"A dry run does not support {flag}.", hint=f"Leave out {flag} or --dry-run.")
@@ -233,7 +232,6 @@ class _TrainRequest:
         return self.start(folder, device, progress)
 
     def start(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
-        """Start a new run."""
         from peasy.training.recipe import make_recipe
         from peasy.training.setup import resolve_setup, write_run
 

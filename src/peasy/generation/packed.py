@@ -15,14 +15,7 @@ from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
 from peasy.extras import install_line
-from peasy.generation import packed_linear, packed_numba
-from peasy.generation.batch_invariance import (
-    BatchInvariance,
-    PackingMeasurement,
-    ensure_batch_invariance,
-    linear_kind,
-    measure_batch_invariance,
-)
+from peasy.generation import batch_invariance, packed_linear, packed_numba
 from peasy.generation.machine_measurements import remembered
 from peasy.models.baselines import NGramModel
 from peasy.models.build import build
@@ -53,7 +46,7 @@ class Packing:
     kind: str
     reason: str
     nbytes: int
-    batch_invariance: BatchInvariance | None = None
+    batch_invariance: batch_invariance.BatchInvariance | None = None
     compiled: bool = False
     seconds: float = 0.0
 
@@ -84,9 +77,11 @@ def pack(
     """
     began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
     packed = _apply_packing(model, plan)
-    seconds, measured = time.perf_counter() - began, PackingMeasurement()
+    seconds, measured = time.perf_counter() - began, batch_invariance.PackingMeasurement()
     if plan.compiled or plan.batch_invariant:
-        measured = remembered(_conditions(packed, plan), partial(_measure, packed, plan), PackingMeasurement)
+        measured = remembered(
+            _conditions(packed, plan), partial(_measure, packed, plan), batch_invariance.PackingMeasurement
+        )
     if not measured.exact:
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
@@ -95,7 +90,9 @@ def pack(
         packed.packing = replace(packing, reason=reason)  # type: ignore[assignment]
         return packed
     nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
-    invariance = ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
+    invariance = (
+        batch_invariance.ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
+    )
     if invariance is not None:
         invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
     packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
@@ -104,14 +101,22 @@ def pack(
     return packed
 
 
-def _measure(packed: Model, plan: "_PackingPlan") -> PackingMeasurement:
+def _measure(packed: Model, plan: "_PackingPlan") -> batch_invariance.PackingMeasurement:
     exact = not plan.compiled or _kernel_is_exact(packed)
-    return measure_batch_invariance(packed) if exact and plan.batch_invariant else PackingMeasurement(exact)
+    return (
+        batch_invariance.measure_batch_invariance(packed)
+        if exact and plan.batch_invariant
+        else batch_invariance.PackingMeasurement(exact)
+    )
 
 
 def _conditions(packed: Model, plan: "_PackingPlan") -> dict[str, str]:
     """Return what a measurement depends on, beside the machine."""
-    layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
+    layers = {
+        batch_invariance.linear_kind(module)
+        for module in packed.modules()
+        if isinstance(module, packed_linear.PackedLinear)
+    }
     dtype = next((weight.dtype for weight in packed.parameters()), None)
     choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
     return {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)}
@@ -139,10 +144,8 @@ class _PackingPlan:
 
 def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _PackingPlan:
     if kind not in PACKING_KINDS:
-        raise InvalidInput(
-            f'There is no packing "{kind}".',
-            hint=did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}.",
-        )
+        hint = did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}."
+        raise InvalidInput(f'There is no packing "{kind}".', hint=hint)
     why = "requested"
     if kind == "auto":
         use_bfloat16 = packed_linear.has_bfloat16() and deterministic is not True

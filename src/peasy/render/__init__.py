@@ -59,10 +59,8 @@ def format_of(path: str | Path) -> str:
     suffix = Path(path).suffix.lstrip(".").lower()
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, SUFFIXES) if suffix else None
-        raise UsageError(
-            f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.',
-            hint=hint or f"For example {Path(path).stem or 'page'}.html.",
-        )
+        message = f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.'
+        raise UsageError(message, hint=hint or f"For example {Path(path).stem or 'page'}.html.")
     return suffix
 
 

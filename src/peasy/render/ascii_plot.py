@@ -42,12 +42,10 @@ class _Canvas:
         self.rows = [[" "] * columns for _ in range(HEIGHT)]
 
     def to_cell(self, x: float, y: float) -> tuple[int, int]:
-        """Return (row, column) of a point."""
         across, up = ((v - low) / ((high - low) or 1) for v, low, high in zip((x, y), self.low, self.high, strict=True))
         return round((1 - up) * (HEIGHT - 1)), round(across * (self.columns - 1))
 
     def with_axes(self, x_axis: str, y_axis: str) -> Iterator[str]:
-        """Yield the rows with both axes, their end values and names."""
         top, bottom = _format_end(self.high[1]), _format_end(self.low[1])
         label_width = max(len(top), len(bottom))
         if y_axis:

@@ -49,11 +49,9 @@ class _Axes:
     top: float = 34
 
     def x(self, value: float) -> float:
-        """Return the horizontal coordinate of a value."""
         return self.left + (value - self.x_low) / (self.x_high - self.x_low) * self.width
 
     def y(self, value: float) -> float:
-        """Return the vertical coordinate of a value."""
         return self.top + (self.y_high - value) / (self.y_high - self.y_low) * self.height
 
     def draw(self, title: str, x_axis: str, y_axis: str) -> list[str]:

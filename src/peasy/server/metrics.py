@@ -7,15 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("peasy.server")
 
-disable_created_metrics()  # the creation time of each counter, which few read
+prometheus.disable_created_metrics()  # the creation time of each counter, which few read
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -54,15 +46,17 @@ class RequestMetrics(Collector):
     """Prometheus metrics of one server: requests, engines, process; no label holds anything that a client sent."""
 
     def __init__(self, models: "ModelRegistry", worker_pool: "WorkerPool") -> None:
-        self._models, self._collectors = models, (collectors := CollectorRegistry())
-        self.requests = Counter("peasy_requests", "requests", ("route", "method", "status"), registry=collectors)
-        self.latency = Histogram(
+        self._models, self._collectors = models, (collectors := prometheus.CollectorRegistry())
+        self.requests = prometheus.Counter(
+            "peasy_requests", "requests", ("route", "method", "status"), registry=collectors
+        )
+        self.latency = prometheus.Histogram(
             "peasy_request_seconds", "request latency in seconds", ("route",), buckets=_BUCKETS, registry=collectors
         )
-        self.in_flight = Gauge("peasy_requests_in_flight", "requests in flight", registry=collectors)
-        pending = Gauge("peasy_worker_pool_pending", "calls pending in the thread pool", registry=collectors)
+        self.in_flight = prometheus.Gauge("peasy_requests_in_flight", "requests in flight", registry=collectors)
+        pending = prometheus.Gauge("peasy_worker_pool_pending", "calls pending in the thread pool", registry=collectors)
         pending.set_function(lambda: worker_pool.num_pending)
-        ProcessCollector(registry=collectors)
+        prometheus.ProcessCollector(registry=collectors)
         collectors.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -84,7 +78,7 @@ class RequestMetrics(Collector):
 
     def prometheus_text(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        return generate_latest(self._collectors)
+        return prometheus.generate_latest(self._collectors)
 
     @property
     def num_requests(self) -> int:

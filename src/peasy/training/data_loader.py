@@ -82,19 +82,16 @@ class _SequenceDataLoader(ABC):
         self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return the batch at this position."""
         indices = datasets.bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
         return self._make_batch("train", indices, seq_len, position)
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation samples."""
         count = self.shards.num_documents("valid") if "valid" in self.shards.splits else 0
         for first in range(0, count, batch_size):
             indices = np.arange(first, min(first + batch_size, count), dtype=np.int64)
             yield self._make_batch("valid", indices, seq_len, 0)
 
     def num_samples(self, seq_len: int) -> int:
-        """Return the number of training samples."""
         return self.shards.num_documents("train")
 
     @abstractmethod
@@ -102,7 +99,6 @@ class _SequenceDataLoader(ABC):
         """Return the batch of these samples; `position` seeds what is drawn at random."""
 
     def _padded(self, split: str, column: str, indices: TokenIds) -> PaddedBatch:
-        """Return the texts as a tokenizer frames them."""
         tokens, pad = self.source_tokens, self.special.pad or 0
         return padded_batch(self.shards.column(split, column), indices, pad=pad, bos=tokens.bos, eos=tokens.eos)
 

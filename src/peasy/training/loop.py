@@ -140,7 +140,7 @@ class TrainLoop:
                 self.validation_loss = validated.loss
                 self.losses.append(validated.loss)
                 yield validated
-                if has_converged(self.losses, recipe.patience):
+                if _has_converged(self.losses, recipe.patience):
                     self.fraction_done, last = 1.0, True
         if self.spec.sample_fn is not None and due(recipe.num_samplings, before, after):
             yield _sample(self.learner, self.spec.sample_fn, self.progress.step)
@@ -202,10 +202,10 @@ class TrainLoop:
         return Finished(progress.step, newest, *facts)
 
 
-def has_converged(losses: Sequence[float], patience: int | None) -> bool:
+def _has_converged(losses: Sequence[float], patience: int | None) -> bool:
     """Return whether the last `patience` validations are no better than the best one before them.
 
-    >>> has_converged([3.0, 2.0, 2.1, 2.0], 2), has_converged([3.0, 2.0, 2.1, 1.9], 2)
+    >>> _has_converged([3.0, 2.0, 2.1, 2.0], 2), _has_converged([3.0, 2.0, 2.1, 1.9], 2)
     (True, False)
     """
     return patience is not None and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
@@ -244,7 +244,6 @@ def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool
 
 
 def _sample(learner: Learner, sample_fn: SampleFn, step: int) -> Sampled:
-    """Generate samples; raise if the weights are NaN or infinite."""
     with learner.inference_model() as model:
         if model is None:
             return Sampled(step, (), ())

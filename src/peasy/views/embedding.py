@@ -83,7 +83,6 @@ class MapPoint:
 
 
 def _map_figure(title: str, points: tuple[MapPoint, ...]) -> doc.Plane:
-    """Return the points as a scatter plot."""
     coordinates = tuple((point.name, point.x, point.y) for point in points)
     near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
     return doc.Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)

@@ -253,7 +253,6 @@ def attention_history_document(history: results.AttentionHistory, path: ModulePa
 
 
 def _attention_history_maps(history: results.AttentionHistory, path: ModulePath) -> doc.Maps:
-    """Heat maps of one attention layer: heads by checkpoints."""
     values = np.stack([np.asarray(frame.weights[path], dtype=np.float32) for frame in history.checkpoints], axis=1)
     queries = history.target if history.target is not None and path.stack == "decoder" else history.tokens
     keys = history.tokens if "cross" in path.part else queries

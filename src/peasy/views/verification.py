@@ -29,7 +29,7 @@ def proof_document(proof: Proof) -> Document:
     ]
     failed = [one for one in proof.equalities if one.verdict == FAILS]
     if failed:
-        parts += [Heading("First divergence"), *(Paragraph(failure_sentence(one), "bad") for one in failed)]
+        parts += [Heading("First divergence"), *(Paragraph(_failure_sentence(one), "bad") for one in failed)]
     parts += _divergences(proof)
     absent = tuple((one.name, one.reason) for one in proof.equalities if one.verdict == NOT_APPLICABLE)
     if absent:
@@ -51,7 +51,7 @@ def proof_sentence(proof: Proof) -> str:
     return f"{counted}: {', '.join(failed)} {'fails' if len(failed) == 1 else 'fail'}."
 
 
-def failure_sentence(equality: Equality) -> str:
+def _failure_sentence(equality: Equality) -> str:
     """Return which equality fails, and where the two results first diverge."""
     name = f"{equality.name} ({equality.description})"
     text = "" if equality.sequence is None else f" in text {equality.sequence + 1}"

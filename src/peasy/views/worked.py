@@ -66,12 +66,12 @@ def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: 
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
 
     return doc.Matrix(
-        step.name, as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
+        step.name, _as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
         step.description, shaded=step.base == "weights" if shaded is None else shaded, explain=explain,
     )  # fmt: skip
 
 
-def as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
+def _as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
     """Return an array as matrix cells."""
     return tuple(tuple(row) for row in values.tolist())
 
@@ -127,7 +127,7 @@ def contribution_parts(worked: WorkedExample, query: int | None = None) -> Itera
         columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
         for row in list(queries)[:_MAX_QUERIES]:
             contributions = weights[row][:, None] * value
-            numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
+            numbers = _as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
             name = f"contributions to {token_label(worked.tokens[row])}"
             yield doc.Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
         if len(queries) > _MAX_QUERIES:

@@ -127,7 +127,6 @@ class _CompletionStream(StreamingResponse):
         self.session = response.session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream over ASGI."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -161,7 +160,6 @@ class _CompletionResponse:
         ]  # fmt: skip
 
     def usage(self) -> JsonDict:
-        """Return OpenAI's usage object."""
         num_prompt = sum(len(ids) for ids in self.session.prompts)
         num_generated = sum(len(choice.token_ids) for choice in self.choices)
         return {
@@ -182,7 +180,6 @@ class _CompletionResponse:
             self.session.close()
 
     async def complete(self) -> JsonDict:
-        """Return the complete response object."""
         async for _ in self._deltas():
             pass
         for choice in self.choices:

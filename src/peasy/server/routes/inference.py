@@ -47,7 +47,6 @@ def post_models(state: State, body: ModelsBody) -> Result:
 
 
 def _given_card(registry: ModelRegistry, name: str) -> ModelEntry:
-    """Return the card of a model that was given on the command line."""
     with registry.use(name) as loaded:
         facts = loaded.data()
         return ModelEntry(name, "given", loaded.folder or Path(), loaded.kind, facts["parameters"], facts["bytes"])

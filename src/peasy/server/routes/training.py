@@ -55,16 +55,13 @@ class _StatusResult(Result):
     content: JsonDict
 
     def document(self) -> Document:
-        """Return the sentence."""
         return Document(self.title, (Paragraph(self.sentence),))
 
     def data(self) -> JsonDict:
-        """Return the JSON data."""
         return self.content
 
 
 def _job_status(job_runner: JobRunner) -> _StatusResult:
-    """Return the newest job, or none."""
     job = None if job_runner.job is None else job_runner.job.data()
     sentence = "No job is running." if job is None else f"{job['description']}: {job['state']}."
     return _StatusResult("Job", sentence, {"job": job})

@@ -15,7 +15,14 @@ from torch import nn
 
 from peasy.errors import InvalidInput, MissingExtra, did_you_mean
 from peasy.extras import install_line
-from peasy.generation import batch_invariance, packed_linear, packed_numba
+from peasy.generation import packed_linear, packed_numba
+from peasy.generation.batch_invariance import (
+    BatchInvariance,
+    PackingMeasurement,
+    ensure_batch_invariance,
+    linear_kind,
+    measure_batch_invariance,
+)
 from peasy.generation.machine_measurements import remembered
 from peasy.models.baselines import NGramModel
 from peasy.models.build import build
@@ -46,7 +53,7 @@ class Packing:
     kind: str
     reason: str
     nbytes: int
-    batch_invariance: batch_invariance.BatchInvariance | None = None
+    batch_invariance: BatchInvariance | None = None
     compiled: bool = False
     seconds: float = 0.0
 
@@ -77,11 +84,9 @@ def pack(
     """
     began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
     packed = _apply_packing(model, plan)
-    seconds, measured = time.perf_counter() - began, batch_invariance.PackingMeasurement()
+    seconds, measured = time.perf_counter() - began, PackingMeasurement()
     if plan.compiled or plan.batch_invariant:
-        measured = remembered(
-            _conditions(packed, plan), partial(_measure, packed, plan), batch_invariance.PackingMeasurement
-        )
+        measured = remembered(_conditions(packed, plan), partial(_measure, packed, plan), PackingMeasurement)
     if not measured.exact:
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
@@ -90,9 +95,7 @@ def pack(
         packed.packing = replace(packing, reason=reason)  # type: ignore[assignment]
         return packed
     nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
-    invariance = (
-        batch_invariance.ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
-    )
+    invariance = ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
     if invariance is not None:
         invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
     packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
@@ -101,22 +104,14 @@ def pack(
     return packed
 
 
-def _measure(packed: Model, plan: "_PackingPlan") -> batch_invariance.PackingMeasurement:
+def _measure(packed: Model, plan: "_PackingPlan") -> PackingMeasurement:
     exact = not plan.compiled or _kernel_is_exact(packed)
-    return (
-        batch_invariance.measure_batch_invariance(packed)
-        if exact and plan.batch_invariant
-        else batch_invariance.PackingMeasurement(exact)
-    )
+    return measure_batch_invariance(packed) if exact and plan.batch_invariant else PackingMeasurement(exact)
 
 
 def _conditions(packed: Model, plan: "_PackingPlan") -> dict[str, str]:
     """Return what a measurement depends on, beside the machine."""
-    layers = {
-        batch_invariance.linear_kind(module)
-        for module in packed.modules()
-        if isinstance(module, packed_linear.PackedLinear)
-    }
+    layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
     dtype = next((weight.dtype for weight in packed.parameters()), None)
     choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
     return {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)}
@@ -144,8 +139,10 @@ class _PackingPlan:
 
 def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _PackingPlan:
     if kind not in PACKING_KINDS:
-        hint = did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}."
-        raise InvalidInput(f'There is no packing "{kind}".', hint=hint)
+        raise InvalidInput(
+            f'There is no packing "{kind}".',
+            hint=did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}.",
+        )
     why = "requested"
     if kind == "auto":
         use_bfloat16 = packed_linear.has_bfloat16() and deterministic is not True

@@ -56,7 +56,7 @@ def arithmetic(
     row_label, column_label = token_label(solved.rows[i]), token_label(solved.columns[j])
     title = f"{solved.name}: {solved.row_axis} {row_label}, {solved.column_axis} {column_label}"
     with np.errstate(all="ignore"):
-        lines = tuple(worked.graph.lines(solved.name, i, j, worked.values, worked.keys, decimals))
+        lines = tuple(worked.graph.lines(solved.name, i, j, worked.values, worked.labels, decimals))
     return CellArithmetic(solved.name, i, j, title, lines, float(solved.values[i, j]))
 
 

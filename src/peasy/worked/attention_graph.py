@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from peasy.formula.activations import FUNCTIONS
 from peasy.formula.attention import attention_captions
 from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, projection_captions
 from peasy.formula.masks import combine_masks
@@ -13,20 +14,8 @@ from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, FormulaStep
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
-from peasy.worked.steps import (
-    Concatenate,
-    Divide,
-    Mask,
-    Normalise,
-    Power,
-    Project,
-    RowSum,
-    Scale,
-    Score,
-    SelectHead,
-    TransposeKeys,
-    Unchanged,
-)
+from peasy.worked.operations import Apply, Concatenate, Divide, Project, Sum, TransposeMatrix, Unchanged
+from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead
 
 BIAS_ROW = "bias"
 """Name of the row axis of a bias, which has one row."""
@@ -172,7 +161,7 @@ class _GraphBuilder:
     def _formula_nodes(self, node: Callable[..., GraphNode]) -> Iterator[GraphNode]:
         settings = self.settings
         scale = Scale(settings.scoring, settings.scale)
-        yield node("key_transposed", (TransposeKeys(), ["key"]), listed=False)
+        yield node("key_transposed", (TransposeMatrix("K"), ["key"]), listed=False)
         yield node(
             "scores",
             (Score(settings.scoring), ["query", "key"]),
@@ -184,8 +173,8 @@ class _GraphBuilder:
         mask = Mask(settings.attention_mask, settings.bias)
         yield node("masked", (mask, ["scaled"]), listed=settings.masks_something)
         if settings.normalise.name == "softmax":
-            yield node("powers", (Power(), ["masked"]), listed=False)
-            yield node("sums", (RowSum(), ["powers"]), listed=False)
+            yield node("powers", (Apply(FUNCTIONS["exp"]), ["masked"]), listed=False)
+            yield node("sums", (Sum(), ["powers"]), listed=False)
             yield node("weights", (Normalise(settings.normalise), ["masked"]), (Divide(), ["powers", "sums"]))
         else:
             yield node("weights", (Normalise(settings.normalise), ["masked"]))

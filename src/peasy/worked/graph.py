@@ -1,7 +1,8 @@
 """Computation graph of a worked example: named nodes, each computed by a step from other nodes.
 
 A step is written once, over any number type: NumPy arrays of floats or fractions, and intervals. It also gives the
-arithmetic of one cell as text. Explaining, checking and exercises walk the same graph.
+arithmetic of one cell as text, its formula in TeX, and the steps that compute the gradients of its inputs.
+Explaining, checking and exercises walk the same graph.
 """
 
 from abc import ABC, abstractmethod
@@ -85,20 +86,49 @@ class CellContext:
         return format_operand(number, self.decimals)
 
 
+@dataclass(frozen=True)
+class Application:
+    """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
+    output."""
+
+    output: str
+    inputs: tuple[str, ...]
+    gradient: str
+    shapes: tuple[tuple[int, ...], ...]
+
+
 class Step(ABC):
-    """Operation of a node. A new step needs `forward`, `summary` and `lines`."""
+    """Operation of a node. A new step needs `forward`, `summary` and, if it takes part in training, `gradients`."""
+
+    label: str = "result"
+    """Label of the line of arithmetic."""
+    sentence: str = ""
+    """Plain sentence that says what the step does."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
 
     @abstractmethod
-    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray]) -> str:
+    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
 
-    @abstractmethod
     def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
-        """Yield the full arithmetic of one cell, line by line."""
+        """Yield the full arithmetic of one cell, line by line; one line unless a step has more to show."""
+        summary = self.summary(cell.row, cell.column, cell.inputs, cell.decimals)
+        yield cell.line(self.label, *([summary] if summary else []))
+
+    def formula(self, *symbols: str) -> str:
+        """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
+        return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+
+    def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the output's axes for those of the inputs."""
+        return inputs[0]
+
+    def gradients(self, at: Application) -> "tuple[Route | None, ...]":
+        """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
+        raise NotImplementedError(f"{type(self).__name__} has no gradients.")
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""
@@ -122,7 +152,8 @@ class Route:
 class GraphNode:
     """Named node: its caption and the routes that compute it (none = given), the usual one first.
 
-    `listed` is False for nodes that are shown only if somebody wrote them, such as the powers of e inside softmax.
+    `listed` is False for nodes that are shown only if they were written, such as the powers of e inside softmax;
+    `symbol` is the node's TeX in formulas of other nodes.
     """
 
     name: str
@@ -130,6 +161,7 @@ class GraphNode:
     routes: tuple[Route, ...] = ()
     head: int = 0
     listed: bool = True
+    symbol: str = ""
 
 
 class Graph:
@@ -156,9 +188,13 @@ class Graph:
         return values
 
     def lines(
-        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], keys: tuple[str, ...], decimals: int
-    ) -> Iterator[ArithmeticLine]:
-        """Yield the arithmetic of one cell; `values` are those of all nodes, a node without inputs is given."""
+        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],
+        decimals: int,
+    ) -> Iterator[ArithmeticLine]:  # fmt: skip
+        """Yield the arithmetic of one cell; `values` are those of all nodes, `labels` those of the axes by name.
+
+        A node without inputs is given.
+        """
         value = float(values[name][row, column])
         for route in self.nodes[name].routes:
             if all(parent in values for parent in route.inputs):
@@ -168,9 +204,11 @@ class Graph:
             return
 
         def lines_of(index: int, row: int, column: int) -> Iterator[ArithmeticLine]:
-            return self.lines(route.inputs[index], row, column, values, keys, decimals)
+            return self.lines(route.inputs[index], row, column, values, labels, decimals)
 
         inputs = tuple(values[parent] for parent in route.inputs)
+        columns = values[name].shape[1]
+        keys = tuple(labels.get(self.nodes[name].caption.axes[-1], map(str, range(columns))))
         yield from route.step.lines(CellContext(row, column, value, inputs, keys, decimals, lines_of))
 
 

@@ -5,6 +5,7 @@ run on NumPy arrays, with this module as their namespace. An unknown number is t
 unknown in every result, except in a product with an exact zero.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +177,8 @@ def _increasing(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[_Numb
     return apply
 
 
-exp, tanh, log = _increasing(np.exp), _increasing(np.tanh), _increasing(np.log)
+exp, tanh, log, sign = _increasing(np.exp), _increasing(np.tanh), _increasing(np.log), _increasing(np.sign)
+erf = _increasing(np.vectorize(math.erf, otypes=[float]))
 sqrt = _increasing(lambda x: np.asarray(np.sqrt(np.maximum(x, 0.0))))
 
 
@@ -186,6 +188,23 @@ def abs(x: _Numbers) -> Interval:
     contains_zero = (x.low <= 0) & (x.high >= 0)
     ends = np.abs(x.low), np.abs(x.high)
     return Interval(np.where(contains_zero, 0.0, np.minimum(*ends)), np.maximum(*ends))
+
+
+def square(x: _Numbers) -> Interval:
+    """Return squares, which are never negative."""
+    size = abs(x)
+    return Interval(size.low**2, size.high**2)
+
+
+def maximum(x: _Numbers, y: _Numbers) -> Interval:
+    """Return the larger of two numbers."""
+    x, y = Interval.exact(x), Interval.exact(y)
+    return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
+
+
+def asarray(numbers: _Numbers, dtype: object = None) -> Interval:
+    """Return numbers as intervals of width zero."""
+    return Interval.exact(numbers)
 
 
 def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:

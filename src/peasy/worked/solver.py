@@ -1,6 +1,6 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -9,6 +9,7 @@ import numpy as np
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
+from peasy.worked.blocks import build_example
 from peasy.worked.example import Example
 from peasy.worked.graph import Graph, GraphNode
 from peasy.worked.steps import SelectHead
@@ -55,6 +56,8 @@ class WorkedExample:
     graph: Graph = field(repr=False, compare=False)
     values: dict[str, np.ndarray] = field(repr=False, compare=False)
     """Values of every node of the graph, also of those that are not listed as steps."""
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
+    """Labels of the axes by name; others are numbered from 0."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -101,6 +104,8 @@ def solve(example: Example) -> WorkedExample:
     >>> solve(load_example("i-love-ai")).step("weights").values[0].round(4)
     array([0.1978, 0.4011, 0.4011])
     """
+    if example.steps:
+        return _solve_steps(example)
     check_size(example)
     settings = FormulaSettings.from_example(example)
     _check_given_weights(example, settings)
@@ -121,7 +126,32 @@ def solve(example: Example) -> WorkedExample:
             f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
         )
     last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
-    return WorkedExample(example, steps[:last], settings.attention_mask, graph, values)
+    labels = {QUERY: example.tokens, KEY: example.keys}
+    return WorkedExample(example, steps[:last], settings.attention_mask, graph, values, labels)
+
+
+def _solve_steps(example: Example) -> WorkedExample:
+    """Compute an example that is described by `steps`, with gradients and update if it is trained."""
+    builder = build_example(example)
+    graph, values = builder.graph(), builder.values
+    steps = tuple(_labelled_node(node, values, builder.labels) for node in graph.nodes.values() if node.listed)
+    return WorkedExample(example, steps, None, graph, values, builder.labels)
+
+
+def _labelled_node(
+    node: GraphNode, arrays: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]]
+) -> WorkedStep:
+    values, caption, axes = arrays[node.name], node.caption, node.caption.axes[-2:]
+    rows, columns = (
+        tuple(labels[axis]) if len(labels.get(axis, ())) == size else _numbered(axis, size)
+        for axis, size in zip(axes, values.shape, strict=True)
+    )
+    return WorkedStep(node.name, caption.tex, caption.description, rows, columns, axes[0], axes[1], values, node.head)
+
+
+def _numbered(axis: str, size: int) -> tuple[str, ...]:
+    """Numbers from 0; the single entry of a sum or bias has its name."""
+    return (axis,) if size == 1 and not axis.startswith("d_") else tuple(map(str, range(size)))
 
 
 def check_size(example: Example) -> None:

@@ -22,12 +22,13 @@ Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 
-_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz", "xlsx"]
 
 MEDIA_TYPES = {
     "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf",
     "tex": "application/x-tex", "md": "text/markdown", "csv": "text/csv", "json": "application/json",
     "npz": "application/zip",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }  # fmt: skip
 
 _STATUS_BY_CODE = {

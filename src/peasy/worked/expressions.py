@@ -9,12 +9,14 @@ import builtins
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from peasy.worked.graph import Graph
 
 inf, nan, float64, finfo = np.inf, np.nan, np.float64, np.finfo
 
@@ -315,6 +317,17 @@ def _is_condition(cell: _Operand) -> bool:
 def concat(arrays: Sequence[_Cells], *, axis: int = 0) -> ExpressionArray:
     """Join arrays along an axis."""
     return ExpressionArray(np.concatenate([ExpressionArray(array).cells for array in arrays], axis=axis))
+
+
+def cell_formulas(graph: Graph, values: Mapping[str, np.ndarray], name: str) -> np.ndarray | None:
+    """Return the formula of every cell of a node in the cells of its inputs; None if it is given or has no formula."""
+    if (route := graph.route(name, values)) is None:
+        return None
+    inputs = [ExpressionArray.of_node(parent, values[parent]) for parent in route.inputs]
+    try:
+        return ExpressionArray(route.step.forward(sys.modules[__name__], *inputs)).cells
+    except (AttributeError, TypeError, NotImplementedError):  # sorting, drawing: no formula of a spreadsheet
+        return None
 
 
 _SYMBOLS = {"EXP": "exp", "LN": "ln", "SQRT": "√", "TANH": "tanh", "SIN": "sin", "COS": "cos", "ERF": "erf"}

@@ -326,7 +326,7 @@ def cell_formulas(graph: Graph, values: Mapping[str, np.ndarray], name: str) -> 
     inputs = [ExpressionArray.of_node(parent, values[parent]) for parent in route.inputs]
     try:
         return ExpressionArray(route.step.forward(sys.modules[__name__], *inputs)).cells
-    except (AttributeError, TypeError, NotImplementedError):  # sorting, drawing: no formula of a spreadsheet
+    except (AttributeError, TypeError):  # sorting, drawing: no formula of a spreadsheet
         return None
 
 

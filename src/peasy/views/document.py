@@ -4,7 +4,7 @@
 once per document and applied by the renderer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -277,6 +277,7 @@ class Document:
     """Document: a title and its parts, in order. `decimals` is the number of decimals shown.
 
     `settings` are lines `name: value` that state how the numbers were made, for formats that hold only tables.
+    `picture` is the data of an interactive picture of a whole model (`ForwardPass`), for pages.
     A `fragment` is drawn without a preamble where a format has one (LaTeX).
     """
 
@@ -284,6 +285,7 @@ class Document:
     parts: tuple[DocumentPart, ...]
     decimals: int = 4
     settings: tuple[str, ...] = ()
+    picture: Mapping[str, object] | None = None
     fragment: bool = False
 
     def matrices(self) -> Sequence[Matrix]:

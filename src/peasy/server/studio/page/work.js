@@ -17,7 +17,7 @@ import {
 	withNumber,
 	withPastedCells,
 } from "../work/example.js";
-import { Player } from "../player.js";
+import { Player } from "/web/render/player.js";
 import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
 import { showOptions } from "../work/options.js";

@@ -1,4 +1,4 @@
-"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy.
+"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy, Excel.
 
 May import: views and the packages below; rich only in terminal. Imported by: commands, the front ends.
 In: a Document. Out: text or bytes, or a file in the format of its suffix.
@@ -24,6 +24,7 @@ FORMATS = {
     "csv": "csv.draw",
     "json": "json.draw",
     "npz": "npz.draw",
+    "xlsx": "xlsx.draw",
 }
 """Format -> module of this package and its function that renders a document; imported on first use."""
 
@@ -34,7 +35,7 @@ __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundl
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """Render the document in one of `FORMATS`; bytes for png, pdf and npz, text for all others.
+    """Render the document in one of `FORMATS`; bytes for png, pdf, npz and xlsx, text for all others.
 
     >>> from peasy.views.document import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))

@@ -62,7 +62,7 @@ def _example(sample: Sample) -> tuple[Cell, ...]:
         return _truncate(sample.source), _truncate(sample.target), sample.category
     if isinstance(sample, LabelledText):
         return _truncate(sample.text), _truncate(sample.label)
-    return (_truncate(sample),)
+    return (_truncate(str(sample)),)
 
 
 def _truncate(text: str) -> str:

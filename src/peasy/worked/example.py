@@ -223,7 +223,7 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
 
 def example_names() -> tuple[str, ...]:
     """Return the names of the library's examples in alphabetical order."""
-    return tuple(library_files())
+    return tuple(sorted(_all_library_files()))
 
 
 def load_example(name: str) -> Example:
@@ -232,11 +232,15 @@ def load_example(name: str) -> Example:
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    paths = library_files() | library_files("transformer")
+    paths = _all_library_files()
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
     return read_example(paths[name])
+
+
+def _all_library_files() -> dict[str, Path]:
+    return library_files() | library_files("transformer")
 
 
 def library_files(*subfolders: str) -> dict[str, Path]:

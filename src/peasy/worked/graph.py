@@ -192,6 +192,11 @@ class Graph:
                     break
         return values
 
+    def route(self, name: str, values: Mapping[str, Array]) -> Route | None:
+        """Return the route that computes a node from those that have values; None if it is given or constant."""
+        routes = (route for route in self.nodes[name].routes if all(parent in values for parent in route.inputs))
+        return next((route for route in routes if route.inputs), None)
+
     def lines(
         self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],
         decimals: int,

@@ -63,13 +63,18 @@ def explain(
 ) -> CommandOutput:
     """Calculate every step of attention for an example, a file or a sentence."""
     result = call(source, query=query, cell=cell, causal=causal, normalise=normalise)
-    narrowed = query or cell or call.keywords.get("symbolic")
-    steps, token = result.worked.names, result.worked.tokens[0]
+    narrowed = query or cell or any(call.keywords.get(name) for name in ("symbolic", "only", "step", "follow"))
+    worked = result.worked
+    token = next(iter(worked.tokens), "0")
     if narrowed or not all(name.replace("-", "").isalnum() for name in (source, token)):
         return CommandOutput(result)  # suggestions only if they need no quoting
-    suggestions = [f"peasy explain {source} --cell {steps[-1]},0,0"]
-    if any(step.endswith("weights") for step in steps):
-        suggestions.append(f"peasy explain {source} --query {token}")
+    suggestions = [f"peasy explain {source} --cell {worked.names[-1]},0,0"]
+    if any(step.endswith("weights") for step in worked.names):
+        suggestions.append(f"peasy explain {source} --query {token if worked.tokens.count(token) == 1 else 0}")
+    gradients = [step for step in worked.steps if worked.kind(step.name) == "gradients"]
+    if gradients:
+        node = ".".join(filter(None, (gradients[-1].scope, gradients[-1].base.removeprefix("d_"))))
+        suggestions += [f"peasy explain {source} --step gradients", f'peasy explain {source} --follow "{node}[0,0]"']
     return CommandOutput(result, suggestions=suggestions)
 
 

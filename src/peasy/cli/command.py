@@ -29,7 +29,7 @@ class Flags:
     json: Switch = False
     "Print the result as JSON."
     out: Annotated[Path | None, Parameter(alias="-o")] = None
-    "Save the result to a file; the suffix sets the format: .html .svg .png .pdf .tex .md .csv .json .npz"
+    "Save the result to a file; the suffix sets the format: .html .svg .png .pdf .tex .md .csv .json .npz .xlsx"
     quiet: Annotated[Switch, Parameter(alias="-q")] = False
     "Print only the result: no notes, no suggestions."
     verbose: Annotated[Switch, Parameter(alias="-v")] = False

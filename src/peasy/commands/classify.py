@@ -71,8 +71,8 @@ def classify(
     """
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
-    if not many:
-        raise InvalidInput("There is no text to classify.")
+    if not many or not all(text.strip() for text in many):
+        raise InvalidInput("There is no text to classify.", hint="Give at least one word.")
     head = getattr(loaded.model.config, "classifier", None)
     if head is None:
         hint = "Give a model for sequence or token classification, such as one trained on sentiment."
@@ -82,7 +82,8 @@ def classify(
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
-    head, logits, _ = _run(loaded, text)
+    """Return the labels of a text, most probable first."""
+    head, logits = _run(loaded, loaded.truncate_ids(loaded.encode_prompt(text)))
     probabilities = logits.sigmoid() if head.multi_label or len(head.labels) == 1 else logits.softmax(-1)
     pairs = zip(head.labels, probabilities.tolist(), strict=True)
     ranked = sorted((LabelScore(label, probability) for label, probability in pairs), key=lambda one: -one.probability)
@@ -91,25 +92,29 @@ def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
 
 def _classify_tokens(loaded: LoadedModel, text: str) -> TextLabels:
     """Return the label of each token, without the special tokens."""
-    head, logits, ids = _run(loaded, text)
-    encoding = loaded.require_tokenizer().encode(text)
+    encoding = loaded.encode_text(text)
+    ids = loaded.truncate_ids(list(encoding.ids))
+    head, logits = _run(loaded, ids)
     best = logits.softmax(-1).max(-1)
-    columns = encoding.pieces[: len(ids)], encoding.offsets, best.indices.tolist(), best.values.tolist()
-    rows = ((piece, *span, head.labels[label], p) for piece, span, label, p in zip(*columns, strict=False))
-    return TextLabels(text, tokens=tuple(TokenLabel(*row) for row in rows if row[2] > row[1]))
+    read = [own == id for own, id in zip(encoding.ids, ids, strict=False)]  # a truncated text ends with eos
+    rows = zip(read, encoding.pieces, encoding.offsets, best.indices.tolist(), best.values.tolist(), strict=False)
+    tokens = [
+        TokenLabel(piece, start, end, head.labels[label], probability)
+        for is_read, piece, (start, end), label, probability in rows
+        if is_read and end > start
+    ]
+    return TextLabels(text, tokens=tuple(tokens))
 
 
-def _run(loaded: LoadedModel, text: str) -> "tuple[ClassifierConfig, Tensor, list[int]]":
-    """Return the head, the logits of the text `[labels]` or of its tokens `[time, labels]`, and the token ids."""
+def _run(loaded: LoadedModel, ids: list[int]) -> "tuple[ClassifierConfig, Tensor]":
+    """Return the head and the logits of the text `[labels]`, or of its tokens `[time, labels]`."""
     import torch
 
     from peasy.models.encoder import Encoder
+    from peasy.models.transformer import Decoder
 
-    assert isinstance(loaded.model, Encoder)
+    assert isinstance(loaded.model, Encoder | Decoder)
     assert loaded.model.config.classifier is not None
-    if not text.strip():
-        raise InvalidInput("There is nothing to classify: the text is empty.", hint="Give at least one word.")
-    ids = loaded.truncate_ids(loaded.encode_prompt(text))
     with torch.inference_mode():
         logits = loaded.model.classify(torch.tensor([ids], device=loaded.model.device))[0].float()
-    return loaded.model.config.classifier, logits, ids
+    return loaded.model.config.classifier, logits

@@ -133,6 +133,9 @@ class _Evaluation:
             return self._evaluate_translations()
         if self.loaded.kind == "encoder":
             return self._evaluate_masked() if self.corpus.kind == "text" else self._evaluate_retrieval()
+        if self.corpus.kind == "chat":
+            hint = "The validation loss of a run is that of its answers: peasy runs"
+            raise InvalidInput(f"{self.corpus.name} has conversations, which only training measures.", hint=hint)
         if has_pairs:
             raise InvalidInput(f"{self.loaded.name} continues texts, but {self.corpus.name} has pairs of texts.")
         return self._evaluate_text()

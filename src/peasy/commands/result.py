@@ -37,7 +37,7 @@ class Result(DisplayMixin, ABC):
         return data
 
     def save(self, path: str | Path) -> Path:
-        """Write a file; its suffix picks the format: html, svg, png, pdf, tex, md, csv, json or npz.
+        """Write a file; its suffix picks the format: html, svg, png, pdf, tex, md, csv, json, npz or xlsx.
 
         JSON contains `data()`, as `--json` prints it; all others render `document()`.
         """

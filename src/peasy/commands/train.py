@@ -19,17 +19,28 @@ from peasy.commands.plan import PlanResult, plan
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, OnProgress
 from peasy.commands.runs import RECIPE, RunResult, open_run
-from peasy.datasets import BUILT_IN, Corpus, Sample, TextPair, prepare_shards, sample_texts, shards_fingerprint
+from peasy.datasets import (
+    BUILT_IN,
+    Conversation,
+    Corpus,
+    Sample,
+    TextPair,
+    prepare_shards,
+    sample_texts,
+    shards_fingerprint,
+)
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
+from peasy.tokenization.chat_template import apply_chat_template
 from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name
 from peasy.training.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
+    from peasy.tokenization import Tokenizer
     from peasy.training.attention_snapshots import TrackedSentence
     from peasy.training.loop import SampleFn, TrainSpec
     from peasy.training.metrics_log import Sink
@@ -342,8 +353,10 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
     translates = recipe.model_kind in ("translator", "rnn-translator")
-    prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
-    ids, output_tokenizer = [tokenizer.encode_ids(prompt) for prompt in prompts], setup.target_tokenizer or tokenizer
+    prompts = recipe.prompts or tuple(_make_prompt(sample, tokenizer) for sample in examples)
+    is_chat = not recipe.prompts and any(isinstance(sample, Conversation) for sample in examples)
+    ids = [tokenizer.encode_ids(prompt, add_special_tokens=not is_chat) for prompt in prompts]
+    output_tokenizer = setup.target_tokenizer or tokenizer
     if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
@@ -358,7 +371,10 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     return sample
 
 
-def _make_prompt(sample: Sample) -> str:
+def _make_prompt(sample: Sample, tokenizer: "Tokenizer") -> str:
+    if isinstance(sample, Conversation):
+        asked = itertools.takewhile(lambda message: message[0] != "assistant", sample.messages)
+        return apply_chat_template(tokenizer, [{"role": role, "content": text} for role, text in asked])
     text = sample_texts(sample)[0]
     return text if isinstance(sample, TextPair) else " ".join(text.split(" ")[:3])[:60]
 

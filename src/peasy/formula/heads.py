@@ -16,13 +16,14 @@ from peasy.formula.step import (
     HEAD,
     KEY,
     QUERY,
+    TOKEN,
     Array,
     FormulaStep,
     Namespace,
     StepArrays,
 )
 
-X = FormulaStep("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
+X = FormulaStep("x", "X", "The token vectors, one row each.", (TOKEN, D_MODEL))
 SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
 W_Q = FormulaStep("w_q", "W_Q", "The query projection.", (D_MODEL, D_KEY))
 W_K = FormulaStep("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))

@@ -116,7 +116,7 @@ def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongProm
     if long != "cut":
         raise _long_text_error(model, len(ids), "prompt")
     begin = ids[:1] if ids[0] == model.config.special_tokens.bos and context > 1 else []
-    return begin + ids[-max(context - max_tokens + 1 - len(begin), 1) :]
+    return begin + ids[-max(context - max(max_tokens, 1) + 1 - len(begin), 1) :]
 
 
 def _fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:

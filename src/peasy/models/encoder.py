@@ -31,7 +31,8 @@ class Encoder(Model[KVCache]):
         self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
         self.encoder = Stack("encoder", c.d_model, c.stack, c.position, causal=False, dropout=c.dropout)
         self.pooler = nn.Linear(c.d_model, c.d_model) if c.pooler else None
-        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.lm_head else None
+        width = c.embedding.width
+        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm, width) if c.lm_head else None
         self.classifier = Classifier(c.d_model, c.classifier, norm) if c.classifier else None
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:

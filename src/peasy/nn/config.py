@@ -287,11 +287,15 @@ class StackConfig(BoundedSettings):
     """Whether attention and MLP of a block both read its input (parallel residual), not one after the other."""
     residual_scale: Annotated[float, Ge(0)] = 1.0
     """Factor of each sublayer's output before it is added to the residual stream."""
+    shared_norm: bool = False
+    """Whether attention and MLP of a parallel block read the same norm."""
     first_norm: bool = True
     """Whether the first block has a norm before its attention; without it, the embedding is normalised instead."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.shared_norm and not (self.parallel and self.norm.placement == "pre"):
+            raise InvalidInput("Only a parallel pre-norm block has one norm for both.", hint="Set parallel to true.")
         if self.parallel and self.norm.placement == "post":
             raise InvalidInput("A parallel residual cannot be post-norm.", hint='Set norm.placement to "pre".')
 
@@ -315,6 +319,8 @@ class EmbeddingConfig(BoundedSettings):
     """Vectors per table of n-gram embeddings."""
     multiplier: float = 1.0
     """Factor of the token embeddings."""
+    width: Size | None = None
+    """Width of the embeddings, which a linear layer then maps to d_model (factorised embedding); null: d_model."""
 
 
 @dataclass(frozen=True)
@@ -345,8 +351,10 @@ class ClassifierConfig:
     """Names of the labels."""
     level: Literal["text", "token"] = "text"
     """Whether texts or tokens are classified."""
-    pooling: Literal["first", "mean", "pooler"] = "first"
-    """How the hidden states become one vector of the text: of its first token, their mean, or by the pooler."""
+    pooling: Literal["first", "last", "mean", "pooler"] = "first"
+    """How the hidden states become one vector of the text: of its first or last token, their mean, or by the pooler."""
+    bias: bool = True
+    """Whether the scores have a bias."""
     transform: ActivationName | None = None
     """Activation of a linear layer before the head; null: no such layer."""
     transform_bias: bool = True

@@ -1,6 +1,5 @@
 """Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
 
-import json
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from peasy import render
 from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
-from peasy.render.html import widget_parts
+from peasy.render.html import page_content
 from peasy.render.json import to_plain
 from peasy.server.worker_pool import WorkerPool
 
@@ -22,12 +21,13 @@ Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 
-_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz", "xlsx"]
 
 MEDIA_TYPES = {
     "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf",
     "tex": "application/x-tex", "md": "text/markdown", "csv": "text/csv", "json": "application/json",
     "npz": "application/zip",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }  # fmt: skip
 
 _STATUS_BY_CODE = {
@@ -84,8 +84,7 @@ def make_response(command: str, body: CommandBody, result: Result) -> Response:
     envelope: dict[str, Any] = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
     envelope |= {"files": [], "next": []}
     if body.html:
-        envelope["html"], _, arithmetic = widget_parts(result.document())
-        envelope["arithmetic"] = json.loads(arithmetic)
+        envelope["html"], envelope["arithmetic"] = page_content(result.document())
     return JSONResponse(to_plain(envelope))
 
 

@@ -112,6 +112,16 @@ class DocumentDataLoader(_SequenceDataLoader):
         return _to_tensors(_shifted(documents, seq_len))
 
 
+class ChatDataLoader(_SequenceDataLoader):
+    """Conversations, truncated to the sequence length; only tokens of answers are targets."""
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        tokens, answers = (padded_batch(self.shards.column(split, name), indices) for name in ("tokens", "answers"))
+        batch = _shifted(tokens, seq_len)
+        targets = np.where(answers.ids[:, 1 : seq_len + 1] == 1, batch["targets"], IGNORE_INDEX)
+        return _to_tensors(batch | {"targets": targets})
+
+
 class PairDataLoader(_SequenceDataLoader):
     """Source-target pairs for seq2seq; a target starts with decoder_start and ends with eos."""
 
@@ -192,6 +202,10 @@ def make_data_loader(
 
     `sample_unit` applies to next-token prediction: windows of plain text, or whole documents.
     """
+    if shards.kind == "chat":
+        if type(objective) is not NextToken:
+            raise InvalidInput("Conversations train a model that predicts the next token.", hint="peasy train gpt")
+        return ChatDataLoader(shards, special, source_tokens, seed=seed)
     if isinstance(objective, Contrastive):
         if shards.kind == "text":
             hint = "For example a .tsv file of pairs."

@@ -84,7 +84,7 @@ class GradientLearner(Learner):
 
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Do one training step; raise on NaN or infinity before they reach the weights."""
-        count = sum(map(self.objective.num_targets, micro_batches))
+        count = max(sum(map(self.objective.num_targets, micro_batches)), 1)  # cut conversations may have no answer
         self.optimizer.zero_grad()
         loss = 0.0
         with self._use_compiled(), self._seeded_step(step_number), self._communication():

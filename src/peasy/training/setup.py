@@ -23,6 +23,7 @@ from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
+from peasy.tokenization.chat_template import DEFAULT_CHAT_TEMPLATE
 from peasy.training import objective as objectives
 from peasy.training.learner import choose_precision
 from peasy.training.objective import NextToken, ObjectiveConfig
@@ -69,6 +70,8 @@ def resolve_setup(
     bos, is_next_token = config.special_tokens.bos, isinstance(objective, NextToken)
     if pretrained is None and bos is not None and recipe.sample_unit == "documents" and is_next_token:
         tokenizer = tokenizer.with_bos(bos)  # a prompt begins like the documents
+    if corpus.kind == "chat" and tokenizer.chat_template is None:
+        tokenizer = tokenizer.with_chat_template(DEFAULT_CHAT_TEMPLATE)
     resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
     return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 

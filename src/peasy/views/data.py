@@ -58,9 +58,9 @@ def _examples(card: DatasetCard) -> Table:
 def _example(sample: Sample) -> tuple[Cell, ...]:
     if isinstance(sample, TextPair):
         return _truncate(sample.source), _truncate(sample.target), sample.category
-    return (
-        (_truncate(sample.text), _truncate(sample.label)) if isinstance(sample, LabelledText) else (_truncate(sample),)
-    )
+    if isinstance(sample, LabelledText):
+        return _truncate(sample.text), _truncate(sample.label)
+    return (_truncate(str(sample)),)
 
 
 def _truncate(text: str) -> str:

@@ -38,7 +38,6 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
         raise InvalidInput("best_of must equal n: all choices are returned.", hint="Leave it out.")
     prompts = body.prompts()
     size = sum(len(prompt) for prompt in prompts)
-    # Without new tokens, one is generated and dropped: the engine ends a request with a token.
     sampling = body.sampling_params(16 if body.max_tokens is None else max(body.max_tokens, 1), body.logprobs)
 
     def encode(loaded: LoadedModel) -> list[list[int]]:
@@ -149,11 +148,10 @@ class _CompletionResponse:
         self.logprobs = logprobs is not None and logprobs is not False
         stop_ids = frozenset([eos]) if response_format is _CHAT_FORMAT and eos is not None else frozenset[int]()
         echo = isinstance(body, CompletionBody) and bool(body.echo)
-        generates = not isinstance(body, CompletionBody) or body.max_tokens != 0
         self.choices = [
             ChoiceBuilder(
                 tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder, stop_ids, self.logprobs, echo,
-                stream.prompt_logprobs, generates,
+                stream.prompt_logprobs,
             )
             for ids, stream in zip(session.prompts, session.streams, strict=True)
             for _ in range(session.n)

@@ -1,7 +1,6 @@
 """Routes for worked examples (explain, check, exercise, examples), √d_k (scale) and meaning (meaning, words, why)."""
 
 import json
-import tomllib
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
@@ -15,6 +14,7 @@ from peasy.commands.exercise import exercise
 from peasy.commands.explain import explain
 from peasy.commands.result import Result
 from peasy.commands.semantic_map import MAX_POINTS, map_texts, map_words, similarity_by_words
+from peasy.config import parse_toml
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.experiments.why_root_dk import MAX_D_K, scale
 from peasy.server.derive import add_command_route, command_route, derive_body
@@ -107,7 +107,7 @@ def _read_notes(body: CheckBody) -> str | Example | Notes:
 
 def _parse(text: str, text_format: str) -> dict[str, Any]:
     try:
-        data = tomllib.loads(text) if text_format == "toml" else json.loads(text)
+        data = parse_toml(text) if text_format == "toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The text is not valid {text_format.upper()}: {error}.") from None
     if not isinstance(data, dict):

@@ -1,7 +1,8 @@
 """Computation graph of a worked example: named nodes, each computed by a step from other nodes.
 
 A step is written once, over any number type: NumPy arrays of floats or fractions, and intervals. It also gives the
-arithmetic of one cell as text. Explaining, checking and exercises walk the same graph.
+arithmetic of one cell as text, its formula in TeX, and the steps that compute the gradients of its inputs.
+Explaining, checking and exercises walk the same graph.
 """
 
 from abc import ABC, abstractmethod
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
@@ -85,20 +87,53 @@ class CellContext:
         return format_operand(number, self.decimals)
 
 
+@dataclass(frozen=True)
+class Application:
+    """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
+    output."""
+
+    output: str
+    inputs: tuple[str, ...]
+    gradient: str
+    shapes: tuple[tuple[int, ...], ...]
+
+
 class Step(ABC):
-    """Operation of a node. A new step needs `forward`, `summary` and `lines`."""
+    """Operation of a node. A new step needs `forward`, `summary` and, if it takes part in training, `gradients`."""
+
+    label: str = "result"
+    """Label of the line of arithmetic."""
+    sentence: str = ""
+    """Plain sentence that says what the step does."""
+    arity: tuple[int, int] = (1, 1)
+    """Smallest and largest number of inputs."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
 
     @abstractmethod
-    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray]) -> str:
+    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
 
-    @abstractmethod
     def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
-        """Yield the full arithmetic of one cell, line by line."""
+        """Yield the full arithmetic of one cell, line by line; one line unless a step has more to show."""
+        summary = self.summary(cell.row, cell.column, cell.inputs, cell.decimals)
+        yield cell.line(self.label, *([summary] if summary else []))
+
+    def formula(self, *symbols: str) -> str:
+        """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
+        return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+
+    def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the output's axes for those of the inputs."""
+        return inputs[0]
+
+    def gradients(self, at: Application) -> "tuple[Route | None, ...]":
+        """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
+        raise InvalidInput(
+            f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
+        )
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""
@@ -122,7 +157,8 @@ class Route:
 class GraphNode:
     """Named node: its caption and the routes that compute it (none = given), the usual one first.
 
-    `listed` is False for nodes that are shown only if somebody wrote them, such as the powers of e inside softmax.
+    `listed` is False for nodes that are shown only if they were written, such as the powers of e inside softmax;
+    `symbol` is the node's TeX in formulas of other nodes.
     """
 
     name: str
@@ -130,6 +166,7 @@ class GraphNode:
     routes: tuple[Route, ...] = ()
     head: int = 0
     listed: bool = True
+    symbol: str = ""
 
 
 class Graph:
@@ -155,10 +192,19 @@ class Graph:
                     break
         return values
 
+    def route(self, name: str, values: Mapping[str, Array]) -> Route | None:
+        """Return the route that computes a node from those that have values; None if it is given or constant."""
+        routes = (route for route in self.nodes[name].routes if all(parent in values for parent in route.inputs))
+        return next((route for route in routes if route.inputs), None)
+
     def lines(
-        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], keys: tuple[str, ...], decimals: int
-    ) -> Iterator[ArithmeticLine]:
-        """Yield the arithmetic of one cell; `values` are those of all nodes, a node without inputs is given."""
+        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],
+        decimals: int,
+    ) -> Iterator[ArithmeticLine]:  # fmt: skip
+        """Yield the arithmetic of one cell; `values` are those of all nodes, `labels` those of the axes by name.
+
+        A node without inputs is given.
+        """
         value = float(values[name][row, column])
         for route in self.nodes[name].routes:
             if all(parent in values for parent in route.inputs):
@@ -168,9 +214,11 @@ class Graph:
             return
 
         def lines_of(index: int, row: int, column: int) -> Iterator[ArithmeticLine]:
-            return self.lines(route.inputs[index], row, column, values, keys, decimals)
+            return self.lines(route.inputs[index], row, column, values, labels, decimals)
 
         inputs = tuple(values[parent] for parent in route.inputs)
+        columns = values[name].shape[1]
+        keys = tuple(labels.get(self.nodes[name].caption.axes[-1], map(str, range(columns))))
         yield from route.step.lines(CellContext(row, column, value, inputs, keys, decimals, lines_of))
 
 

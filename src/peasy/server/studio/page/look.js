@@ -1,10 +1,10 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
+import { headName } from "/web/render/flowview.js";
+import { HeadZoom, scaleOf } from "/web/render/headzoom.js";
 import { formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
-import { headMatrix, requestArrays } from "../home/arrays.js";
-import { HEAD_STEPS, HeadZoom, scaleOf } from "../home/headzoom.js";
 import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
 import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
@@ -282,22 +282,21 @@ export class Page {
 	loadZoom() {
 		const { layer, head, query, key } = this;
 		if (query === null || key === null) return undefined;
+		const { tokens, target } = this.response.result;
+		const stacks = target ? ["decoder"] : ["decoder", "encoder"];
+		const names = ["attention", "cross_attention"].flatMap((part) =>
+			stacks.map((stack) => headName({ stack, layer, part, head })),
+		);
 		const edit = ablations(this.ablatedHeads);
-		const body = this.requestBody({ layers: [layer], heads: [head], steps: HEAD_STEPS, edit });
+		const body = { ...this.requestBody(), edit, head_numbers: names, story: false, ablations: false };
 		return this.runZoom(
-			() => requestArrays(body, this.shell.signal),
-			(arrays) => {
-				const { tokens, target } = this.response.result;
-				const stack = target ? "decoder" : arrays[0]?.stack;
-				const part = arrays.some((one) => one.part === "attention" && one.stack === stack)
-					? "attention"
-					: "cross_attention";
-				const matrices = Object.fromEntries(
-					HEAD_STEPS.map((step) => [step, headMatrix(arrays, { stack, layer, part }, step)]),
-				);
+			() => this.shell.request("forward-pass", body),
+			({ result }) => {
+				const found = result.head_numbers.find(({ part }) => part === "attention") ?? result.head_numbers[0];
+				const { part, steps: matrices } = found ?? {};
 				this.zoom.element.replaceChildren();
 				this.headNumbers.replaceChildren();
-				if (!matrices.weights?.[query] || !matrices.query || !matrices.value) return;
+				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
 				const title = [`layer ${layer}`, `head ${head}`];

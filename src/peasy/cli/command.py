@@ -29,7 +29,7 @@ class Flags:
     json: Switch = False
     "Print the result as JSON."
     out: Annotated[Path | None, Parameter(alias="-o")] = None
-    "Save the result to a file; the suffix sets the format: .html .svg .png .pdf .tex .md .csv .json .npz"
+    "Save the result to a file; the suffix sets the format: .html .svg .png .pdf .tex .md .csv .json .npz .xlsx"
     quiet: Annotated[Switch, Parameter(alias="-q")] = False
     "Print only the result: no notes, no suggestions."
     verbose: Annotated[Switch, Parameter(alias="-v")] = False
@@ -117,7 +117,7 @@ def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[
     if source is None and sys.stdin.isatty():
         raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, @file, or - to read stdin.")
     if source is None or source == STDIN:
-        text = read_stdin()
+        text = _read_stdin()
         return text.splitlines() if lines else [text]
     path = Path(source.removeprefix("@"))
     is_path = len(source) < 4096 and not set("\n\0") & set(source)
@@ -138,7 +138,7 @@ def _read_lines(path: Path) -> list[str]:
         raise InvalidInput(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
 
 
-def read_stdin() -> str:
+def _read_stdin() -> str:
     """Read all of stdin as UTF-8 text, without the last newline."""
     try:
         text = sys.stdin.buffer.read().decode("utf-8") if hasattr(sys.stdin, "buffer") else sys.stdin.read()

@@ -104,7 +104,7 @@ class Example:
     `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
     With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
     their products exist. `last_step` is the last step to show, `plot_features` two features to plot, `project` two
-    words, the first projected onto the second.
+    words, the first projected onto the second. `sinks` has one number for each head.
     """
 
     title: str
@@ -138,6 +138,9 @@ class Example:
     causal: bool = False
     window: Window | None = None
     normalise: NormalisationName = "softmax"
+    softcap: float | None = None
+    sinks: Vector | None = None
+    positions: Literal["none", "rotary", "alibi"] = "none"
     last_step: str = ""
     plot_features: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
@@ -162,6 +165,10 @@ class Example:
                 _check_rectangular(name, getattr(self, name))
         _check_lengths(self)
         _check_biases(self)
+        if self.sinks is not None and len(self.sinks) != self.heads:
+            raise InvalidInput(
+                f"sinks has {len(self.sinks)} numbers for {self.heads} heads.", hint="One for each head."
+            )
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
 

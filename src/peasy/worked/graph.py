@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
@@ -128,7 +129,9 @@ class Step(ABC):
 
     def gradients(self, at: Application) -> "tuple[Route | None, ...]":
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
-        raise NotImplementedError(f"{type(self).__name__} has no gradients.")
+        raise InvalidInput(
+            f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
+        )
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""

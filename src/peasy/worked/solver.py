@@ -11,9 +11,9 @@ import numpy as np
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
-from peasy.worked.blocks import build_example
 from peasy.worked.example import Example
 from peasy.worked.graph import Graph, GraphNode
+from peasy.worked.step_lines import build_example
 from peasy.worked.steps import SelectHead
 
 _MAX_SCORES = 1_000_000
@@ -89,9 +89,10 @@ class WorkedExample:
         """Return the step of that name; aliases such as `Q`, `K`, `V` are accepted."""
         head, dot, base = name.strip().lower().rpartition(".")
         wanted = head + dot + _STEP_ALIASES.get(base, base)
-        for step in self.steps:
-            if step.name == wanted:
-                return step
+        by_name = {step.name.lower(): step for step in self.steps}
+        for known in (name.strip().lower(), wanted):
+            if known in by_name:
+                return by_name[known]
         hint = did_you_mean(wanted, self.names) or ""
         raise NotFound(
             f'There is no step "{name}" in this example.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip()

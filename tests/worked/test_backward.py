@@ -8,8 +8,11 @@ import torch
 import torch.nn.functional as F
 from tests.worked.test_arithmetic import check
 
+from peasy.errors import InvalidInput
 from peasy.worked import read_example, solve
 from peasy.worked.builder import related_name
+from peasy.worked.operations import Multiply
+from peasy.worked.solver import train_steps
 
 ACTIVATIONS = {
     "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
@@ -457,3 +460,93 @@ def test_the_same_lines_run_on_array_api_strict(name):
 @pytest.mark.parametrize("name", CASES)
 def test_every_displayed_cell_evaluates(name):
     check(make(name, 5)[0])
+
+
+def tiny_gpt(seed, optimizer, **settings):
+    c = Case(seed)
+    add_gpt(c, 4, 1, 2, tied=True)
+    train = {"optimizer": optimizer, "lr": 0.05} | settings
+    lines = {"out": "gpt(heads=2, activation=gelu)", "loss": "cross_entropy(out)"}
+    example = read_example({"title": "t", "given": nested(c.given), "steps": lines, "train": train} | c.settings)
+    return example, {name: torch.tensor(np.atleast_2d(v), requires_grad=True) for name, v in c.given.items()}
+
+
+OPTIMIZERS = {
+    "sgd": ({}, lambda p: torch.optim.SGD(p, lr=0.05)),
+    "momentum": ({"momentum": 0.8}, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.8)),
+    "adamw": ({"weight_decay": 0.1, "beta_2": 0.95},
+              lambda p: torch.optim.AdamW(p, lr=0.05, weight_decay=0.1, betas=(0.9, 0.95))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_gpt_trained_20_steps_on_paper_has_the_losses_of_torch(name):
+    settings, make_optimizer = OPTIMIZERS[name]
+    example, parameters = tiny_gpt(1, name, **settings)
+    optimizer = make_optimizer(list(parameters.values()))
+    losses = []
+    for _ in range(20):
+        logits = gpt_logits(parameters, torch.tensor([0, 1]), heads=2, activation="gelu")
+        loss = F.cross_entropy(logits, torch.tensor([1, 2]))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    on_paper = list(train_steps(example, 20))
+    np.testing.assert_allclose([w.values["loss.loss"][0, 0] for w in on_paper], losses, rtol=0, atol=1e-9)
+    after = [w.values["after.loss.loss"][0, 0] for w in on_paper[:-1]]
+    np.testing.assert_allclose(after, losses[1:], rtol=0, atol=1e-9)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize(("smoothing", "targets"), [(0.0, ["cat", "sat"]), (0.1, ["cat", "sat"]), (0.2, ["", "on"])])
+def test_cross_entropy_with_smoothing_and_missing_targets(smoothing, targets):
+    logits = np.random.default_rng(0).normal(size=(2, 5))
+    given = {"title": "t", "tokens": ["the", "cat"], "vocabulary": list(WORDS), "targets": targets, "train": {}}
+    steps = {"loss": f"cross_entropy(logits, smoothing={smoothing})"}
+    worked = solve(read_example(given | {"given": {"logits": logits}, "steps": steps}))
+    tensor = torch.tensor(logits, requires_grad=True)
+    ids = torch.tensor([WORDS.index(word) if word else -100 for word in targets])
+    loss = F.cross_entropy(tensor, ids, label_smoothing=smoothing)
+    np.testing.assert_allclose(worked.values["loss.loss"][0, 0], loss.item(), rtol=1e-12)
+    np.testing.assert_allclose(worked.values["d_logits"], torch.autograd.grad(loss, tensor)[0], atol=1e-15)
+    np.testing.assert_allclose(worked.values["loss.perplexity"][0, 0], np.exp(loss.item()), rtol=1e-12)
+
+
+def test_wrong_gradient_is_found(monkeypatch):
+    right = Multiply.gradients
+    monkeypatch.setattr(Multiply, "gradients", lambda self, at: right(self, at)[::-1])
+    with pytest.raises((AssertionError, ValueError, InvalidInput)):
+        check_against_torch("gru", 0)
+
+
+WRONG = {
+    "an unknown operation": ({"y": "rellu(x)"}, "there is no operation rellu", "relu"),
+    "not a call": ({"y": "x + 1"}, "is not of the form", "hidden"),
+    "an unknown setting": ({"y": "layer_norm(x, epsilon=0)"}, "epsilon: unknown key", "eps"),
+    "a wrong setting": ({"y": "encoder_block(x, norm=middle)"}, "norm should be one of", ""),
+    "a missing matrix": ({"y": "project(x, w_2)"}, "w_2 is not given", "w"),
+    "a missing matrix of a block": ({"y": "feed_forward(x)"}, "y.w_1 is not given", "y.w_1"),
+    "shapes that do not fit": ({"y": "add(x, w)"}, "y: the shapes do not fit: x 2x2, w 3x1", ""),
+    "a product that does not fit": ({"y": "project(x, w)"}, "y: .* is 2x2 and .* is 3x1", ""),
+    "two steps of one name": ({"x": "relu(x)"}, "There are two steps x", ""),
+    "a setting of a step": ({"y": "relu(x, slope=1)"}, "relu has no settings", ""),
+    "too many inputs": ({"y": "layer_norm(x, w)"}, "y: layer_norm takes 1 input, not 2", ""),
+    "too few inputs": ({"y": "add()"}, "y: add takes 2 inputs or more, not 0", ""),
+    "a token that is not in the vocabulary": ({"y": "embedding()"}, "'a' is not in the vocabulary", ""),
+}
+
+
+@pytest.mark.parametrize(("steps", "message", "hint"), WRONG.values(), ids=WRONG)
+def test_wrong_lines_are_explained(steps, message, hint):
+    given = {"x": [[1, 2], [3, 4]], "w": [[1], [2], [3]]}
+    with pytest.raises(InvalidInput, match=message) as caught:
+        solve(read_example({"title": "t", "tokens": ["a", "b"], "given": given, "steps": steps}))
+    assert hint in (caught.value.hint or "")
+
+
+def test_no_gradient_through_a_choice():
+    example = {"title": "t", "vocabulary": ["a", "b"], "given": {"z": [[1, 2]]}, "train": {"loss": "s"},
+               "steps": {"y": "sampling(z, top_k=1)", "s": "sum(y)"}}  # fmt: skip
+    with pytest.raises(InvalidInput, match="no gradient through"):
+        solve(read_example(example))

@@ -6,7 +6,7 @@ A block adds its nodes within the scope of its name and returns the node of its 
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -26,6 +26,9 @@ ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 
 class GraphBlock(ABC):
     """Composition of steps. A new block is a dataclass of its settings with `build`."""
+
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    """Smallest and largest number of inputs."""
 
     @abstractmethod
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -92,6 +95,7 @@ class FeedForwardBlock(GraphBlock):
 class EmbeddingBlock(GraphBlock):
     """Embedding of the example's tokens: one-hot rows times the table E, given as `table` or as input."""
 
+    arity = (0, 1)
     words: Literal["tokens", "source_tokens"] = "tokens"
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -129,6 +133,7 @@ class PositionsBlock(GraphBlock):
 class AttentionBlock(GraphBlock):
     """Multi-head attention with the projections that are given; a second input is the source (cross-attention)."""
 
+    arity = (1, 2)
     heads: int = 1
     causal: bool = False
     window: int | tuple[int, int] | None = None
@@ -170,6 +175,7 @@ class SoftmaxBlock(GraphBlock):
 class CrossEntropyBlock(GraphBlock):
     """Cross-entropy of logits and the example's targets: probabilities, loss of each token, mean, perplexity."""
 
+    arity = (1, 2)
     smoothing: float = 0.0
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -192,6 +198,7 @@ class TransformerBlock(GraphBlock):
     Each is added to what came in (residual add); the norm comes before it ("pre") or after the sum ("post").
     """
 
+    arity = (1, 2)
     norm: Literal["pre", "post"] = "pre"
     norm_kind: Literal["layer", "rms"] = "layer"
     eps: float = 1e-5
@@ -235,6 +242,7 @@ class DecoderBlock(TransformerBlock):
 class GptBlock(DecoderBlock):
     """GPT: embedding and positions, decoder blocks layer1, layer2 ..., final norm, logits by E (tied) or `w_out`."""
 
+    arity = (0, 0)
     layers: int = 1
     encoding: Literal["learned", "sinusoidal", "none"] = "learned"
     final_norm: bool = True

@@ -172,7 +172,7 @@ class BeamSearchBlock(GraphBlock):
 
 
 @dataclass(frozen=True)
-class Rows(Step):
+class SelectRows(Step):
     """Rows `start` to `stop` of the input."""
 
     start: int
@@ -242,7 +242,7 @@ class KvCacheBlock(GraphBlock):
         cache: tuple[str, ...] = ()
         for number, length in enumerate(range(self.prompt, len(g.values[x]) + 1), start=1):
             scope = g.scope(f"step{number}")
-            seen = scope.add("x", Rows(0, length), x)
+            seen = scope.add("x", SelectRows(0, length), x)
             without, with_cache = scope.scope("without"), scope.scope("cached")
             names = ("query", "key", "value")
             all_rows = [without.add(name, Project(), seen, w) for name, w in zip(names, weights, strict=True)]
@@ -251,7 +251,9 @@ class KvCacheBlock(GraphBlock):
                 cache = tuple(all_rows[1:])
                 counts.append([_count(g, scope.path, "without.")] * 2)
                 continue
-            token = scope.add("new_x", Rows(length - 1, length), x, description="Only the new token is projected.")
+            token = scope.add(
+                "new_x", SelectRows(length - 1, length), x, description="Only the new token is projected."
+            )
             query, *fresh = (
                 with_cache.add(f"new_{name}", Project(), token, w) for name, w in zip(names, weights, strict=True)
             )

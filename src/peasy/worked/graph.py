@@ -105,6 +105,8 @@ class Step(ABC):
     """Label of the line of arithmetic."""
     sentence: str = ""
     """Plain sentence that says what the step does."""
+    arity: tuple[int, int] = (1, 1)
+    """Smallest and largest number of inputs."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:

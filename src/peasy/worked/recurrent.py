@@ -32,6 +32,8 @@ def _gate(g: GraphBuilder, x: str, state: str, gate: str, name: str, step: Apply
 class RnnStep(GraphBlock):
     """One step of a plain recurrent network: h' = tanh(x W_h + h U_h + b_h); inputs are x and h."""
 
+    arity = (2, 2)
+
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add the sums and state."""
         x, h = inputs
@@ -45,6 +47,7 @@ class GruStep(GraphBlock):
     The reset gate multiplies the state after its product with U_n, or, as in the paper of 2014, before.
     """
 
+    arity = (2, 2)
     reset: Literal["after", "before"] = "after"
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -67,6 +70,8 @@ class GruStep(GraphBlock):
 class LstmStep(GraphBlock):
     """One step of an LSTM: input, forget and output gate, candidate, cell, state; inputs are x, h and the cell c."""
 
+    arity = (3, 3)
+
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add gates, candidate, cell and state."""
         x, h, c = inputs
@@ -83,6 +88,8 @@ class LstmStep(GraphBlock):
 @dataclass(frozen=True)
 class AdditiveAttentionBlock(GraphBlock):
     """Additive attention (2015): scores v · tanh(q W + k U) of one query; inputs are query and keys (also values)."""
+
+    arity = (2, 2)
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add the projections, their tanh, scores, weights and context."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
+from peasy.worked.builder import related_name
 from peasy.worked.example import Example
 from peasy.worked.graph import Graph, GraphNode
 from peasy.worked.step_lines import build_example
@@ -214,6 +215,28 @@ def _solve_steps(example: Example) -> WorkedExample:
     labels = {QUERY: example.tokens, KEY: example.keys, **builder.labels}
     steps = tuple(_labelled_node(node, values, labels) for node in graph.nodes.values() if node.listed)
     return WorkedExample(example, steps, None, graph, values, labels)
+
+
+def train_steps(example: Example, steps: int) -> Iterator[WorkedExample]:
+    """Train an example step by step: each worked example starts from the parameters and moments of the one before.
+
+    >>> from peasy.worked.example import load_example
+    >>> losses = [worked.values["loss.loss"][0, 0] for worked in train_steps(load_example("tiny-gpt-step"), 3)]
+    >>> losses == sorted(losses, reverse=True)
+    True
+    """
+    if example.train is None or example.train.optimizer == "none":
+        raise InvalidInput("The example has no optimizer.", hint='Give one: [train] optimizer = "sgd".')
+    for _ in range(steps):
+        worked = solve(example)
+        yield worked
+        given = {name: np.asarray(rows) for name, rows in example.given_nodes.items()}
+        for name in tuple(given):
+            for new, old in (("new", ""), ("m", "old_m"), ("v", "old_v")):
+                if related_name(new, name) in worked.values:
+                    given[related_name(old, name) if old else name] = worked.values[related_name(new, name)]
+        train = replace(example.train, step=example.train.step + 1)
+        example = replace(example, given={name: values.tolist() for name, values in given.items()}, train=train)
 
 
 def _labelled_node(

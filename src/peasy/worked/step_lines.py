@@ -5,7 +5,7 @@ A line calls a step or a block by its name in `OPERATIONS`, with nodes as inputs
 
 import ast
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -78,29 +78,45 @@ def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
     return call.func.id, [ast.unparse(argument).replace(" ", "") for argument in call.args], settings
 
 
-def build_steps(g: GraphBuilder, steps: dict[str, str]) -> None:
+def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
     """Add every line of an example's `[steps]`; a line may use the results of those before it by name."""
     for name, text in steps.items():
         operation, arguments, settings = _parse_call(name, text)
-        inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
+        made: Step | GraphBlock
         if operation in _BLOCKS:
-            block = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
-            g.outputs[name] = block.build(g.scope(name), *inputs)
+            made = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
         else:
-            g.outputs[name] = g.add(name, _STEPS[operation](), *inputs)
+            made = _STEPS[operation]()
+            if settings:
+                raise InvalidInput(f"steps.{name}: {operation} has no settings.", hint="Leave them out.")
+        _check_arity(f"steps.{name}: {operation}", made.arity, len(arguments))
+        inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
+        if isinstance(made, Step):
+            g.outputs[name] = g.add(name, made, *inputs)
+        else:
+            g.outputs[name] = made.build(g.scope(name), *inputs)
+
+
+def _check_arity(what: str, arity: tuple[int, int], count: int) -> None:
+    low, high = arity
+    if not low <= count <= high:
+        wanted = f"{low}" if low == high else f"{low} to {high}"
+        plural = "input" if wanted == "1" else "inputs"
+        wanted = f"{low} inputs or more" if high == 99 else f"{wanted} {plural}"
+        raise InvalidInput(f"{what} takes {wanted}, not {count}.")
 
 
 def build_example(example: Example) -> GraphBuilder:
     """Build the graph of an example with `[steps]`: forward, then gradients and one update if it has `[train]`."""
     g = GraphBuilder.from_example(example)
-    build_steps(g, dict(example.steps))
+    build_steps(g, example.steps)
     if example.train is None:
         return g
     loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
     gradients = g.backward(loss, example.train.parameters or None)
     if example.train.optimizer != "none":
         after = g.second_pass("after", add_updates(g, example.train, gradients))
-        build_steps(after, dict(example.steps))
+        build_steps(after, example.steps)
         loss = after.outputs.get(example.train.loss, loss)
         g.nodes[loss] = dataclasses.replace(g.nodes[loss], listed=True)
     return g

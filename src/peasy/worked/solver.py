@@ -160,7 +160,7 @@ def find_node(text: str, names: Iterable[str]) -> str | None:
     """
     wanted = text.strip().lower()
     names = list(names)
-    exact = [name for name in names if name.lower() == wanted]
+    exact = [name for name in names if name.lower() == wanted or (wanted.endswith("…") and name.startswith(text[:-1]))]
     parts = wanted.split(".")
     near = exact or [
         name for name in names if name.lower().endswith(parts[-1]) and contains_parts(name.lower().split("."), parts)

@@ -94,7 +94,7 @@ STDIN = "\0stdin"
 
 
 def _convert_text(_: type, tokens: Sequence[Token]) -> str:
-    return read_stdin() if tokens[0].value == STDIN else tokens[0].value
+    return _read_stdin() if tokens[0].value == STDIN else tokens[0].value
 
 
 TextArg = Annotated[str, Parameter(converter=_convert_text)]
@@ -117,7 +117,7 @@ def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[
     if source is None and sys.stdin.isatty():
         raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, a file, or - to read stdin.")
     if source is None or source == STDIN:
-        text = read_stdin()
+        text = _read_stdin()
         return text.splitlines() if lines else [text]
     path = Path(source)
     if len(source) < 4096 and "\n" not in source and "\0" not in source and path.is_file():
@@ -132,7 +132,7 @@ def _read_lines(path: Path) -> list[str]:
         raise InvalidInput(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}.") from None
 
 
-def read_stdin() -> str:
+def _read_stdin() -> str:
     """Read all of stdin as UTF-8 text, without the last newline."""
     try:
         text = sys.stdin.buffer.read().decode("utf-8") if hasattr(sys.stdin, "buffer") else sys.stdin.read()

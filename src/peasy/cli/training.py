@@ -73,9 +73,8 @@ def train(
     run = open_run(folder)
     done = [f"peasy runs show {run.name}", f"peasy models {run.name}"]
     suggestions = done if stop.signal is None else [run.resume_command()]
-    return CommandOutput(
-        train_command.TrainResult(run), suggestions=suggestions, exit_code=130 if stop.signal == SIGINT else 0
-    )
+    exit_code = 130 if stop.signal == SIGINT else 0
+    return CommandOutput(train_command.TrainResult(run), suggestions=suggestions, exit_code=exit_code)
 
 
 class TrainProgress:
@@ -99,10 +98,8 @@ class TrainProgress:
                 self.line.print(f"step {event.step:,}: {start} ▸ {end}")
             case TrainStep() if self.line.is_due():
                 validation = "" if self.validation_loss is None else f" · validation {self.validation_loss:.3f}"
-                self.line.update(
-                    f"step {event.step:,} · loss {event.loss:.3f}{validation} · {event.tokens_per_second:,.0f} tokens/s"
-                    f" · {format_duration(event.eta_seconds)} left"
-                )
+                rate, left = f"{event.tokens_per_second:,.0f} tokens/s", format_duration(event.eta_seconds)
+                self.line.update(f"step {event.step:,} · loss {event.loss:.3f}{validation} · {rate} · {left} left")
             case Finished():
                 self.line.print(f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}")
 
@@ -121,10 +118,8 @@ def _export_warning(run: Path) -> str:
     if not shift and not ngrams:
         return ""
     layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
-    return (
-        f"\nThe model uses {layers}: it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
-        "  --preset small"
-    )
+    limit = "it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:"
+    return f"\nThe model uses {layers}: {limit}\n  --preset small"
 
 
 def _tokenizing_progress(stop: StopRequest, flags: Flags) -> Callable[[int, int], None]:
@@ -215,12 +210,7 @@ def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOut
     return CommandOutput(result, suggestions=["peasy experiment"])
 
 
-def data(
-    *source: str,
-    set_: _SetFlag = None,
-    strict: Switch = False,
-    flags: Flags = Flags(),
-) -> CommandOutput:
+def data(*source: str, set_: _SetFlag = None, strict: Switch = False, flags: Flags = Flags()) -> CommandOutput:
     """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
 
     Args:
@@ -237,7 +227,6 @@ def data(
 
 
 def _join_data(data: Sequence[str] | None) -> str | list[str] | None:
-    """Return the data to read: one source, several files, or none."""
     return None if data is None else data[0] if len(data) == 1 else list(data)
 
 
@@ -261,5 +250,4 @@ def _train_line(kind: str, data: Sequence[str], arguments: Mapping[str, object],
 
 
 def _parse_settings(items: Sequence[str] | None, settings: JsonDict | None = None) -> JsonDict:
-    """Return the settings with each `key=value` applied."""
     return reduce(apply_setting, items or (), settings or {})

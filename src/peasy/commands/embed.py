@@ -78,9 +78,6 @@ def embed(
         model: Run name, folder, built-in model or Hugging Face hub id.
         texts: Texts to embed.
         pooling: Mean over tokens, first token (cls) or last token; default: the pooling of the encoder.
-        device: Device to run the model on.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.checkpoint.model import save_model

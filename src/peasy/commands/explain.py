@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -258,7 +259,7 @@ def explain(
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
     settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     changes = {name: value for name, value in settings.items() if value is not None}
-    example = resolve_example(source) if source is not None else _given_example(matrices)
+    example = _resolve_example(source) if source is not None else _given_example(matrices)
     if source is not None and matrices:
         raise UsageError("explain takes an example or matrices, not both.", hint=f"Leave out {', '.join(matrices)}.")
     worked = solve(_with_settings(example, changes))
@@ -283,7 +284,7 @@ def _given_example(matrices: ExampleMatrices) -> Example:
     return read_example({"title": "Attention by hand"} | data)
 
 
-def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
+def _resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
     """Resolve an example: a name of the library, else a file, else a sentence."""
     if isinstance(source, Example):
         return source
@@ -308,11 +309,9 @@ def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Exam
 def _is_file(text: str) -> bool:
     if len(text) > 1000 or "\0" in text:
         return False
-    path = Path(text)
-    try:
-        return path.is_file() or (path.suffix in (".toml", ".json") and len(text.split()) == 1)
-    except OSError:
-        return False
+    with suppress(OSError):
+        return Path(text).is_file() or (Path(text).suffix in (".toml", ".json") and len(text.split()) == 1)
+    return False
 
 
 def _reject_other_files(path: Path) -> None:
@@ -341,9 +340,8 @@ def _with_settings(example: Example, changes: Mapping[str, object]) -> Example:
 def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int | str]) -> tuple[str, int, int]:
     parts = cell.split(",", 2) if isinstance(cell, str) else list(cell)
     if len(parts) != 3:
-        raise UsageError(
-            f'A cell is step,row,column, not "{token_label(str(cell))}".', hint="For example: --cell weights,0,1"
-        )
+        shown = token_label(str(cell))
+        raise UsageError(f'A cell is step,row,column, not "{shown}".', hint="For example: --cell weights,0,1")
     step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
     resolved = arithmetic(worked, str(step), row, column)
     return resolved.step, resolved.row, resolved.column

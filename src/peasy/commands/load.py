@@ -182,14 +182,9 @@ class LoadedModel(ModelBundle, DisplayMixin):
 
     def data(self) -> JsonDict:
         """Name, kind, config and size as plain data."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "parameters": self.model.count_parameters(),
-            "bytes": self.model.weight_bytes(),
-            "config": settings.to_plain(self.model.config),
-            "vocab_size": len(self.tokenizer) if self.tokenizer else None,
-        }
+        size, vocabulary = self.model.weight_bytes(), len(self.tokenizer) if self.tokenizer else None
+        data = {"name": self.name, "kind": self.kind, "parameters": self.model.count_parameters(), "bytes": size}
+        return data | {"config": settings.to_plain(self.model.config), "vocab_size": vocabulary}
 
     def __repr__(self) -> str:
         size = f"{self.model.count_parameters():,} parameters, {ram.format_bytes(self.model.weight_bytes())}"
@@ -251,12 +246,7 @@ def open_resolved(resolved: ResolvedModel, *, family: str | None = None, ignore_
 
 
 def _open_hugging_face(
-    name: str,
-    path: Path,
-    tensors: TensorStore | None = None,
-    *,
-    family: str | None = None,
-    ignore_extra: bool = False,
+    name: str, path: Path, tensors: TensorStore | None = None, *, family: str | None = None, ignore_extra: bool = False
 ) -> LoadedModel:
     """Load a Hugging Face folder; `tensors` are its weights if it has only config.json."""
     from peasy.checkpoint import huggingface
@@ -306,10 +296,8 @@ def _load_object(model: "Model | _TransformersModel", tokenizer: TokenizerSource
         assert tokenizer is None or isinstance(tokenizer, Tokenizer)
         return LoadedModel(type(model).__name__, model, tokenizer)
     if not isinstance(model, _TransformersModel):
-        raise InvalidInput(
-            f"{type(model).__name__} is not a model that peasy can inspect.",
-            hint="Give a name, a folder, a model loaded by peasy.load, or a transformers model.",
-        )
+        hint = "Give a name, a folder, a model loaded by peasy.load, or a transformers model."
+        raise InvalidInput(f"{type(model).__name__} is not a model that peasy can inspect.", hint=hint)
     name = type(model).__name__
     with TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)

@@ -60,10 +60,8 @@ def format_of(path: str | Path) -> str:
     suffix = Path(path).suffix.lstrip(".").lower()
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, SUFFIXES) if suffix else None
-        raise UsageError(
-            f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.',
-            hint=hint or f"For example {Path(path).stem or 'page'}.html.",
-        )
+        message = f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.'
+        raise UsageError(message, hint=hint or f"For example {Path(path).stem or 'page'}.html.")
     return suffix
 
 
@@ -103,9 +101,9 @@ def document_of(result: object) -> Document | None:
     if isinstance(result, CellArithmetic):
         return Document(f"{result.step}: one number", (Arithmetic(result.title, result.texts),))
     if isinstance(result, LabelledMatrix):
-        from peasy.views.inspection import labelled_matrix_document
+        from peasy.views.inspection import labelled_matrix
 
-        return labelled_matrix_document(result)
+        return Document(result.name or "Matrix", (labelled_matrix(result),))
     if isinstance(result, Box):
         from peasy.views.model import model_document
 

@@ -78,11 +78,6 @@ class ComparisonFacts:
     models: tuple[ComparedModel, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def curve_metric(self) -> str:
-        """Metric of the curves: `metric` if it is known during training, else the loss."""
-        return self.metric if self.metric == "bits per byte" else "loss"
-
 
 def comparison_document(facts: ComparisonFacts) -> Document:
     """Document with one row for each model, then the curves."""
@@ -97,9 +92,9 @@ def comparison_document(facts: ComparisonFacts) -> Document:
         Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.metric}, best first."),
         Table(columns, tuple(rows)),
     ]
+    curve = facts.metric if facts.metric == "bits per byte" else "loss"  # what is known during training
     lines = tuple((model.kind, model.curve) for model in facts.models if model.curve)
-    if lines:
-        parts.append(Curves(f"Validation {facts.curve_metric}", lines, "seconds", facts.curve_metric))
+    parts += [Curves(f"Validation {curve}", lines, "seconds", curve)] if lines else []
     parts += [Paragraph(note, "note") for note in facts.notes]
     kinds = ", ".join(model.kind for model in facts.models)
     return Document(f"{kinds} on {facts.data}", tuple(parts))

@@ -76,7 +76,7 @@ def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: 
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
 
     return doc.Matrix(
-        step.name, as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
+        step.name, _as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
         step.description, shaded=step.base == "weights" if shaded is None else shaded, explain=explain,
         formula=_cell_formula(worked, step.name),
     )  # fmt: skip
@@ -111,7 +111,7 @@ def spreadsheet_document(worked: WorkedExample, decimals: int = 4) -> doc.Docume
     return replace(document, parts=(*document.parts, *heading, *tables))
 
 
-def as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
+def _as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
     """Return an array as matrix cells."""
     return tuple(tuple(row) for row in values.tolist())
 
@@ -136,9 +136,8 @@ def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], d
             parts.append(doc.Heading(_scope_title(story.scope)))
         parts += [doc.Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return doc.Document(
-        f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals
-    )
+    title = f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"'
+    return doc.Document(title, tuple(parts), decimals)
 
 
 def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> doc.Document:
@@ -168,13 +167,12 @@ def contribution_parts(worked: WorkedExample, query: int | None = None) -> Itera
         queries = range(len(weights.rows)) if query is None else [query]
         for row in list(queries)[:_MAX_QUERIES]:
             contributions = weights.values[row][:, None] * value.values
-            numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
+            numbers = _as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
             name = f"contributions to {token_label(weights.rows[row])}"
             yield doc.Matrix(name, numbers, (*weights.columns, "sum"), value.columns, "key", "d_value", shaded=True)
         if len(queries) > _MAX_QUERIES:
-            yield doc.Paragraph(
-                f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note"
-            )
+            rest = f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one."
+            yield doc.Paragraph(rest, "note")
 
 
 def _steps(worked: WorkedExample, steps: Sequence[WorkedStep], decimals: int) -> Iterator[doc.DocumentPart]:
@@ -250,10 +248,8 @@ def _chain_steps(worked: WorkedExample, chain: GradientChain, decimals: int) -> 
 
 def _has_no_projections(worked: WorkedExample) -> bool:
     """Return True if the inputs themselves are queries, keys and values (no projections)."""
-    example = worked.example
-    return example.x is not None and all(
-        getattr(example, name) is None for name in ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
-    )
+    example, names = worked.example, ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
+    return example.x is not None and all(getattr(example, name) is None for name in names)
 
 
 def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[doc.DocumentPart]:
@@ -328,29 +324,20 @@ def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[doc.DocumentPar
         f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
     )
     first, second = map(token_label, names)
-    sentence = doc.Paragraph(
-        f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
-    )
-    return factor * y, [sentence, doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
+    sentence = f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
+    arithmetic_of = doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)
+    return factor * y, [doc.Paragraph(sentence), arithmetic_of]
 
 
-def worksheet_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the worksheet, with blank tables."""
+def worksheet_document(exercise: Exercise, decimals: int = 2, with_answers: bool = False) -> doc.Document:
+    """Document of the worksheet, with blank tables, or of its answer key."""
     task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
-    return _exercise_document(exercise, exercise.worked.example.title, task, False, decimals)
-
-
-def answer_key_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the answer key."""
-    return _exercise_document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
-
-
-def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> doc.Document:
-    parts: list[doc.DocumentPart] = [doc.Paragraph(task)] if task else []
+    parts: list[doc.DocumentPart] = [] if with_answers else [doc.Paragraph(task)]
     parts += [doc.Paragraph(setting) for setting in exercise.settings]
     parts += [doc.Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
     parts.append(doc.Heading("Answers" if with_answers else "To fill in"))
     parts += [_table(exercise, step, with_answers, decimals) for step in exercise.solution]
+    title = f"{exercise.worked.example.title}{', answers' if with_answers else ''}"
     return doc.Document(title, tuple(parts), decimals, exercise.settings)
 
 

@@ -32,14 +32,8 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
         num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
     vectors = _shorten(vectors, body.dimensions or vectors.shape[1])
     is_binary = body.encoding_format == "base64"
-    entries = [
-        {
-            "object": "embedding",
-            "index": index,
-            "embedding": base64.b64encode(vector.tobytes()).decode() if is_binary else vector.tolist(),
-        }
-        for index, vector in enumerate(vectors)
-    ]
+    encoded = (base64.b64encode(vector.tobytes()).decode() if is_binary else vector.tolist() for vector in vectors)
+    entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(encoded)]
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
     return {"object": "list", "data": entries, "model": body.model, "usage": usage}
 

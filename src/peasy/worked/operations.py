@@ -37,6 +37,17 @@ def in_brackets(symbol: str) -> str:
     return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
 
 
+def with_script(symbol: str, script: str) -> str:
+    r"""Return a symbol with an index or exponent; one that has an index, or is a fraction, in brackets.
+
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}")
+    ('X_{ij}', '\\left(R_1\\right)_{ij}')
+    """
+    symbol = in_brackets(symbol)
+    is_plain = symbol.startswith(r"\left(") or ("_" not in symbol and r"\frac" not in symbol)
+    return (symbol if is_plain else rf"\left({symbol}\right)") + script
+
+
 @dataclass(frozen=True)
 class Unchanged(Step):
     """Copy of the input, such as queries without a projection."""
@@ -98,9 +109,11 @@ class Project(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return x W + b."""
-        left, right = map(in_brackets, symbols[:2])
-        left += r"^{\top}" if self.transposed == "left" else ""
-        right += r"^{\top}" if self.transposed == "right" else ""
+        sides = zip(("left", "right"), symbols[:2], strict=True)
+        left, right = (
+            with_script(symbol, r"^{\top}") if side == self.transposed else in_brackets(symbol)
+            for side, symbol in sides
+        )
         return f"{left} {right}" + "".join(f" + {bias}" for bias in symbols[2:])
 
     def axes(self, *inputs: Axes) -> Axes:
@@ -171,7 +184,7 @@ class Sum(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the sum over one index."""
-        return rf"\sum_{'j' if self.axis else 'i'} {in_brackets(symbols[0])}_{{ij}}"
+        return rf"\sum_{'j' if self.axis else 'i'} {with_script(symbols[0], '_{ij}')}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes; the summed one has one entry."""
@@ -413,7 +426,7 @@ class Mean(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the mean over j."""
-        return rf"\frac{{1}}{{d}} \sum_j {in_brackets(symbols[0])}_{{ij}}{'^2' if self.squared else ''}"
+        return rf"\frac{{1}}{{d}} \sum_j {with_script(symbols[0], '_{ij}')}{'^2' if self.squared else ''}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -443,7 +456,7 @@ class Variance(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the mean of the squared deviations."""
-        return rf"\frac{{1}}{{d}} \sum_j ({in_brackets(symbols[0])}_{{ij}} - {symbols[1]}_i)^2"
+        return rf"\frac{{1}}{{d}} \sum_j ({with_script(symbols[0], '_{ij}')} - {symbols[1]}_i)^2"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""

@@ -75,7 +75,8 @@ def on_paper(model, lr):
 
 def losses_of_the_loop(model, folder, lr):
     settings = {
-        "precision": "float32", "steps": STEPS, "seq_len": 2, "batch_size": 1, "seq_len_warmup": None, "grad_clip": None,
+        "precision": "float32", "steps": STEPS, "seq_len": 2, "batch_size": 1, "seq_len_warmup": None,
+        "grad_clip": None,
         "num_validations": 0, "num_samplings": 0, "num_saves": 0, "seed": 1,
         "optimizer": {"kind": "adamw", "lr": lr, "weight_decay": 0.0},
         "schedule": {"kind": "wsd", "warmup": 0.0, "decay": 0.0},

@@ -103,6 +103,17 @@ def in_brackets(symbol: str) -> str:
     return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
 
 
+def with_script(symbol: str, script: str) -> str:
+    r"""Return a symbol with an index or exponent; one that has an index, or is a fraction, in brackets.
+
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}")
+    ('X_{ij}', '\\left(R_1\\right)_{ij}')
+    """
+    symbol = in_brackets(symbol)
+    is_plain = symbol.startswith(r"\left(") or ("_" not in symbol and r"\frac" not in symbol)
+    return (symbol if is_plain else rf"\left({symbol}\right)") + script
+
+
 @dataclass(frozen=True)
 class Application:
     """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
@@ -134,7 +145,7 @@ class Step(ABC):
 
     def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
-        return self._filled(self.text, operands(row, column, inputs, decimals))
+        return self._filled(self.text, operands(row, column, inputs, decimals)) if self.text else ""
 
     def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
         """Yield the full arithmetic of one cell, line by line; one line unless a step has more to show."""
@@ -143,8 +154,10 @@ class Step(ABC):
 
     def formula(self, *symbols: str) -> str:
         """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
-        name = rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
-        return self._filled(self.tex, list(map(in_brackets, symbols))) if self.tex else name
+        if not self.tex:
+            return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+        scripted = re.sub(r"\$(\d+)([_^])", lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
+        return self._filled(scripted, list(map(in_brackets, symbols)))
 
     def _filled(self, template: str, inputs: Sequence[str]) -> str:
         """Return a template with its inputs and settings filled in."""

@@ -59,6 +59,10 @@ class Project(Step):
     arity = (2, 3)
     sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
 
+    def __post_init__(self) -> None:
+        tex = {"": "$0 $1", "left": r"$0^{\top} $1", "right": r"$0 $1^{\top}"}
+        vars(self).update(tex=tex[self.transposed])
+
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
         left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
         return left, xp.matrix_transpose(inputs[1]) if self.transposed == "right" else inputs[1]
@@ -86,10 +90,7 @@ class Project(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return x W + b."""
-        left, right = map(in_brackets, symbols[:2])
-        left += r"^{\top}" if self.transposed == "left" else ""
-        right += r"^{\top}" if self.transposed == "right" else ""
-        return f"{left} {right}" + "".join(f" + {bias}" for bias in symbols[2:])
+        return super().formula(*symbols) + "".join(f" + {bias}" for bias in symbols[2:])
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows of the first and the columns of the second matrix."""
@@ -141,7 +142,8 @@ class Sum(Step):
     label = "sum"
 
     def __post_init__(self) -> None:
-        vars(self).update(sentence=f"The sum of each {'row' if self.axis else 'column'}.")
+        row, index = ("row", "j") if self.axis else ("column", "i")
+        vars(self).update(sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the sums."""
@@ -151,10 +153,6 @@ class Sum(Step):
         """Return the sum."""
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
         return " + ".join(format_operand(number, decimals) for number in numbers)
-
-    def formula(self, *symbols: str) -> str:
-        """Return the sum over one index."""
-        return rf"\sum_{'j' if self.axis else 'i'} {in_brackets(symbols[0])}_{{ij}}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes; the summed one has one entry."""
@@ -344,7 +342,9 @@ class Mean(Step):
     label = "mean"
 
     def __post_init__(self) -> None:
-        vars(self).update(sentence=f"The mean of {'the squares in ' if self.squared else ''}each row.")
+        squares, power = ("the squares in ", "^2") if self.squared else ("", "")
+        tex = rf"\frac{{1}}{{d}} \sum_j $0_{{ij}}{power}"
+        vars(self).update(sentence=f"The mean of {squares}each row.", tex=tex)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the means."""
@@ -355,10 +355,6 @@ class Mean(Step):
         power = "^2" if self.squared else ""
         terms = " + ".join(format_operand(number, decimals) + power for number in inputs[0][row])
         return f"({terms}) / {inputs[0].shape[1]}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the mean over j."""
-        return rf"\frac{{1}}{{d}} \sum_j {in_brackets(symbols[0])}_{{ij}}{'^2' if self.squared else ''}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -374,6 +370,7 @@ class Variance(Step):
     """Variance of every row, one column; inputs are x and its mean."""
 
     label = "variance"
+    tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
     sentence = "The mean squared deviation from the mean of each row."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -385,10 +382,6 @@ class Variance(Step):
         mean = format_operand(inputs[1][row, 0], decimals)
         squares = (f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row])
         return f"({' + '.join(squares)}) / {inputs[0].shape[1]}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the mean of the squared deviations."""
-        return rf"\frac{{1}}{{d}} \sum_j ({in_brackets(symbols[0])}_{{ij}} - {symbols[1]}_i)^2"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""

@@ -4,6 +4,7 @@ Each class computes one operation on matrices `[row, column]`, says its formula 
 Its `gradients` are again steps, so that the backward pass is part of the same graph.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -38,13 +39,16 @@ def in_brackets(symbol: str) -> str:
 
 
 def with_script(symbol: str, script: str) -> str:
-    r"""Return a symbol with an index or exponent; one that has an index, or is a fraction, in brackets.
+    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
 
-    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}")
-    ('X_{ij}', '\\left(R_1\\right)_{ij}')
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
     """
+    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
+    if indexed and script.startswith("_"):
+        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
     symbol = in_brackets(symbol)
-    is_plain = symbol.startswith(r"\left(") or ("_" not in symbol and r"\frac" not in symbol)
+    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
     return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 
@@ -114,7 +118,7 @@ class Project(Step):
             with_script(symbol, r"^{\top}") if side == self.transposed else in_brackets(symbol)
             for side, symbol in sides
         )
-        return f"{left} {right}" + "".join(f" + {bias}" for bias in symbols[2:])
+        return left + (r" \, " if r"\text" in left else " ") + right + "".join(f" + {bias}" for bias in symbols[2:])
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows of the first and the columns of the second matrix."""

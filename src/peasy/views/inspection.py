@@ -98,7 +98,8 @@ def lens_document(lens: results.LensTable) -> doc.Document:
               if lens.pieces[index][column][0] == word}  # fmt: skip
     parts: tuple[doc.DocumentPart, ...] = (
         doc.Paragraph(
-            "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction."
+            "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction. "
+            "Colours: its probability, from dark (0) to bright (1)."
         ),
         _lens_matrix(lens, order, frozenset(agreed)),
         *(doc.Paragraph(note, "note") for note in lens.notes),

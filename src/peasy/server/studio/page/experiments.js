@@ -3,7 +3,7 @@
 import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bar, button, details, element, flexRow, pageHeader, quiet, table } from "../element.js";
-import { JobPanel, formatTimeAgo } from "../train/jobpanel.js";
+import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
 
 export const page = { name: "experiments", title: "Experiments", letter: "e" };
 
@@ -65,10 +65,11 @@ export class Page {
 	}
 
 	/** What do you think? Only then the result; an experiment without one can be run. */
-	cardControls({ name, claim, duration, last, stored }) {
+	cardControls(entry) {
+		const { name, claim, last, stored } = entry;
 		const { running } = this.jobPanel;
 		if (!last && !stored)
-			return button(`Measure it (${duration})`, () => this.run(name), {
+			return button(`Measure it (${durationOf(entry)})`, () => this.run(name), {
 				disabled: running,
 				class: "plain main",
 				"aria-label": `Run ${name}`,
@@ -93,7 +94,8 @@ export class Page {
 		this.result = null;
 		this.drawCards();
 		if (!this.entry) return this.detail.replaceChildren();
-		const { name, last, duration } = this.entry;
+		const { name, last } = this.entry;
+		const duration = durationOf(this.entry);
 		return this.shell.attempt(async () => {
 			const response = last && (await this.shell.request("experiments/last", { name, html: true }));
 			if (this.name !== name) return;
@@ -158,6 +160,11 @@ export class Page {
 	close() {
 		this.jobPanel.close();
 	}
+}
+
+/** How long one run takes: measured, where results are stored. */
+function durationOf({ duration, stored }) {
+	return stored?.seconds ? `about ${formatDuration(stored.seconds / stored.seeds.length)}` : duration;
 }
 
 function verdictLine(measured) {

@@ -213,7 +213,6 @@ def _looks_like(kind: Any, data: Any) -> bool:
 
 
 def _type_name(kind: Any) -> str:
-    """Return a type's name for error messages."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return " or ".join(map(str, typing.get_args(kind)))

@@ -92,6 +92,48 @@ def test_a_repeated_word_is_asked_for_by_position():
     assert peasy.explain("the cat and the dog", query=3).selected_query == 3
 
 
+def test_a_network_with_gradients_by_kind_name_and_chain():
+    whole = peasy.explain("cross-entropy")
+    gradients = peasy.explain("cross-entropy", step="gradients")
+    assert [step["name"] for step in gradients.data()["steps"]] == ["loss.d_loss", "loss.d_token_loss", "d_logits"]
+    assert len(gradients.document().matrices()) == 3 < len(whole.document().matrices())
+    update = peasy.explain("cross-entropy", step="update").data()["steps"]
+    assert [step["name"] for step in update] == ["new_logits", "after.loss.loss"]
+    only = peasy.explain("cross-entropy", only="loss.probabilities")
+    assert [matrix.name for matrix in only.document().matrices()] == ["loss.probabilities"]
+    assert peasy.explain("cross-entropy", step="gradients", only="logits").selected_steps[0].name == "d_logits"
+    chain = peasy.explain("cross-entropy", follow="d loss / d logits[0,1]")
+    assert "loss.d_loss → loss.d_token_loss → d_logits" in chain.text()
+    assert "Check: with 0.001 more" in chain.text()
+    assert chain.data()["chain"]["value"] == pytest.approx(float(whole.d_logits[0, 1]))
+    symbols = peasy.explain("cross-entropy", only="probabilities", symbolic=True)
+    assert (
+        "exp(logits[0,0]) / (exp(logits[0,0]) + exp(logits[0,1])"
+        in symbols.data()["symbolic"]["tables"][0]["cells"][0][0]
+    )
+    for arguments, message in (
+        ({"only": "losss"}, 'no step "losss"'), ({"causal": True}, "cannot change"), ({"query": "the"}, "no attention"),
+    ):  # fmt: skip
+        with pytest.raises(PeasyError, match=message):
+            peasy.explain("cross-entropy", **arguments)
+    with pytest.raises(NotFound, match="nothing of gradients"):
+        peasy.explain("i-love-ai", step="gradients")
+
+
+def test_one_table_as_a_latex_fragment():
+    slide = peasy.explain("i-love-ai", only="weights", fragment=True).latex()
+    assert slide.startswith("% Fragment for")
+    assert slide.count("tabular") == 2
+
+
+def test_biases_have_a_section():
+    x = [[1, 0], [0, 1]]
+    names = [
+        m.name for m in peasy.explain(x=x, w_q=x, b_q=[1, 2], w_k=x, w_v=x, w_o=x, b_o=[1, 1]).document().matrices()
+    ]
+    assert {"b_q", "b_o"} <= set(names)
+
+
 def test_data_has_the_documented_keys():
     data = peasy.explain("i-love-ai-causal").data()
     assert data["tokens"] == ["I", "love", "AI"]

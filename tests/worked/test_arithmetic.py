@@ -9,6 +9,7 @@ import pytest
 from peasy.errors import NotFound
 from peasy.worked import example_names, load_example, read_example, solve
 from peasy.worked.arithmetic import arithmetic
+from peasy.worked.example import library_files
 from peasy.worked.graph import MAX_TERMS
 
 
@@ -42,7 +43,7 @@ def check(worked, decimals=12, tolerance=1e-9):
                 assert shown.value == step.values[row, column]
 
 
-@pytest.mark.parametrize("name", example_names())
+@pytest.mark.parametrize("name", sorted({*example_names(), *library_files("transformer")}))
 def test_displayed_arithmetic_reproduces_every_cell_of_the_library(name: str):
     example = load_example(name)
     check(solve(example))

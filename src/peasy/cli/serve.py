@@ -29,7 +29,6 @@ def _convert_api_key(_: object, tokens: Sequence[Token]) -> str:
 
 
 def _read_api_key(path: Path, other: str | None) -> str:
-    """Return the first line of a file."""
     if other is not None:
         raise UsageError("There are two API keys.", hint="Give --api-key-file, or set PEASY_API_KEY.")
     try:
@@ -178,9 +177,8 @@ def _studio_socket(port: int | None) -> socket.socket:
 def _clean(root_path: str) -> str:
     """Return the path with one slash before it and none after it; empty for no path."""
     if not re.fullmatch(r"[\w./~%+@-]*", root_path, re.ASCII):
-        raise UsageError(
-            f'"{root_path}" is not the path of a URL.', hint="For example --root-path /user/ada/proxy/8888."
-        )
+        hint = "For example --root-path /user/ada/proxy/8888."
+        raise UsageError(f'"{root_path}" is not the path of a URL.', hint=hint)
     return f"/{root_path.strip('/')}" if root_path.strip("/") else ""
 
 

@@ -59,9 +59,6 @@ def classify(
     Args:
         model: Run name, folder or Hugging Face hub id of a model with a classification head.
         texts: Texts to classify.
-        device: Device to run the model on.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -78,10 +75,8 @@ def classify(
         raise InvalidInput("There is no text to classify.", hint="Give at least one word.")
     head = getattr(loaded.model.config, "classifier", None)
     if head is None:
-        raise InvalidInput(
-            f"{loaded.name} is a {loaded.kind} without a classification head.",
-            hint="Give a model for sequence or token classification, such as one trained on sentiment.",
-        )
+        hint = "Give a model for sequence or token classification, such as one trained on sentiment."
+        raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
     return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
 

@@ -8,7 +8,7 @@ from annotated_types import Ge, Le
 
 from peasy.commands.result import JsonDict, Result
 from peasy.views.document import Document
-from peasy.views.worked import answer_key_document, worksheet_document
+from peasy.views.worked import worksheet_document
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise, make_exercise
 
@@ -33,7 +33,7 @@ class Worksheet(Result):
 
     def document(self) -> Document:
         """The worksheet or the answer key."""
-        return (answer_key_document if self.with_answers else worksheet_document)(self.exercise, self.decimals)
+        return worksheet_document(self.exercise, self.decimals, self.with_answers)
 
     def data(self) -> JsonDict:
         """Given tables, names of the tables to compute, and their answers."""

@@ -13,7 +13,7 @@ import torch
 
 from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention
@@ -21,7 +21,6 @@ from peasy.inspection.edit import EditLike, edit_summary, zero
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
 from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.models.transformer import CausalTransformer
-from peasy.nn.intervention import InterventionLike
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
 from peasy.views.document import Document, Table, capitalized_note, short_title
@@ -194,7 +193,7 @@ def forward_pass(
     activations: list[Activation] = []
     wanted = HEAD_NUMBERS if head_numbers is None or head_numbers else ()
     steps = ["weights", *wanted, "residual", "output", "final"]
-    intervention = _intervention(model, inputs, edit)
+    intervention = make_intervention(tuple(edit), edit_context(model, inputs))
 
     def keep(activation: Activation) -> None:
         path = activation.path
@@ -214,24 +213,12 @@ def forward_pass(
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
         position=getattr(getattr(config, "position", None), "kind", ""),
         stacks=stacks,
-        next_tokens=_top(model, logits, NUM_NEXT_TOKENS) if generates else (),
+        next_tokens=likeliest_tokens(model, logits, NUM_NEXT_TOKENS) if logits is not None and generates else (),
         story=found,
         interventions=tuple(map(edit_summary, edit)),
         head_numbers=_head_numbers(activations, head_numbers, found),
         ablations=_ablate(model, inputs, edit) if ablations and generates else (),
     )  # fmt: skip
-
-
-def _intervention(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> InterventionLike | None:
-    return make_intervention(tuple(edit), edit_context(loaded, inputs))
-
-
-def _top(loaded: LoadedModel, logits: "torch.Tensor | None", count: int) -> tuple[TokenProbability, ...]:
-    assert logits is not None
-    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
 
 
 def _stack_pass(
@@ -252,16 +239,11 @@ def _stack_pass(
         of_layer = [a for a in mine if a.path.layer == layer]
         outputs = {a.path.part: a.array[0] for a in of_layer if a.step == "output"}
         maps = [_head_maps(info, of_layer) for info in infos if info.path.layer == layer]
-        layers.append(
-            LayerPass(
-                layer,
-                tuple(found for found in maps if found is not None),
-                {part: _norms(array) for part, array in outputs.items()},
-                () if after is None else _norms(after),
-                () if after is None else _strips(after),
-                _lens(loaded, stack, after) if show_lens and after is not None else (),
-            )
-        )
+        norms, vectors = ((), ()) if after is None else (_norms(after), _strips(after))
+        lens = _lens(loaded, stack, after) if show_lens and after is not None else ()
+        added = {part: _norms(array) for part, array in outputs.items()}
+        found = tuple(one for one in maps if one is not None)
+        layers.append(LayerPass(layer, found, added, norms, vectors, lens))
     embedding, final = stream.get(0), finals[-1] if finals else None
     return StackPass(
         name, tokens, num_layers, () if embedding is None else _strips(embedding), tuple(layers),
@@ -273,7 +255,8 @@ def _lens(loaded: LoadedModel, stack: object, after: torch.Tensor) -> tuple[Toke
     assert isinstance(stack, Stack)
     assert isinstance(loaded.model, CausalTransformer)
     last = after[None, -1:]
-    return _top(loaded, loaded.model.logits(last if stack.norm is None else stack.norm(last))[0, -1], 3)
+    logits = loaded.model.logits(last if stack.norm is None else stack.norm(last))
+    return likeliest_tokens(loaded, logits[0, -1], 3)
 
 
 def _norms(array: torch.Tensor) -> tuple[float, ...]:
@@ -337,9 +320,11 @@ def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
         return ()
     ablated = []
     for path, head in heads:
-        intervention = _intervention(loaded, inputs, (*edit, zero(path.layer, head, part=path.part, stack=path.stack)))
+        ablation = zero(path.layer, head, part=path.part, stack=path.stack)
+        intervention = make_intervention((*edit, ablation), edit_context(loaded, inputs))
         logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention)
-        ablated.append(AblatedHead(path.layer, head, _top(loaded, logits, NUM_NEXT_TOKENS)))
+        assert logits is not None
+        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, NUM_NEXT_TOKENS)))
     return tuple(ablated)
 
 
@@ -385,7 +370,7 @@ def _probabilities(
     loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool
 ) -> torch.Tensor:
     """Return the next-token probabilities after every token, or only after the last, `[row, vocab]`."""
-    intervention = _intervention(loaded, inputs, edit)
+    intervention = make_intervention(tuple(edit), edit_context(loaded, inputs))
     logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=not last_only)
     assert logits is not None
     probabilities = logits.float().softmax(dim=-1)

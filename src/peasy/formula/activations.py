@@ -22,6 +22,14 @@ class ScalarFunction:
     slope_text: str
     sentence: str
 
+    def __reduce__(self) -> tuple[Callable[[str], "ScalarFunction"], tuple[str]]:
+        return find_function, (self.name,)  # functions are pickled by name
+
+
+def find_function(name: str) -> ScalarFunction:
+    """Return a function by its name."""
+    return FUNCTIONS[name]
+
 
 def erf(xp: Namespace, x: Array) -> Array:
     """Return the error function of every number; array-API libraries without one use that of Python.

@@ -40,7 +40,7 @@ def admit(
         raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
     if request.source and not model.is_encoder_decoder:
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
-    source, context = fit_source(model, request.source or (), request.long), context_limit(model, request.long)
+    source, context = _fit_source(model, request.source or (), request.long), _context_limit(model, request.long)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.long)
     check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
@@ -72,7 +72,6 @@ def admit(
 
 
 def _check_attention_query(query: AttentionQuery, model: Model) -> None:
-    """Raise if the decoder does not have these layers or heads."""
     config = model.config
     stack = getattr(config, "stack", None) or getattr(config, "decoder", None)
     shape = (0, 0) if stack is None else (stack.num_layers, stack.attention.num_heads)
@@ -101,7 +100,7 @@ def empty_prompt_error() -> InvalidInput:
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
 
 
-def context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
+def _context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
     """Return the most tokens of a sequence: the one place that decides; None: unlimited."""
     return None if long == "extend" and can_extend_context(model.config) else context_length(model.config)
 
@@ -111,27 +110,27 @@ def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongProm
 
     A cut prompt keeps its bos token, and leaves space for `max_tokens` new tokens where possible.
     """
-    context = context_limit(model, long)
+    context = _context_limit(model, long)
     if context is None or len(ids) <= context:
         return ids
     if long != "cut":
-        raise long_text_error(model, len(ids), "prompt")
+        raise _long_text_error(model, len(ids), "prompt")
     begin = ids[:1] if ids[0] == model.config.special_tokens.bos and context > 1 else []
     return begin + ids[-max(context - max(max_tokens, 1) + 1 - len(begin), 1) :]
 
 
-def fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
+def _fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
     """Return the source of a translation if it fits the context; a longer one raises, or loses its end but not eos."""
-    context = context_limit(model, long)
+    context = _context_limit(model, long)
     if context is None or len(ids) <= context:
         return ids
     if long != "cut":
-        raise long_text_error(model, len(ids), "source")
+        raise _long_text_error(model, len(ids), "source")
     ends = ids[-1:] if ids[-1] in model.config.special_tokens.eos else ids[:0]
     return [*ids[: context - len(ends)], *ends]
 
 
-def long_text_error(model: Model, count: int, what: str) -> InvalidInput:
+def _long_text_error(model: Model, count: int, what: str) -> InvalidInput:
     """Return the error for a text that is longer than the context."""
     extend = ", go beyond it (long=extend)" if can_extend_context(model.config) else ""
     return InvalidInput(
@@ -145,7 +144,7 @@ def long_text_note(model: Model, count: int, max_tokens: int, long: LongPrompt) 
     context = context_length(model.config)
     if context is None or model.is_encoder_decoder or count + max_tokens - 1 <= context:
         return None
-    if context_limit(model, long) is None:
+    if _context_limit(model, long) is None:
         return f"The text may go beyond the {context:,} tokens that the model was made for: expect worse text there."
     if count > context:
         kept = len(fit_to_context(model, [0] * count, max_tokens, "cut"))

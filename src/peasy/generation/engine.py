@@ -166,7 +166,6 @@ class Engine:
     # Admission and completion.
 
     def _reap(self, now: float) -> None:
-        """End requests that were cancelled or have timed out."""
         if len(self.queue):
             for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
                 self._notify(queued, reason)
@@ -242,10 +241,8 @@ class Engine:
                 source_page = self.prefix_cache.insert((), key, sequence.state.fork()) if request.source else ()
                 sequence.pages = source_page
         if request.max_draft_tokens and not isinstance(sequence.state, KVCache):
-            raise InvalidInput(
-                f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state.",
-                hint="Generate without speculation.",
-            )
+            message = f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state."
+            raise InvalidInput(message, hint="Generate without speculation.")
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
         capacity, new_state = len(sequence.ids) + sequence.max_new_tokens, self.model.new_state
@@ -256,7 +253,6 @@ class Engine:
         return state
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
-        """End all choices of a request and release its reserved memory."""
         user_error = as_user_error(error)
         for sequence in [sequence for sequence in self.running if sequence.response is response]:
             sequence.finish(reason, user_error)
@@ -265,7 +261,6 @@ class Engine:
         self.reserved_bytes.pop(response, None)
 
     def _notify(self, response: ResponseStream, reason: FinishReason, error: PeasyError | None = None) -> None:
-        """Emit the final event of choices that were never started."""
         for choice in sorted(response.open_choices):
             response.put(Ended(choice, reason, 0, "", error))
             self.stats.finished[reason] += 1
@@ -373,7 +368,6 @@ class Engine:
                 self._advance(again)
 
     def _forward_pass(self, rows: list[Row]) -> None:
-        """Compute the logits of all rows."""
         began = time.perf_counter()
         if all(row.sequence.is_plain and not row.num_draft for row in rows):
             all_logits = self.model.forward_varlen([row.ids for row in rows], [row.state for row in rows])

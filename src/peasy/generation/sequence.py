@@ -243,7 +243,6 @@ class _Detokenizer:
         return self._release(text) if self._stop_strings else (text, False)
 
     def finish(self) -> str:
-        """Return the remaining text."""
         if self._decoder is None:
             return ""
         text, stopped = self._release(self._decoder.finish())

@@ -170,7 +170,6 @@ def spearman(left: ArrayLike, right: ArrayLike) -> float:
 
 
 def _ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Return ranks; ties share the mean of their ranks."""
     array = np.asarray(values, dtype=np.float64)
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

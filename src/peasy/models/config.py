@@ -268,10 +268,8 @@ def _check_transformer(
     for stack in stacks:
         num_heads = stack.attention.num_heads
         if stack.attention.d_head is None and config.d_model % num_heads:
-            raise InvalidInput(
-                f"d_model {config.d_model} cannot be split into {num_heads} heads.",
-                hint="Choose num_heads that divides d_model, or set d_head.",
-            )
+            message = f"d_model {config.d_model} cannot be split into {num_heads} heads."
+            raise InvalidInput(message, hint="Choose num_heads that divides d_model, or set d_head.")
         d_head = stack.attention.d_head or config.d_model // num_heads
         if isinstance(config.position, nn_config.RotaryConfig):
             width = config.position.rotated_width(d_head)

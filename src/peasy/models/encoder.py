@@ -37,9 +37,8 @@ class Encoder(Model[KVCache]):
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Raise: an encoder cannot decode token by token."""
-        raise InvalidInput(
-            "An encoder cannot generate text: it has no KV cache.", hint="Use a decoder to generate, or embed the text."
-        )
+        message = "An encoder cannot generate text: it has no KV cache."
+        raise InvalidInput(message, hint="Use a decoder to generate, or embed the text.")
 
     def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
         ctx = make_context(self.embedding, ids, inputs, causal=False)

@@ -224,7 +224,5 @@ def check_token_range(ids: Sequence[int], vocab_size: int) -> None:
     """Raise if an id is outside the vocabulary: a tokenizer may have more tokens than the embedding has rows."""
     for id in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= id < vocab_size:
-            raise InvalidInput(
-                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
-                hint="Was the text tokenized with this model's own tokenizer?",
-            )
+            message = f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}."
+            raise InvalidInput(message, hint="Was the text tokenized with this model's own tokenizer?")

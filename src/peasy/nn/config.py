@@ -91,10 +91,8 @@ class Llama3RopeScaling(BoundedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.high_freq_factor <= self.low_freq_factor:
-            raise InvalidInput(
-                f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}.",
-                hint="high_freq_factor must be above low_freq_factor.",
-            )
+            message = f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}."
+            raise InvalidInput(message, hint="high_freq_factor must be above low_freq_factor.")
 
 
 @dataclass(frozen=True)
@@ -234,10 +232,8 @@ class AttentionConfig(BoundedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_heads % (self.num_kv_heads or self.num_heads):
-            raise InvalidInput(
-                f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly.",
-                hint="num_heads must be a multiple of num_kv_heads.",
-            )
+            message = f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly."
+            raise InvalidInput(message, hint="num_heads must be a multiple of num_kv_heads.")
 
     def window_for_layer(self, layer: int) -> int | None:
         """Return the attention window of one layer, None = unlimited."""

@@ -86,10 +86,8 @@ class Embedding(nn.Module):
     def check_length(self, length: int) -> None:
         """Raise if a sequence is longer than the learned position table."""
         if self.position is not None and self.max_seq_len is not None and length > self.max_seq_len:
-            raise InvalidInput(
-                f"The text has {length} tokens; this model reads at most {self.max_seq_len}.",
-                hint="Shorten the text, or choose a model with a longer context.",
-            )
+            message = f"The text has {length} tokens; this model reads at most {self.max_seq_len}."
+            raise InvalidInput(message, hint="Shorten the text, or choose a model with a longer context.")
 
 
 def token_shift(x: Tensor, ctx: ForwardContext, path: ModulePath) -> Tensor:

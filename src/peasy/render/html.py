@@ -239,18 +239,14 @@ class _PageRenderer:
     def table(self, table: doc.Table) -> str:
         shown = table_text(table, self.document.decimals, _MAX_SIZE)
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in shown.header)
-        tags = [
-            ("<td>", "</td>") if numeric else ('<td class="word"><bdi>', "</bdi></td>") for numeric in shown.numeric
-        ]
+        tags = [("<td>", "</td>") if n else ('<td class="word"><bdi>', "</bdi></td>") for n in shown.numeric]
         cells = (
             [f"{tag}{escape(cell)}{end}" for (tag, end), cell in zip(tags, row, strict=True)] for row in shown.rows
         )
         body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
-        return (
-            f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
-            f"{_notice(shown.notice)}</figure>\n"
-        )
+        table_ = f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<figure class="table">{table_}{_notice(shown.notice)}</figure>\n'
 
     def plot(self, part: Plot) -> str:
         details = f"<details><summary>The numbers as a table</summary>{self.table(plot_table(part))}</details>"

@@ -54,7 +54,6 @@ class _Panel:
 
     @property
     def title(self) -> str:
-        """Heading with its number."""
         return "" if self.heading is None else self.heading.prefix + sanitize.token_label(self.heading.text)
 
     @property
@@ -64,13 +63,11 @@ class _Panel:
 
     @property
     def width(self) -> float:
-        """Width of all fragments with heading and padding."""
         title_width = text_width(self.title, 15) * BOLD_WIDTH_FACTOR
         return max([_total_width(line) for line in self.lines] + [title_width]) + 2 * _PADDING
 
     @property
     def height(self) -> float:
-        """Height of all fragments with heading and padding."""
         height = sum(max(piece.height for piece in line) + _PADDING for line in self.lines)
         return height + _PADDING + (_HEADING_HEIGHT if self.heading else 0)
 
@@ -174,7 +171,6 @@ def _row(row: list[_Panel], top: float, height: float) -> Iterator[str]:
 
 
 def _total_width(row: Sequence[_Panel] | Sequence[SvgFragment]) -> float:
-    """Width of panels or fragments side by side."""
     return sum(piece.width for piece in row) + _GAP * (len(row) - 1)
 
 

@@ -174,9 +174,8 @@ def _by_text(top: Sequence[JsonDict]) -> dict[str, float]:
 def chat_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:
     """Return logprobs in the format of /v1/chat/completions."""
     keys = ("token", "logprob", "bytes")
-    rows = [
-        {key: token[key] for key in keys}
-        | {"top_logprobs": [{key: other[key] for key in keys} for other in token["top"]]}
-        for token in tokens
-    ]
+    rows = []
+    for token in tokens:
+        others = [{key: other[key] for key in keys} for other in token["top"]]
+        rows.append({key: token[key] for key in keys} | {"top_logprobs": others})
     return {"content": rows, "refusal": None}

@@ -1,6 +1,7 @@
 """Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
 
 import codecs
+import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -178,6 +179,12 @@ class Tokenizer:
         template = {"type": "TemplateProcessing", "single": [begin, texts[0]], "pair": [begin, *texts]}
         data = self._data | {"post_processor": template | {"special_tokens": {token: special}}}
         return Tokenizer(data, self._config | {"bos_token": token})
+
+    def with_chat_template(self, template: str) -> "Tokenizer":
+        """Return a copy with this chat template."""
+        changed = copy.copy(self)
+        changed._config = self._config | {"chat_template": template}
+        return changed
 
     def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return only the ids of many texts; fast, for a corpus."""

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 Cell = float | str | None
 """A number, a string (symbol, verdict), or an empty cell."""
 
+CellFormula = Callable[[int, int, Callable[[str, int, int], str]], str]
+"""Writes row and column of a matrix as a formula; the last argument gives the address of a cell of any matrix."""
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -62,7 +65,8 @@ class Matrix:
 
     `row_axis` and `column_axis` name the axes (query, key, d_model, ...). `marks` are (row, column) of highlighted
     cells. `explain(row, column)` returns the arithmetic of one cell. `shades` are the values to shade by where the
-    cells themselves are words (a predicted token, shaded by its probability).
+    cells themselves are words (a predicted token, shaded by its probability). `formula` writes a calculated cell as a
+    formula of a spreadsheet, or "" if it has none.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Matrix:
     marks: frozenset[tuple[int, int]] = frozenset()
     explain: Callable[[int, int], Arithmetic] | None = field(default=None, compare=False)
     shades: tuple[tuple[float | None, ...], ...] = ()
+    formula: CellFormula | None = field(default=None, compare=False)
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -74,8 +74,6 @@ def _compare_weights(
 def _captured_step(record: AttentionRecord, step: str, path: ModulePath, head: int) -> np.ndarray:
     capture = record.by_path(step).get(path)
     if capture is None or head not in capture.heads:
-        raise NotFound(
-            f"The {step} of layer {path.layer}, head {head} was not captured.",
-            hint='Capture it: steps=("query", "key", "value", "weights").',
-        )
+        hint = 'Capture it: steps=("query", "key", "value", "weights").'
+        raise NotFound(f"The {step} of layer {path.layer}, head {head} was not captured.", hint=hint)
     return np.asarray(capture.array[capture.heads.index(head)], dtype=float)

@@ -1,42 +1,24 @@
-"""Blocks of a Transformer on paper, as compositions of steps: norms, feed-forward, attention, loss.
+"""Blocks of a Transformer on paper, as compositions of steps: norms, feed-forward, attention, whole layers, GPT, loss.
 
-A block adds its nodes within the scope of its name and returns the node of its result. In an example's `[steps]`, a
-line such as `norm = "layer_norm(x, eps=0)"` calls a block or a step by its name in `OPERATIONS`.
+A block adds its nodes within the scope of its name and returns the node of its result.
 """
 
-import ast
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from peasy import config
-from peasy.errors import InvalidInput, did_you_mean
+import numpy as np
+
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.worked.attention_graph import FormulaSettings, attention_graph
 from peasy.worked.builder import GraphBuilder
-from peasy.worked.example import Example
-from peasy.worked.graph import Step
-from peasy.worked.losses import CrossEntropy, LabelSmoothing, SquaredError, TargetMean
-from peasy.worked.operations import (
-    Add,
-    Apply,
-    Concatenate,
-    Divide,
-    Mean,
-    Multiply,
-    Project,
-    Standardise,
-    Sum,
-    TransposeMatrix,
-    Variance,
-    WeightedSum,
-)
+from peasy.worked.example import Example, NormalisationName, ScoringName
+from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
+from peasy.worked.operations import Add, Apply, Constant, Mean, Multiply, Project, Standardise, Variance, WeightedSum
+from peasy.worked.position_steps import PositionAngles, SineCosine
 from peasy.worked.steps import Normalise
-from peasy.worked.updates import add_updates
 
 SOFTMAX = Normalise(NORMALISATIONS["softmax"])
 ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
@@ -44,6 +26,9 @@ ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 
 class GraphBlock(ABC):
     """Composition of steps. A new block is a dataclass of its settings with `build`."""
+
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    """Smallest and largest number of inputs."""
 
     @abstractmethod
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -108,30 +93,64 @@ class FeedForwardBlock(GraphBlock):
 
 @dataclass(frozen=True)
 class EmbeddingBlock(GraphBlock):
-    """Embedding of the example's tokens: one-hot rows times the table E."""
+    """Embedding of the example's tokens: one-hot rows times the table E, given as `table` or as input."""
+
+    arity = (0, 1)
+    words: Literal["tokens", "source_tokens"] = "tokens"
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add one_hot and output."""
-        one_hot = g.add_one_hot("one_hot", g.example.tokens, "A 1 in the column of each token.")
-        table = g.given("table", ("vocabulary", "d_model"), "The vector of each word of the vocabulary, one row each.")
+        words, rows = (g.example.tokens, "token") if self.words == "tokens" else (g.example.source_tokens, "source")
+        one_hot = g.add_one_hot("one_hot", words, "A 1 in the column of each token.", rows)
+        about = "The vector of each word of the vocabulary, one row each."
+        table = inputs[0] if inputs else g.given("table", ("vocabulary", "d_model"), about)
         return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X")
+
+
+@dataclass(frozen=True)
+class PositionsBlock(GraphBlock):
+    """Positions added to embeddings: rows of a learned table, or the sinusoidal encoding."""
+
+    encoding: Literal["learned", "sinusoidal"] = "learned"
+    base: float = 10000.0
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add the encoding of each position, and output."""
+        (x,) = inputs
+        rows, width = g.nodes[x].caption.axes[-2:]
+        if self.encoding == "sinusoidal":
+            angles = g.add("angles", PositionAngles(self.base), x, symbol=r"\theta")
+            encoding = g.add("encoding", SineCosine(), angles, x, symbol="P")
+        else:
+            table = g.given("table", ("position", width), "The learned vector of each position.")
+            ones = np.eye(len(g.values[x]), len(g.values[table]))
+            one_hot = g.add("one_hot", Constant(ones, "A 1 in the column of each position.", (rows, "position")))
+            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P")
+        return g.add("output", Add(), x, encoding, symbol="X_P", description="The position is added to each vector.")
 
 
 @dataclass(frozen=True)
 class AttentionBlock(GraphBlock):
     """Multi-head attention with the projections that are given; a second input is the source (cross-attention)."""
 
+    arity = (1, 2)
     heads: int = 1
     causal: bool = False
     window: int | tuple[int, int] | None = None
     scale: float | None = None
+    scoring: ScoringName = "scaled-dot"
+    normalise: NormalisationName = "softmax"
+    softcap: float | None = None
+    positions: Literal["none", "rotary", "alibi"] = "none"
+    mask: tuple[tuple[bool, ...], ...] | None = None
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
-        """Add the nodes of the attention graph."""
+        """Add the nodes of the attention graph; sinks take part if they are given."""
         tokens, *source = (tuple(g.row_labels(name)) for name in inputs)
-        settings = dataclasses.asdict(self)
+        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
-        matrices = {name for name in (f"{kind}_{letter}" for kind in "wb" for letter in "qkvo") if g.has(name)}
+        names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), "sinks"]
+        matrices = {name for name in names_of if g.has(name)}
         formula = FormulaSettings.from_example(example)
         graph = attention_graph(example, formula, matrices)
         names = g.insert_graph(graph, dict(zip(("x", "source"), inputs, strict=False)))
@@ -156,6 +175,7 @@ class SoftmaxBlock(GraphBlock):
 class CrossEntropyBlock(GraphBlock):
     """Cross-entropy of logits and the example's targets: probabilities, loss of each token, mean, perplexity."""
 
+    arity = (1, 2)
     smoothing: float = 0.0
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
@@ -171,69 +191,73 @@ class CrossEntropyBlock(GraphBlock):
         return loss
 
 
-_STEPS: dict[str, Callable[[], Step]] = {
-    "project": Project, "add": Add, "multiply": Multiply, "divide": Divide, "transpose": TransposeMatrix, "sum": Sum,
-    "mean": Mean, "concat": Concatenate, "squared_error": SquaredError,
-    **{name: partial(Apply, function) for name, function in FUNCTIONS.items()},
-}  # fmt: skip
-_BLOCKS: dict[str, type[GraphBlock]] = {
-    "layer_norm": LayerNormBlock, "rms_norm": RmsNormBlock, "feed_forward": FeedForwardBlock,
-    "embedding": EmbeddingBlock, "attention": AttentionBlock, "softmax": SoftmaxBlock,
-    "cross_entropy": CrossEntropyBlock,
-}  # fmt: skip
-OPERATIONS = (*_STEPS, *_BLOCKS)
-"""Names that a line of `[steps]` can call."""
+@dataclass(frozen=True)
+class TransformerBlock(GraphBlock):
+    """Transformer block: self-attention, cross-attention if there is a second input (the memory), feed-forward.
+
+    Each is added to what came in (residual add); the norm comes before it ("pre") or after the sum ("post").
+    """
+
+    arity = (1, 2)
+    norm: Literal["pre", "post"] = "pre"
+    norm_kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-5
+    heads: int = 1
+    causal: bool = False
+    activation: ActivationName = "relu"
+    positions: Literal["none", "rotary", "alibi"] = "none"
+    scale: float | None = None
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add norm1, attention, residual1 and so on; return the last of them."""
+        x, *memory = inputs
+        attention = AttentionBlock(self.heads, self.causal, scale=self.scale, positions=self.positions)
+        parts: list[tuple[str, GraphBlock, list[str]]] = [("attention", attention, [])]
+        if memory:
+            parts.append(("cross_attention", AttentionBlock(self.heads, scale=self.scale), memory))
+        parts.append(("feed_forward", FeedForwardBlock(self.activation), []))
+        for number, (name, block, others) in enumerate(parts, start=1):
+            norm = g.scope(f"norm{number}")
+            normed = self.add_norm(norm, x) if self.norm == "pre" else x
+            result = block.build(g.scope(name), normed, *others)
+            about = "Residual add: what came in plus what the layer adds."
+            x = g.add(f"residual{number}", Add(), x, result, description=about, symbol=f"R_{number}")
+            x = self.add_norm(norm, x) if self.norm == "post" else x
+        return x
+
+    def add_norm(self, g: GraphBuilder, x: str) -> str:
+        """Add a norm of the chosen kind."""
+        block = LayerNormBlock(self.eps) if self.norm_kind == "layer" else RmsNormBlock(self.eps)
+        return block.build(g, x)
 
 
-def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
-    """Parse `layer_norm(x, eps=0)`: the operation, its inputs and its settings."""
-    try:
-        call = ast.parse(text, mode="eval").body
-    except SyntaxError:
-        call = None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-        raise InvalidInput(
-            f"steps.{name}: {text!r} is not of the form operation(input, setting=value).",
-            hint='For example: hidden = "project(x, w_1, b_1)".',
-        )
-    if call.func.id not in OPERATIONS:
-        near = did_you_mean(call.func.id, OPERATIONS)
-        raise InvalidInput(
-            f"steps.{name}: there is no operation {call.func.id}.", hint=near or f"Operations: {', '.join(OPERATIONS)}."
-        )
-    settings: dict[str, Any] = {}
-    for keyword in call.keywords:
-        value = ast.unparse(keyword.value)
-        try:
-            settings[str(keyword.arg)] = config.parse_json(value.replace("'", '"'))
-        except ValueError:
-            settings[str(keyword.arg)] = value
-    return call.func.id, [ast.unparse(argument).replace(" ", "") for argument in call.args], settings
+@dataclass(frozen=True)
+class DecoderBlock(TransformerBlock):
+    """Decoder block: as the encoder's, with a causal mask."""
+
+    causal: bool = True
 
 
-def build_steps(g: GraphBuilder, steps: dict[str, str]) -> None:
-    """Add every line of an example's `[steps]`; a line may use the results of those before it by name."""
-    for name, text in steps.items():
-        operation, arguments, settings = _parse_call(name, text)
-        inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
-        if operation in _BLOCKS:
-            block = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
-            g.outputs[name] = block.build(g.scope(name), *inputs)
-        else:
-            g.outputs[name] = g.add(name, _STEPS[operation](), *inputs)
+@dataclass(frozen=True)
+class GptBlock(DecoderBlock):
+    """GPT: embedding and positions, decoder blocks layer1, layer2 ..., final norm, logits by E (tied) or `w_out`."""
 
+    arity = (0, 0)
+    layers: int = 1
+    encoding: Literal["learned", "sinusoidal", "none"] = "learned"
+    final_norm: bool = True
 
-def build_example(example: Example) -> GraphBuilder:
-    """Build the graph of an example with `[steps]`: forward, then gradients and one update if it has `[train]`."""
-    g = GraphBuilder.from_example(example)
-    build_steps(g, dict(example.steps))
-    if example.train is None:
-        return g
-    loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
-    gradients = g.backward(loss, example.train.parameters or None)
-    if example.train.optimizer != "none":
-        after = g.second_pass("after", add_updates(g, example.train, gradients))
-        build_steps(after, dict(example.steps))
-        loss = after.outputs.get(example.train.loss, loss)
-        g.nodes[loss] = dataclasses.replace(g.nodes[loss], listed=True)
-    return g
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add all nodes from the one-hot tokens to the logits."""
+        x = EmbeddingBlock().build(g.scope("embedding"))
+        table = g.scope("embedding").given("table")
+        if self.encoding != "none":
+            x = PositionsBlock(self.encoding).build(g.scope("positions"), x)
+        for layer in range(1, self.layers + 1):
+            x = super().build(g.scope(f"layer{layer}"), x)
+        x = self.add_norm(g.scope("final_norm"), x) if self.final_norm else x
+        about = "The dot product of each vector with that of each word."
+        if not g.has("w_out"):
+            return g.add("logits", Project("x · E", transposed="right"), x, table, description=about)
+        w_out = g.given("w_out", ("d_model", "vocabulary"), "The output matrix.")
+        return g.add("logits", Project("x · W"), x, w_out, *g.optional("b_out", axes=("bias", "vocabulary")))

@@ -77,7 +77,12 @@ class GraphBuilder:
     @classmethod
     def from_example(cls, example: Example) -> "GraphBuilder":
         """Start the graph of an example: its given matrices, and the labels of its axes."""
-        labels = {"token": example.tokens, "vocabulary": example.vocabulary, **example.labels}
+        labels = {
+            "token": example.tokens,
+            "source": example.source_tokens,
+            "vocabulary": example.vocabulary,
+            **example.labels,
+        }
         given = {name: np.asarray(rows, float) for name, rows in example.given_nodes.items()}
         builder = cls(given, {axis: names for axis, names in labels.items() if names})
         builder.example = example
@@ -129,7 +134,7 @@ class GraphBuilder:
         labels = self.labels.get(self.nodes[name].caption.axes[-2], ())
         return tuple(labels) if len(labels) == rows else tuple(map(str, range(rows)))
 
-    def add_one_hot(self, name: str, words: Sequence[str], why: str) -> str:
+    def add_one_hot(self, name: str, words: Sequence[str], why: str, axis: str = "token") -> str:
         """Add one-hot rows of words of the vocabulary; a row of "" is zero."""
         vocabulary = self.example.vocabulary
         for word in words:
@@ -137,7 +142,7 @@ class GraphBuilder:
                 near = did_you_mean(word, vocabulary)
                 raise InvalidInput(f"{word!r} is not in the vocabulary.", hint=near or "Add it to vocabulary = [...].")
         rows = np.asarray([[float(word == known) for known in vocabulary] for word in words])
-        return self.add(name, Constant(rows, why, ("token", "vocabulary")))
+        return self.add(name, Constant(rows, why, (axis, "vocabulary")))
 
     def optional(self, *names: str, axes: tuple[str, ...] | None = None, description: str = "") -> tuple[str, ...]:
         """Return the nodes of those matrices that are given, such as biases."""
@@ -182,16 +187,17 @@ class GraphBuilder:
     def insert_graph(self, graph: Graph, bound: Mapping[str, str]) -> dict[str, str]:
         """Add the nodes of another graph to this scope, and return their names here by their names there.
 
-        `bound` are nodes here that take the place of its inputs.
+        `bound` are nodes here that take the place of its inputs; their rows label its axes.
         """
-        names = dict(bound)
+        names, axes = dict(bound), {}
+        for inner, axis in ((next(iter(bound)), "query"), (list(bound)[-1], "key")):
+            axes[axis] = self._labelled_axis(axis, bound[inner])
         for name, node in graph.nodes.items():
             if name in bound:
                 continue
-            if not node.routes:
-                if self.has(name):
-                    names[name] = self.given(name, node.caption.axes[-2:], node.caption.description)
-                continue
+            caption = replace(node.caption, axes=tuple(axes.get(axis, axis) for axis in node.caption.axes))
+            if not node.routes and self.has(name):
+                names[name] = self.given(name, caption.axes[-2:], caption.description)
             routes = tuple(
                 Route(route.step, tuple(names[parent] for parent in route.inputs))
                 for route in node.routes
@@ -199,9 +205,16 @@ class GraphBuilder:
             )
             if routes:
                 names[name] = f"{self.prefix}{self.path}{name}"
-                listed, symbol = node.listed and self.listed, symbol_of(name)
-                self._insert(replace(node, name=names[name], routes=routes, listed=listed, symbol=symbol))
+                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(name))
+                self._insert(replace(node, listed=node.listed and self.listed))
         return names
+
+    def _labelled_axis(self, axis: str, node: str) -> str:
+        """Return the name of an axis that has the labels of a node's rows; several token lists have several names."""
+        labels = self.row_labels(node)
+        known = self.labels.setdefault(axis, labels)
+        other = f"{self.nodes[node].caption.axes[-2]}_{axis}"
+        return axis if tuple(known) == labels else other if self.labels.setdefault(other, labels) else axis
 
     def backward(self, loss: str, wanted: Iterable[str] | None = None) -> dict[str, str]:
         """Add the gradients of all nodes between `wanted` (else all given ones) and the loss; return them by node."""

@@ -104,7 +104,7 @@ class Example:
     `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
     With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
     their products exist. `last_step` is the last step to show, `plot_features` two features to plot, `project` two
-    words, the first projected onto the second.
+    words, the first projected onto the second. `sinks` has one number for each head.
     """
 
     title: str
@@ -138,6 +138,9 @@ class Example:
     causal: bool = False
     window: Window | None = None
     normalise: NormalisationName = "softmax"
+    softcap: float | None = None
+    sinks: Vector | None = None
+    positions: Literal["none", "rotary", "alibi"] = "none"
     last_step: str = ""
     plot_features: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
@@ -162,6 +165,10 @@ class Example:
                 _check_rectangular(name, getattr(self, name))
         _check_lengths(self)
         _check_biases(self)
+        if self.sinks is not None and len(self.sinks) != self.heads:
+            raise InvalidInput(
+                f"sinks has {len(self.sinks)} numbers for {self.heads} heads.", hint="One for each head."
+            )
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
 
@@ -216,7 +223,7 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
 
 def example_names() -> tuple[str, ...]:
     """Return the names of the library's examples in alphabetical order."""
-    return tuple(library_files())
+    return tuple(sorted(_all_library_files()))
 
 
 def load_example(name: str) -> Example:
@@ -225,11 +232,15 @@ def load_example(name: str) -> Example:
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    paths = library_files() | library_files("transformer")
+    paths = _all_library_files()
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
     return read_example(paths[name])
+
+
+def _all_library_files() -> dict[str, Path]:
+    return library_files() | library_files("transformer")
 
 
 def library_files(*subfolders: str) -> dict[str, Path]:

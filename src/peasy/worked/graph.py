@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
@@ -104,6 +105,8 @@ class Step(ABC):
     """Label of the line of arithmetic."""
     sentence: str = ""
     """Plain sentence that says what the step does."""
+    arity: tuple[int, int] = (1, 1)
+    """Smallest and largest number of inputs."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -128,7 +131,9 @@ class Step(ABC):
 
     def gradients(self, at: Application) -> "tuple[Route | None, ...]":
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
-        raise NotImplementedError(f"{type(self).__name__} has no gradients.")
+        raise InvalidInput(
+            f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
+        )
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""
@@ -186,6 +191,11 @@ class Graph:
                     values[name] = route.step.bounds(*inputs) if xp is intervals else route.step.forward(xp, *inputs)
                     break
         return values
+
+    def route(self, name: str, values: Mapping[str, Array]) -> Route | None:
+        """Return the route that computes a node from those that have values; None if it is given or constant."""
+        routes = (route for route in self.nodes[name].routes if all(parent in values for parent in route.inputs))
+        return next((route for route in routes if route.inputs), None)
 
     def lines(
         self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],

@@ -190,6 +190,19 @@ def abs(x: _Numbers) -> Interval:
     return Interval(np.where(contains_zero, 0.0, np.minimum(*ends)), np.maximum(*ends))
 
 
+def _wave(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[_Numbers], Interval]:
+    """Return sine or cosine of intervals: exact for exact numbers, else between -1 and 1."""
+
+    def apply(x: _Numbers) -> Interval:
+        exact = x.low == x.high
+        return Interval(np.where(exact, function(x.low), -1.0), np.where(exact, function(x.high), 1.0))
+
+    return apply
+
+
+sin, cos = _wave(np.sin), _wave(np.cos)
+
+
 def square(x: _Numbers) -> Interval:
     """Return squares, which are never negative."""
     size = abs(x)
@@ -202,9 +215,9 @@ def maximum(x: _Numbers, y: _Numbers) -> Interval:
     return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
 
 
-def asarray(numbers: _Numbers, dtype: object = None) -> Interval:
-    """Return numbers as intervals of width zero."""
-    return Interval.exact(numbers)
+def asarray(numbers: _Numbers, dtype: object = None) -> Any:
+    """Return numbers as intervals of width zero, truth values as they are."""
+    return numbers if getattr(numbers, "dtype", None) == np.bool else Interval.exact(numbers)
 
 
 def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:

@@ -156,6 +156,7 @@ class TargetShare(Step):
 class SquaredError(Step):
     """Squared error of all numbers, one number: half the sum of (y - t)²; inputs are outputs and targets."""
 
+    arity = (2, 2)
     label = "loss"
     sentence = "Half the sum of the squared differences from the targets."
 

@@ -68,6 +68,7 @@ class Project(Step):
     label: str = "row · column"
     names: tuple[str, str] = ("the first matrix", "the second matrix")
     transposed: Literal["", "left", "right"] = ""
+    arity = (2, 3)
     sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
 
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
@@ -215,6 +216,7 @@ class Repeat(Step):
 class Add(Step):
     """Sum of all inputs; a single row or column is added to every row or column."""
 
+    arity = (2, 99)
     label = "sum"
     sentence = "The numbers are added."
 
@@ -252,6 +254,7 @@ def _reduced(route: Route, own: tuple[int, ...], shape: tuple[int, ...]) -> Rout
 class Multiply(Step):
     """Elementwise product; a single row or column multiplies every row or column."""
 
+    arity = (2, 2)
     label = "product"
     sentence = "The numbers are multiplied, place by place."
 
@@ -314,6 +317,7 @@ class ProductSum(Step):
 class Divide(Step):
     """Quotient of two inputs, such as the powers of e and their row sums."""
 
+    arity = (2, 2)
     label = "share"
     sentence = "The first number is divided by the second."
 
@@ -596,6 +600,7 @@ class PlaceColumns(Step):
 class Concatenate(Step):
     """Contexts of all heads side by side."""
 
+    arity = (2, 99)
     sentence = "The columns of all inputs side by side."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:

@@ -1,17 +1,20 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
-from peasy.worked.blocks import build_example
+from peasy.worked.builder import related_name
 from peasy.worked.example import Example
 from peasy.worked.graph import Graph, GraphNode
+from peasy.worked.step_lines import build_example
 from peasy.worked.steps import SelectHead
 
 _MAX_SCORES = 1_000_000
@@ -19,6 +22,10 @@ _MAX_SCORES = 1_000_000
 
 _STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
 """Aliases of step names as written on paper; case does not matter."""
+
+
+StepKind = Literal["forward", "gradients", "update"]
+"""Part of one training step that a step belongs to."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +44,13 @@ class WorkedStep:
 
     @property
     def base(self) -> str:
-        """Step name without the head prefix."""
+        """Last part of the name: `weights` of `layer1.attention.weights`."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def scope(self) -> str:
+        """Name without its last part: the block or head that the step belongs to."""
+        return self.name.rpartition(".")[0]
 
     @property
     def rows_or_masked(self) -> list[list[float | None]]:
@@ -78,23 +90,72 @@ class WorkedExample:
         """Return the step of that name; aliases such as `Q`, `K`, `V` are accepted."""
         head, dot, base = name.strip().lower().rpartition(".")
         wanted = head + dot + _STEP_ALIASES.get(base, base)
-        for step in self.steps:
-            if step.name == wanted:
-                return step
+        by_name = {step.name.lower(): step for step in self.steps}
+        for known in (name.strip().lower(), wanted):
+            if known in by_name:
+                return by_name[known]
         hint = did_you_mean(wanted, self.names) or ""
         raise NotFound(
             f'There is no step "{name}" in this example.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip()
         )
 
-    def find_values(self, name: str, head: int = 0) -> np.ndarray | None:
-        """Return the values of a step (of one head if there are several), or None if there is no such step."""
-        wanted = {head_name(name, head), name}
-        return next((step.values for step in self.steps if step.name in wanted), None)
+    def node_step(self, name: str) -> WorkedStep:
+        """Return any node of the graph as a step, also one that is not listed."""
+        if name in self.names:
+            return self.step(name)
+        return _labelled_node(self.graph.nodes[name], self.values, self.labels)
 
-    @property
-    def heads(self) -> tuple[int, ...]:
-        """Head numbers from 1; (0,) for a single head."""
-        return tuple(sorted({step.head for step in self.steps} - {0})) or (0,)
+    def find_step(self, name: str, scope: str = "") -> WorkedStep | None:
+        """Return a step of a scope or of the nearest one around it, or None if there is no such step."""
+        while scope and f"{scope}.{name}" not in self.names:
+            scope = scope.rpartition(".")[0]
+        wanted = f"{scope}.{name}" if scope else name
+        return next((step for step in self.steps if step.name == wanted), None)
+
+    def find_values(self, name: str, scope: str = "") -> np.ndarray | None:
+        """Return the values of a step of a scope or of the nearest one around it, or None."""
+        step = self.find_step(name, scope)
+        return None if step is None else step.values
+
+    @cached_property
+    def attention_scopes(self) -> tuple[str, ...]:
+        """Scopes that have attention weights: "" of a single head, else `head-1` or `layer1.attention.head-1`."""
+        return tuple(step.scope for step in self.steps if step.base == "weights") or ("",)
+
+    def kind(self, name: str) -> StepKind:
+        """Return the part of a training step that a node belongs to, by the prefix of its name."""
+        scope, _, base = name.rpartition(".")
+        if self.example.train is None:
+            return "forward"
+        if scope.startswith("after") or base.startswith(("new_", "m_", "v_", "old_")):
+            return "update"
+        return "gradients" if base.startswith("d_") else "forward"
+
+    def select(self, only: str = "", kind: StepKind | None = None) -> tuple[WorkedStep, ...]:
+        """Return the steps of a kind whose names contain the parts of `only` in order: `attention.weights`."""
+        head, dot, base = only.strip().lower().rpartition(".")
+        wanted = [part for part in (head + dot + _STEP_ALIASES.get(base, base)).split(".") if part]
+        steps = [step for step in self.steps if kind in (None, self.kind(step.name))]
+        found = [step for step in steps if contains_parts(step.name.split("."), wanted)]
+        if not found:  # the gradient or update of a node, by the name of the node
+            found = [step for step in steps if contains_parts([*step.name.split("."), _owner(step.base)], wanted)]
+        if not found:
+            what = f'no step "{only}"' if only else f"nothing of {kind}"
+            parts = {part for step in steps for part in (step.name, step.base, step.scope) if part}
+            hint = did_you_mean(only, parts) or "" if only else "It has no [train]."
+            raise NotFound(f"There is {what} in this example.", hint=f"{hint} Steps: {', '.join(self.names)}.".strip())
+        return tuple(found)
+
+
+def _owner(base: str) -> str:
+    """Return the node that a gradient or update belongs to: `w` of `d_w`, `m_hat_w`, `new_w`."""
+    return re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", base)
+
+
+def contains_parts(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """True if the wanted parts occur in this order."""
+    rest = iter(parts)
+    return all(part in rest for part in wanted)
 
 
 def solve(example: Example) -> WorkedExample:
@@ -134,8 +195,31 @@ def _solve_steps(example: Example) -> WorkedExample:
     """Compute an example that is described by `steps`, with gradients and update if it is trained."""
     builder = build_example(example)
     graph, values = builder.graph(), builder.values
-    steps = tuple(_labelled_node(node, values, builder.labels) for node in graph.nodes.values() if node.listed)
-    return WorkedExample(example, steps, None, graph, values, builder.labels)
+    labels = {QUERY: example.tokens, KEY: example.keys, **builder.labels}
+    steps = tuple(_labelled_node(node, values, labels) for node in graph.nodes.values() if node.listed)
+    return WorkedExample(example, steps, None, graph, values, labels)
+
+
+def train_steps(example: Example, steps: int) -> Iterator[WorkedExample]:
+    """Train an example step by step: each worked example starts from the parameters and moments of the one before.
+
+    >>> from peasy.worked.example import load_example
+    >>> losses = [worked.values["loss.loss"][0, 0] for worked in train_steps(load_example("tiny-gpt-step"), 3)]
+    >>> losses == sorted(losses, reverse=True)
+    True
+    """
+    if example.train is None or example.train.optimizer == "none":
+        raise InvalidInput("The example has no optimizer.", hint='Give one: [train] optimizer = "sgd".')
+    for _ in range(steps):
+        worked = solve(example)
+        yield worked
+        given = {name: np.asarray(rows) for name, rows in example.given_nodes.items()}
+        for name in tuple(given):
+            for new, old in (("new", ""), ("m", "old_m"), ("v", "old_v")):
+                if related_name(new, name) in worked.values:
+                    given[related_name(old, name) if old else name] = worked.values[related_name(new, name)]
+        train = replace(example.train, step=example.train.step + 1)
+        example = replace(example, given={name: values.tolist() for name, values in given.items()}, train=train)
 
 
 def _labelled_node(

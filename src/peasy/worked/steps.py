@@ -13,7 +13,7 @@ from peasy.errors import InvalidInput
 from peasy.formula.arrays import shape_mismatch
 from peasy.formula.attention import apply_mask, scale_scores
 from peasy.formula.heads import split_heads
-from peasy.formula.normalise import Normalisation
+from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import Additive, CosineSimilarity, Scoring
 from peasy.formula.step import Array, Namespace
 from peasy.worked import intervals
@@ -191,10 +191,16 @@ def _additive_lines(cell: CellContext, scoring: Additive, query: np.ndarray, key
 
 @dataclass(frozen=True)
 class Scale(Step):
-    """Scaled scores; the second input, queries or keys, gives d_k. `scale` replaces the default 1/√d_k."""
+    """Scaled scores; the second input, queries or keys, gives d_k. `scale` replaces the default 1/√d_k.
+
+    A `softcap` c then limits each number to c · tanh(number / c).
+    """
 
     scoring: Scoring
     scale: float | None = None
+    softcap: float | None = None
+    label = "scaled"
+    sentence = "Each number is multiplied by the scale of the scores."
 
     def factor(self, inputs: Sequence[Array]) -> float:
         """Return the factor that scales the scores."""
@@ -203,29 +209,68 @@ class Scale(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scaled scores."""
-        return scale_scores(xp, inputs[0], self.factor(inputs), None)
+        return scale_scores(xp, inputs[0], self.factor(inputs), self.softcap)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient by √d_k, or the product with the scale."""
+        """Return the quotient by √d_k, or the product with the scale, inside tanh if there is a soft cap."""
+        score = format_number(inputs[0][row, column], decimals)
         if self.scale is None and self.scoring.name == "scaled-dot":
-            return f"{format_number(inputs[0][row, column])} / √{inputs[1].shape[-1]}"
-        return f"{format_number(inputs[0][row, column])} · {format_operand(self.factor(inputs))}"
+            scaled = f"{score} / √{inputs[1].shape[-1]}"
+        else:
+            scaled = f"{score} · {format_operand(self.factor(inputs))}"
+        return scaled if self.softcap is None else f"{self.softcap:g}·tanh(({scaled}) / {self.softcap:g})"
 
     def lines(self, cell: CellContext) -> Lines:
         """Yield √d_k and the quotient."""
         score = cell.format_operand(float(cell.inputs[0][cell.row, cell.column]))
+        scaled, quotient = float(cell.inputs[0][cell.row, cell.column]) * self.factor(cell.inputs), ""
         if self.scale is not None:
-            yield cell.line("scaled", f"{score}·{cell.format_operand(self.scale)}")
+            quotient = f"{score}·{cell.format_operand(self.scale)}"
         elif self.scoring.name == "scaled-dot":
             width = cell.inputs[1].shape[-1]
             yield cell.line("square root of d_k", f"√{width}", value=math.sqrt(width))
-            yield cell.line("scaled", f"{score} / {cell.format(math.sqrt(width))}")
-        else:
-            yield cell.line("score, unchanged")
+            quotient = f"{score} / {cell.format(math.sqrt(width))}"
+        yield cell.line("scaled", quotient, value=scaled) if quotient else cell.line("score, unchanged", value=scaled)
+        if self.softcap is not None:
+            cap = f"{self.softcap:g}"
+            yield cell.line("soft cap", f"{cap}·tanh({cell.format_operand(scaled)} / {cap})")
+
+    def formula(self, *symbols: str) -> str:
+        """Return the scaled symbol."""
+        is_root = self.scale is None and self.scoring.name == "scaled-dot"
+        return rf"\frac{{1}}{{\sqrt{{d_k}}}} {symbols[0]}" if is_root else rf"{self.factor(()):g} \, {symbols[0]}"
 
     def gradients(self, at: Application) -> Gradients:
-        """Return the gradient times the same factor."""
-        return Route(self, (at.gradient, *at.inputs[1:])), *(None for _ in at.inputs[1:])
+        """Return the gradient times the same factor, and the derivative of the soft cap."""
+        plain = replace(self, softcap=None)
+        route = Route(plain, (at.gradient, *at.inputs[1:]))
+        if self.softcap is not None:
+            factor = self.factor([np.empty(shape) for shape in at.shapes])
+            route = Route(SoftcapGradient(factor, self.softcap), (at.gradient, at.output))
+        return route, *(None for _ in at.inputs[1:])
+
+
+@dataclass(frozen=True)
+class SoftcapGradient(Step):
+    """Gradient of the scores through scale and soft cap c: dy · factor · (1 - (y / c)²); inputs are dy and y."""
+
+    factor: float
+    softcap: float
+    label = "gradient"
+    sentence = "The gradient times the scale and the derivative of tanh."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the gradient of the scores."""
+        return inputs[0] * (1 - xp.square(inputs[1] / self.softcap)) * self.factor
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the product."""
+        gradient, capped = operands(row, column, inputs, decimals)
+        return f"{gradient}·{format_number(self.factor, 15)}·(1 - ({capped} / {self.softcap:g})^2)"
+
+    def formula(self, *symbols: str) -> str:
+        """Return dy ⊙ (1 - (y / c)²)."""
+        return rf"\frac{{1}}{{\sqrt{{d_k}}}} {symbols[0]} \odot \left(1 - {symbols[1]}^2 / c^2\right)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +282,8 @@ class Mask(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the masked scores."""
-        return apply_mask(xp, inputs[0], self.mask, self.bias)
+        mask, bias = (None if array is None else xp.asarray(array) for array in (self.mask, self.bias))
+        return apply_mask(xp, inputs[0], mask, bias)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the score with M, or that the key is masked."""
@@ -405,3 +451,59 @@ def _division_lines(cell: CellContext, scores: np.ndarray) -> Lines:
     total = math.fsum(visible)
     yield cell.line("sum", cell.format_sum(terms), value=total)
     yield cell.line("share", f"{cell.format_operand(float(scores[cell.column]))} / {cell.format_operand(total)}")
+
+
+@dataclass(frozen=True)
+class SinkSoftmax(Step):
+    """Softmax with a sink: one more score that has no key; inputs are masked scores and the sinks of all heads."""
+
+    head: int
+    label = "share"
+    sentence = "Softmax with the sink as one more score, so that the weights of a row sum to less than 1."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the weights of the keys."""
+        masked, sink = inputs[0], inputs[1][:, self.head : self.head + 1]
+        column = xp.broadcast_to(sink, (masked.shape[0], 1))
+        return NORMALISATIONS["softmax"].apply(xp, xp.concat([masked, column], axis=-1))[:, : masked.shape[1]]
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the quotient."""
+        scores, sink = inputs[0][row], inputs[1][0, self.head]
+        if scores[column] == -np.inf:
+            return "0"
+        terms = [f"e^{format_operand(float(x), decimals)}" for x in (*scores[scores != -np.inf], sink)]
+        return f"e^{format_operand(float(scores[column]), decimals)} / ({' + '.join(terms)})"
+
+    def formula(self, *symbols: str) -> str:
+        """Return softmax([x, s])."""
+        return rf"\operatorname{{softmax}}\left[{symbols[0]}\;\; {symbols[1]}\right]"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the softmax gradient of the scores, and the gradient of the sinks."""
+        scores = Route(NormaliseGradient(NORMALISATIONS["softmax"]), (at.gradient, at.output, at.inputs[0]))
+        return scores, Route(SinkGradient(self.head, at.shapes[1][1]), (at.gradient, at.output))
+
+
+@dataclass(frozen=True)
+class SinkGradient(Step):
+    """Gradient of the sinks, nonzero for one head: minus the sink's weight times Σ da · a, summed over the queries."""
+
+    head: int
+    heads: int
+    label = "gradient"
+    sentence = "What the sink takes is missing from the weights: minus its weight times the weighted mean gradient."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return one row with a column for each head."""
+        gradient, weights = inputs
+        sink = 1 - xp.sum(weights, axis=-1, keepdims=True)
+        total = -xp.sum(sink * xp.sum(gradient * weights, axis=-1, keepdims=True), axis=0, keepdims=True)
+        return PlaceColumns((self.head,), self.heads).forward(xp, total)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum over the queries."""
+        if column != self.head:
+            return "0"
+        pairs = zip(1 - inputs[1].sum(1), (inputs[0] * inputs[1]).sum(1), strict=True)
+        return "-(" + " + ".join(f"{format_operand(a, decimals)}·{format_operand(b, decimals)}" for a, b in pairs) + ")"

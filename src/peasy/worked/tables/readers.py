@@ -304,6 +304,8 @@ def read_csv(text: str) -> Sheet:
 def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
     (name, *rest), *body = block
     rest = _strip_trailing_empty(rest)
+    if not rest and not body and re.match(r"\d+\. ", name):
+        return  # a numbered heading between tables
     if rest:  # the name is in the corner cell of the table
         width = max(len(row) for row in block)
         if all(not row[0].strip() for row in body) or not body:

@@ -80,7 +80,8 @@ export class Page {
 		this.ownExample = state.d ? fromUrlText(state.d) : null;
 		this.sectionNumber = Number(state.s) || 0;
 		this.chosenHead = Number(state.h) || 0;
-		this.library ??= (await this.shell.request("examples")).result.examples;
+		// The page shows the six steps of attention; other networks are explained by the command line.
+		this.library ??= (await this.shell.request("examples")).result.examples.filter((e) => e.topic === "attention");
 		await this.load();
 	}
 

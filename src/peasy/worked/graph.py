@@ -104,13 +104,16 @@ def in_brackets(symbol: str) -> str:
 
 
 def with_script(symbol: str, script: str) -> str:
-    r"""Return a symbol with an index or exponent; one that has an index, or is a fraction, in brackets.
+    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
 
-    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}")
-    ('X_{ij}', '\\left(R_1\\right)_{ij}')
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
     """
+    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
+    if indexed and script.startswith("_"):
+        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
     symbol = in_brackets(symbol)
-    is_plain = symbol.startswith(r"\left(") or ("_" not in symbol and r"\frac" not in symbol)
+    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
     return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 
@@ -156,7 +159,8 @@ class Step(ABC):
         """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
         if not self.tex:
             return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
-        scripted = re.sub(r"\$(\d+)([_^])", lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
+        with_index = r"\$(\d+)([_^](?:\{[^{}]*\}|\w))"
+        scripted = re.sub(with_index, lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
         return self._filled(scripted, list(map(in_brackets, symbols)))
 
     def _filled(self, template: str, inputs: Sequence[str]) -> str:

@@ -60,7 +60,7 @@ class Project(Step):
     sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
 
     def __post_init__(self) -> None:
-        tex = {"": "$0 $1", "left": r"$0^{\top} $1", "right": r"$0 $1^{\top}"}
+        tex = {"": r"$0 \, $1", "left": r"$0^{\top} \, $1", "right": r"$0 \, $1^{\top}"}
         vars(self).update(tex=tex[self.transposed])
 
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:

@@ -25,6 +25,7 @@ from peasy.config import apply_setting
 from peasy.errors import UsageError
 from peasy.experiments import experiment as experiment_command
 from peasy.experiments.result import OnStatus, ignore_status
+from peasy.experiments.statistics import Outcome
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 from peasy.training.signals import StopRequest, stop_on_signal
@@ -170,7 +171,14 @@ def compare(
     if not data:
         raise UsageError("compare needs data.", hint="For example: --data stories. See all: peasy data")
     settings, progress = _recipe_settings(call.keywords, set_), TrainProgress(flags)
-    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=lambda _, event: progress.show(event))
+
+    def on_event(kind: str, event: Event) -> None:
+        if flags.json:  # one line each, as from train; the result is the last one
+            print_json({"kind": kind, **event_data(event)})
+        else:
+            progress.show(event)
+
+    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=on_event)
     return CommandOutput(result, suggestions=[f"peasy runs show {result.facts.models[0].run}"])
 
 
@@ -194,19 +202,21 @@ def evaluate(
     return CommandOutput(result, suggestions=[f"peasy models {model}"])
 
 
-def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOutput:
+def experiment(name: str | None = None, *, seeds: int = 1, flags: Flags = Flags()) -> CommandOutput:
     """Run an experiment that tests a claim of the lecture notes against a control.
 
     Args:
         name: Name of the experiment; without it, all are listed.
+        seeds: Number of seeds to run; five are the fewest that can show a difference.
     """
     if name is None:
         return CommandOutput(experiment_command.experiment(), suggestions=["peasy experiment why-root-dk"])
     quiet = flags.quiet or flags.json
     on_status: OnStatus = ignore_status if quiet else partial(print, file=sys.stderr)
-    result = experiment_command.experiment(name, seed=flags.seed or 0, on_progress=on_status, store=True)
+    seed = flags.seed or 0
+    result = experiment_command.experiment(name, seed=seed, seeds=seeds, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
-        on_status(f"{'✓' if result.holds else '✗'} {result.outcome}: {result.verdict}")
+        on_status(f"{'✓' if result.outcome is Outcome.SUPPORTED else '✗'} {result.outcome}: {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])
 
 

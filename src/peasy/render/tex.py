@@ -133,6 +133,8 @@ class _TexParser:
                 return _TexNode("function" if name == "operatorname" else "mtext", self.text_group())
             case "mathbf" | "big":
                 return self.argument()
+            case "big" | "Big":
+                return _TexNode("mo", self.delimiter())
             case "left":
                 opened, inner = self.delimiter(), self.row(until=r"\right")
                 return _TexNode("row", "", (_TexNode("fence", opened), inner, _TexNode("fence", self.delimiter())))

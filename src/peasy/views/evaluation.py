@@ -105,18 +105,16 @@ def experiment_document(
     claim: str,
     question: str,
     parts: Sequence[DocumentPart],
-    verdict: str,
-    holds: bool,
+    conclusions: Sequence[Paragraph],
     caveat: str,
     seed: int,
 ) -> Document:
-    """Document with the claim, its question, the measurements, the outcome and the caveat."""
-    conclusion = Paragraph(verdict, "good" if holds else "bad")
-    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, conclusion, Paragraph(caveat, "note"))
+    """Document with the claim, its question, the measurements, the outcomes and the caveat."""
+    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, *conclusions, Paragraph(caveat, "note"))
     return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
 
 
-def experiments_document(rows: Sequence[tuple[str, str, str]]) -> Document:
-    """Document listing all experiments: name, question, duration on two cores."""
+def experiments_document(rows: Sequence[tuple[str, str, str, str]]) -> Document:
+    """Document listing all experiments: name, question, duration on two cores, outcome of the stored seeds."""
     usage = Paragraph("Run one: peasy experiment NAME", "note")
-    return Document("Experiments", (Table(("name", "question", "duration"), tuple(rows)), usage))
+    return Document("Experiments", (Table(("name", "question", "duration", "stored seeds"), tuple(rows)), usage))

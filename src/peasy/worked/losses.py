@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from peasy.formula.step import Array, Namespace
 from peasy.worked.graph import Application, Route, Step
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.operations import Axes, Gradients, Inputs, operands
+from peasy.worked.operations import Axes, Gradients, Inputs, operands, with_script
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CrossEntropy(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return -Σ t ln p."""
-        return rf"-\sum_j {symbols[2]}_{{ij}} \ln {symbols[1]}_{{ij}}"
+        return rf"-\sum_j {with_script(symbols[2], '_{ij}')} \ln {with_script(symbols[1], '_{ij}')}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -115,7 +115,7 @@ class TargetMean(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the mean over i."""
-        return rf"\frac{{1}}{{n}} \sum_i {symbols[0]}_i"
+        return rf"\frac{{1}}{{n}} \sum_i {with_script(symbols[0], '_i')}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return one row and one column."""
@@ -173,7 +173,9 @@ class SquaredError(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return ½ Σ (y - t)²."""
-        return rf"\tfrac{{1}}{{2}} \sum_{{ij}} ({symbols[0]}_{{ij}} - {symbols[1]}_{{ij}})^2"
+        return (
+            rf"\tfrac{{1}}{{2}} \sum_{{ij}} ({with_script(symbols[0], '_{ij}')} - {with_script(symbols[1], '_{ij}')})^2"
+        )
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return one row and one column."""

@@ -4,6 +4,7 @@ Each class computes one operation on matrices `[row, column]`, says its formula 
 Its `gradients` are again steps, so that the backward pass is part of the same graph.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -35,6 +36,20 @@ def operands(row: int, column: int, inputs: Inputs, decimals: int = 4) -> list[s
 def in_brackets(symbol: str) -> str:
     """Return a symbol that can be multiplied: a sum in brackets."""
     return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
+
+
+def with_script(symbol: str, script: str) -> str:
+    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
+
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
+    """
+    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
+    if indexed and script.startswith("_"):
+        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
+    symbol = in_brackets(symbol)
+    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
+    return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 
 @dataclass(frozen=True)
@@ -98,10 +113,12 @@ class Project(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return x W + b."""
-        left, right = map(in_brackets, symbols[:2])
-        left += r"^{\top}" if self.transposed == "left" else ""
-        right += r"^{\top}" if self.transposed == "right" else ""
-        return f"{left} {right}" + "".join(f" + {bias}" for bias in symbols[2:])
+        sides = zip(("left", "right"), symbols[:2], strict=True)
+        left, right = (
+            with_script(symbol, r"^{\top}") if side == self.transposed else in_brackets(symbol)
+            for side, symbol in sides
+        )
+        return left + (r" \, " if r"\text" in left else " ") + right + "".join(f" + {bias}" for bias in symbols[2:])
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows of the first and the columns of the second matrix."""
@@ -171,7 +188,7 @@ class Sum(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the sum over one index."""
-        return rf"\sum_{'j' if self.axis else 'i'} {in_brackets(symbols[0])}_{{ij}}"
+        return rf"\sum_{'j' if self.axis else 'i'} {with_script(symbols[0], '_{ij}')}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes; the summed one has one entry."""
@@ -413,7 +430,7 @@ class Mean(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the mean over j."""
-        return rf"\frac{{1}}{{d}} \sum_j {in_brackets(symbols[0])}_{{ij}}{'^2' if self.squared else ''}"
+        return rf"\frac{{1}}{{d}} \sum_j {with_script(symbols[0], '_{ij}')}{'^2' if self.squared else ''}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -443,7 +460,7 @@ class Variance(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return the mean of the squared deviations."""
-        return rf"\frac{{1}}{{d}} \sum_j ({in_brackets(symbols[0])}_{{ij}} - {symbols[1]}_i)^2"
+        return rf"\frac{{1}}{{d}} \sum_j ({with_script(symbols[0], '_{ij}')} - {symbols[1]}_i)^2"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""

@@ -36,7 +36,9 @@ def check_built_in(name: str) -> str:
     return name
 
 
-add_command_route(router, "/experiment", experiment, hide=("store",), changes={"name": Name | None, "seed": Seed})
+add_command_route(
+    router, "/experiment", experiment, hide=("store", "seeds"), changes={"name": Name | None, "seed": Seed}
+)
 
 
 class RunsBody(CommandBody):

@@ -1,6 +1,7 @@
 """Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -18,12 +19,20 @@ from peasy.worked.steps import Mask, Scale, Score
 
 
 class Selection(Step):
-    """Step that depends on the order of numbers, not only on their size; its bounds are unknown."""
+    """Step that depends on the order of numbers: its bounds are unknown where rounding leaves the order open."""
+
+    needs_order: ClassVar[bool] = True
+    """False if the result grows with every number, whatever their order."""
 
     def bounds(self, *inputs: Interval) -> Interval:
-        """Return unknown numbers."""
-        exact = np.asarray(self.forward(np, *(array.middle for array in inputs)))
-        return Interval(np.full_like(exact, -np.inf), np.full_like(exact, np.inf))
+        """Return the results of the lower and of the upper bounds, if they cannot change the order."""
+        ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
+        order = np.argsort(inputs[0].low, axis=-1)
+        lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (inputs[0].low, inputs[0].high))
+        is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
+        if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
+            return Interval(np.minimum(*ends), np.maximum(*ends))
+        return Interval(np.full_like(ends[0], -np.inf), np.full_like(ends[0], np.inf))
 
 
 def _ahead(xp: Namespace, numbers: Array) -> Array:
@@ -123,6 +132,7 @@ class BestScores(Selection):
     """The largest numbers of a whole table, in descending order, one per row."""
 
     count: int
+    needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
 

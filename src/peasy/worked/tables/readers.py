@@ -321,7 +321,7 @@ def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
 
 def _csv_rows(text: str) -> list[list[str]]:
     counts = {sign: text[:10_000].count(sign) for sign in ";\t,"}
-    separator = ";" if counts[";"] else "\t" if counts["\t"] else ","
+    separator = ";" if counts[";"] > counts["\t"] else "\t" if counts["\t"] else ","
     try:
         return list(csv.reader(io.StringIO(text), delimiter=separator))
     except csv.Error as error:

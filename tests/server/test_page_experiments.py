@@ -4,6 +4,7 @@ import pytest
 from tests.server.browser_window import serious_violations
 
 from peasy.experiments.result import load_result
+from peasy.views.document import Table
 
 pytestmark = pytest.mark.browser
 
@@ -23,7 +24,9 @@ def test_run_an_experiment_and_reload(open_tiny_studio):
     rows = result.locator("figure.table tbody tr").evaluate_all(
         "(rows) => rows.map((row) => [...row.cells].map((c) => c.textContent))"
     )
-    assert rows == [list(row) for row in finding.parts[0].rows]
+    tables = [part for part in finding.document().parts if isinstance(part, Table)]
+    assert rows == [list(row) for table in tables for row in table.rows]
+    assert len(tables) == 3, "measurements, what decides in this run, and the stored seeds"
     assert window.state["x"] == "matrix-form"
     page.reload()
     window.wait_until_idle()

@@ -83,6 +83,15 @@ class Score(Step):
     scoring: Scoring
     transposed: bool = False
 
+    @property
+    def sentence(self) -> str:  # type: ignore[override]
+        """The sentence of the scoring function."""
+        return self.scoring.description
+
+    def formula(self, *symbols: str) -> str:
+        """Return the formula of the scoring function."""
+        return self.scoring.tex
+
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scores."""
         query, key = inputs[0], xp.matrix_transpose(inputs[1]) if self.transposed else inputs[1]
@@ -312,6 +321,11 @@ class Normalise(Step):
     """Weights from masked scores: softmax, division by the sum, or none."""
 
     normalisation: Normalisation
+
+    @property
+    def sentence(self) -> str:  # type: ignore[override]
+        """The sentence of the normalisation."""
+        return self.normalisation.description
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights."""

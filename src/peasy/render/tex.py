@@ -131,7 +131,7 @@ class _TexParser:
                 return _TexNode("sqrt", "", (self.argument(),))
             case "operatorname" | "text" | "mathrm":
                 return _TexNode("function" if name == "operatorname" else "mtext", self.text_group())
-            case "mathbf":
+            case "mathbf" | "big":
                 return self.argument()
             case "big" | "Big":
                 return _TexNode("mo", self.delimiter())

@@ -32,38 +32,6 @@ Gradients = tuple[Route | None, ...]
 Axes = tuple[str, ...]
 
 
-<<<<<<< HEAD
-def cell_of(array: np.ndarray, row: int, column: int) -> float:
-    """Return one cell; a single row or column is repeated."""
-    return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
-
-
-def operands(row: int, column: int, inputs: Inputs, decimals: int = 4) -> list[str]:
-    """Return the cells of all inputs as operands."""
-    return [format_operand(cell_of(array, row, column), decimals) for array in inputs]
-
-
-def in_brackets(symbol: str) -> str:
-    """Return a symbol that can be multiplied: a sum in brackets."""
-    return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
-
-
-def with_script(symbol: str, script: str) -> str:
-    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
-
-    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
-    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
-    """
-    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
-    if indexed and script.startswith("_"):
-        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
-    symbol = in_brackets(symbol)
-    is_plain = symbol.startswith(r"\left(") or (script[0] not in symbol and r"\frac" not in symbol)
-    return (symbol if is_plain else rf"\left({symbol}\right)") + script
-
-
-=======
->>>>>>> engine
 @dataclass(frozen=True)
 class Unchanged(Step):
     """Copy of the input, such as queries without a projection."""

@@ -83,15 +83,6 @@ class Score(Step):
     def __post_init__(self) -> None:
         vars(self).update(sentence=self.scoring.description)
 
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """The sentence of the scoring function."""
-        return self.scoring.description
-
-    def formula(self, *symbols: str) -> str:
-        """Return the formula of the scoring function."""
-        return self.scoring.tex
-
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scores."""
         query, key = inputs[0], xp.matrix_transpose(inputs[1]) if self.transposed else inputs[1]
@@ -321,15 +312,8 @@ class Normalise(Step):
 
     normalisation: Normalisation
 
-<<<<<<< HEAD
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """The sentence of the normalisation."""
-        return self.normalisation.description
-=======
     def __post_init__(self) -> None:
         vars(self).update(sentence=self.normalisation.description)
->>>>>>> engine
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights."""

@@ -74,6 +74,10 @@ def derive(
     return decorate
 
 
+_SECOND_NAMES = {"run": "--run-name"}
+"""Second spelling of flags: torchrun takes --run for an abbreviation of its own --run-path."""
+
+
 def flag_name(parameter: str) -> str:
     """Return the flag of a parameter; one that is a word of Python ends in an underscore.
 
@@ -99,6 +103,8 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     shown = kind is not bool and parameter.default not in (None, ())
     negative = f"--no-{parameter.name.removeprefix('add_').replace('_', '-')}" if parameter.default is True else ""
     spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
+    if (other := _SECOND_NAMES.get(parameter.name)) is not None:
+        spec = Parameter.combine(spec, Parameter(name=(flag_name(parameter.name), other)))
     spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY

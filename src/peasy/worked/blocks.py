@@ -104,7 +104,8 @@ class EmbeddingBlock(GraphBlock):
         one_hot = g.add_one_hot("one_hot", words, "A 1 in the column of each token.", rows)
         about = "The vector of each word of the vocabulary, one row each."
         table = inputs[0] if inputs else g.given("table", ("vocabulary", "d_model"), about)
-        return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X")
+        picked = "Each one-hot row picks the vector of its word from the table."
+        return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X", description=picked)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,8 @@ class PositionsBlock(GraphBlock):
             table = g.given("table", ("position", width), "The learned vector of each position.")
             ones = np.eye(len(g.values[x]), len(g.values[table]))
             one_hot = g.add("one_hot", Constant(ones, "A 1 in the column of each position.", (rows, "position")))
-            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P")
+            picked = "Each one-hot row picks the vector of its position."
+            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P", description=picked)
         return g.add("output", Add(), x, encoding, symbol="X_P", description="The position is added to each vector.")
 
 
@@ -187,7 +189,8 @@ class CrossEntropyBlock(GraphBlock):
         probabilities = g.add("probabilities", SOFTMAX, logits)
         token_loss = g.add("token_loss", CrossEntropy(), logits, probabilities, targets)
         loss = g.add("loss", TargetMean(), token_loss, targets)
-        g.add("perplexity", Apply(FUNCTIONS["exp"]), loss)
+        about = "e to the power of the loss: between how many words, in the mean, the model hesitates."
+        g.add("perplexity", Apply(FUNCTIONS["exp"]), loss, description=about)
         return loss
 
 

@@ -208,7 +208,7 @@ class GraphBuilder:
             )
             if routes:
                 names[name] = f"{self.prefix}{self.path}{name}"
-                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(name))
+                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(names[name]))
                 self._insert(replace(node, listed=node.listed and self.listed))
         return names
 

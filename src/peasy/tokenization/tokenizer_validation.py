@@ -225,7 +225,7 @@ def _longest_replacement(step: JsonDict) -> int:
 
 def _check_model(model: JsonDict) -> JsonDict:
     """Return the checked model, with its type and without dropout."""
-    kind = model.get("type") or ("BPE" if "merges" in model else None)
+    kind = model.get("type") or _kind_of_untagged(model)
     if not isinstance(kind, str) or kind not in _MODELS:
         raise InvalidInput(f"Its model has type {str(kind)[:40]!r}; supported are {', '.join(_MODELS)}.")
     _check_keys(model, ("type", *_MODELS[kind].split()), f"Its {kind} model")
@@ -265,6 +265,12 @@ def _is_scored(entry: object) -> TypeGuard[list[str | float]]:
         and isinstance(entry[1], (int, float))
         and abs(entry[1]) < 1e30
     )
+
+
+def _kind_of_untagged(model: JsonDict) -> str | None:
+    """Return the type of a model in an older file, which does not name it."""
+    keys = {"merges": "BPE", "max_input_chars_per_word": "WordPiece", "unk_id": "Unigram"}
+    return next((kind for key, kind in keys.items() if key in model), None)
 
 
 def _check_added(added: object) -> None:

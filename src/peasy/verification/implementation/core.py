@@ -44,6 +44,11 @@ class Core:
         """Number of the scores' operand that holds the queries."""
         return 1 if self.swapped else 0
 
+    def covers(self, op: Op) -> bool:
+        """Return whether a result has a number for every query and key."""
+        index = self.index_of.get(op.index)
+        return index is not None and int((index >= 0).sum()) >= int(np.prod(self.shape))
+
     def gather(self, op: Op, value: Any) -> Array:
         """Return a recorded result in the order `[n, query, key]`; NaN where it has no element."""
         flat, index = np.full(int(np.prod(self.shape)), np.nan), self.index_of[op.index].reshape(-1)

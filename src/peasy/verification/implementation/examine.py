@@ -1,8 +1,10 @@
 """Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
+import ast
 import inspect
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,7 @@ from peasy.verification.implementation.core import attention_products, find_core
 from peasy.verification.implementation.expected import explain_difference, read_expected
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
 from peasy.verification.implementation.masks import (
+    MaskTrial,
     declared_mask_meaning,
     judge_pattern,
     judge_weak_mask,
@@ -119,12 +122,16 @@ def _no_call(state: Examination) -> InvalidInput:
     """Return the error when no call worked: the real exceptions, each once."""
     if not state.failures:
         message = f"{state.name} does not look like attention: it takes no arrays that are known here."
-        return InvalidInput(message, hint=f'Give the call: --call "{state.name}(q, k, v)"')
+        missing = next((note.rpartition(": ")[2] for note in state.notes if note.startswith("Not installed")), "")
+        hint = f"Install {missing}" if missing else f'Give the call: --call "{state.name}(q, k, v)"'
+        return InvalidInput(message, hint=hint)
     failures = sorted(state.failures, key=lambda one: "not installed" not in one.error)
     lines = list(dict.fromkeys(one.summary() for one in failures))
     first = failures[0]
     where = f" Line {first.line}: {first.code}" if first.line else ""
-    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4]), f'Give the call: --call "{first.call}"'])
+    missing = re.search(r"but (\S+) is not installed", first.error)
+    advice = f"Install {missing[1]}, and run it again." if missing else f'Give the call: --call "{first.call}"'
+    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4] if not missing), advice])
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
 
 
@@ -211,8 +218,25 @@ def _context(state: Examination, attempt: Attempt) -> Context:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
-    free = attempt.free_scale or "t5" in words
-    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names)
+    free = "t5" in words
+    scaling = _scaling_caller(state) if inspect.isfunction(state.target) else ""
+    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, scaling)
+
+
+def _scaling_caller(state: Examination) -> str:
+    """Return the line of the file in which a caller of the function scales the queries itself; "" if there is none."""
+    try:
+        text = Path(state.file).read_text(encoding="utf-8")
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
+    for node in nodes:
+        source = ast.get_source_segment(text, node) or ""
+        if node.name != state.name and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source):
+            for line in source.splitlines():
+                if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
+                    return line.strip()
+    return ""
 
 
 def _named_causal(name: str) -> bool:
@@ -263,18 +287,19 @@ def _is_alibi(reading: Reading, bias: np.ndarray) -> bool:
 def _judge_mask_argument(
     state: Examination, attempt: Attempt, reading: Reading, name: str, role: str, found: Judgement
 ) -> None:
+    if re.search(r"context|memory|encoder|cross|src|kv", name) and "source" not in attempt.roles.values():
+        return  # the mask of another input, which this call does not have
     trials = []
     for trial in mask_trials(attempt.subject, reading, name, role, state.seed):
         trials.append(trial)
         if trial.obeyed:
             break
-    obeyed = [trial for trial in trials if trial.obeyed]
-    label = "mask" if role == "mask" else "padding"
     if not trials:
         state.notes.append(f'No known form of a mask was accepted as "{name}".')
         return
-    if obeyed:
-        trial = obeyed[0]
+    trial = next((each for each in trials if each.obeyed), None) or next((t for t in trials if t.changed), trials[0])
+    if trial.obeyed:
+        label = "mask" if role == "mask" else "padding"
         state.checks.append("a mask" if role == "mask" else "a padding mask")
         found.convention(f"{label}: {trial.convention.summary}")
         check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
@@ -282,19 +307,17 @@ def _judge_mask_argument(
         if declared is not None and trial.convention.true_attends is (not declared):
             state.inverted = True
     else:
-        trial = trials[0]
+        trial = next((each for each in trials if each.other_sequence), trial)
     before = dict(attempt.subject.constants)
     attempt.subject.constants.update(trial.constants)
     try:
-        _judge_masked_call(state, attempt, reading, trial, bool(obeyed), found)
+        _judge_masked_call(state, attempt, trial, found)
     finally:
         attempt.subject.constants.clear()
         attempt.subject.constants.update(before)
 
 
-def _judge_masked_call(
-    state: Examination, attempt: Attempt, plain: Reading, trial: Any, obeyed: bool, found: Judgement
-) -> None:
+def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, found: Judgement) -> None:
     subject = attempt.subject
     trace = subject.trace()
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
@@ -302,17 +325,20 @@ def _judge_masked_call(
     judge(subject, reading, _context(state, attempt), inner)
     for name, place in inner.mistakes.items():
         found.mistake(name, place)
-    found.unknown += [text for text in inner.unknown if text not in found.unknown]
+    if trial.convention.shape != "bt":
+        found.unknown += [text for text in inner.unknown if text not in found.unknown]
     found.compared += inner.compared
     found.difference = max(found.difference, inner.difference)
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
         state.inverted = False
-    if obeyed or inner.mistakes:
+    if trial.obeyed or inner.mistakes:
         return
-    if reading.replaced is not None and reading.replaced.any():
+    if trial.other_sequence:
+        found.mistake("mask of another sequence", mask_place(reading))
+    elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
-    elif np.allclose(reading.core.weights, plain.core.weights, atol=1e-6):
+    elif not trial.changed:
         found.mistake("mask ignored", None)
     elif judge_pattern(subject, reading, False, Judgement()) == "causal":
         found.convention("a mask argument, whatever it holds, makes it causal")

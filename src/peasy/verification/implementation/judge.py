@@ -58,6 +58,7 @@ class Context:
     free_scale: bool = False
     function: bool = False
     parameter_names: tuple[str, ...] = ()
+    scaling_caller: str = ""
 
 
 def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
@@ -369,6 +370,8 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif _scaled_late(reading):
         found.mistake("scale after softmax", _place(_late_scale_op(reading)))
+    elif name == "no scale" and context.scaling_caller:
+        found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
     elif name == "?":
         found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
     else:
@@ -493,7 +496,8 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
             break
     softmaxes = [each for each in reading.normaliser_ops if "softmax" in each.name]
     if over == "":
-        if reading.normalised is None and len(reading.normaliser_ops) > 1:
+        twice = softmax_over(softmax_over(scores, groups["keys"]), groups["keys"])
+        if reading.normalised is None and len(reading.normaliser_ops) > 1 and _close(twice, weights):
             found.mistake("double softmax", _softmax_place(reading.normaliser_ops[-1], True))
         else:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
@@ -505,7 +509,7 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
         found.convention("attention sink: an additional score in the softmax")
     if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
         found.caution("exp without maximum", op.place)
-    if len(softmaxes) > 1:
+    if len(softmaxes) > 1 and reading.normalised is not None:
         found.mistake("double softmax", _softmax_place(softmaxes[1], True))
     elif not _close(first, weights) and over == "keys":
         _judge_after_softmax(reading, first, found)

@@ -12,6 +12,8 @@ from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
+_ROW_NUMBERS = frozenset("amax max logsumexp mean clamp detach alias unsqueeze view expand".split())
+"""Operations whose result is one number per row, subtracted before exp."""
 HIDDEN = -50.0
 """Scores below this get a weight of practically 0: e^-50."""
 
@@ -189,26 +191,18 @@ def _take_masked(reading: Reading, op: Op) -> None:
     producer = trace.ops[source[0]]
     if op.name in _EXP and producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:
         other = trace.ops[producer.inputs[1][0]]
-        if other.name in (
-            "amax",
-            "max",
-            "logsumexp",
-            "mean",
-            "clamp",
-            "detach",
-            "alias",
-            "unsqueeze",
-            "view",
-            "expand",
-        ):
+        if other.name in _ROW_NUMBERS:
             source, value = producer.inputs[0], producer.values[0]
     if op.name in _EXP and op.inputs[0][0] in core.index_of:
         reading.powers = core.gather(trace.ops[op.inputs[0][0]], op.values[0])
+    if source[0] in core.index_of and core.index_of[source[0]].size < np.prod(core.shape):  # one part after another
+        whole = [each for each in core.path if each.index < op.index and core.covers(each)]
+        source, value = (whole[-1].index, 0), whole[-1].outputs[0]
     if source[0] in core.index_of:
         reading.masked_op = trace.ops[source[0]]
         reading.masked = core.gather(reading.masked_op, value)
         reading.extra = _extra_columns(core, core.index_of[source[0]], to_float(value))
-    if len([op for op in reading.normaliser_ops if op.name in _SOFTMAX]) and op.index in core.index_of:
+    if op.name in _SOFTMAX and op.index in core.index_of and core.covers(op):
         reading.normalised = core.gather(op, op.outputs[0])
 
 
@@ -268,7 +262,7 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     large = np.abs(product) > 1e-3 * np.abs(product).max()
     still = finite & ~hidden & (moved == 0) & (half == bias) & large
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
-    free = reading.allowed & (np.abs(product) > 1e-6)
+    free = reading.allowed & (np.abs(product) > 0.02 * np.abs(product).max())
     if not free.any() or (still | ~large | hidden).all():
         reading.factor = 0.0 if still.all() else None
         return

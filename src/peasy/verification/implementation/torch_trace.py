@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from peasy.verification.implementation.trace import (
@@ -198,3 +199,16 @@ def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> 
         if known is not None:
             made[id(tensor)] = sorted(recorder.trace.ancestors(known[0]), key=lambda op: op.index)
     return made
+
+
+class OnlyCPU(TorchFunctionMode):
+    """Code that asks for a GPU gets the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
+
+
+def _on_cpu(value: Any) -> Any:
+    return "cpu" if isinstance(value, str | torch.device) and str(value).startswith(("cuda", "mps")) else value

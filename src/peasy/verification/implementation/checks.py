@@ -17,6 +17,8 @@ from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import leaves
 
 _PREFIX = 3
+TILED = "query heads that share a key head are not neighbours (tiled)"
+"""A convention of a class whose own weights fit it; a mistake for weights from elsewhere."""
 
 
 def _read(subject: RepeatedCall, seed: int) -> Reading | None:
@@ -83,7 +85,7 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
     judge(_changed(subject, inputs), other, context, inner)
     for name, place in inner.mistakes.items():
         if name == "kv heads tiled" and attempt.module is not None and not inspect.isfunction(attempt.module):
-            found.convention("query heads that share a key head are not neighbours (tiled)")  # its own weights fit it
+            found.convention(TILED)
         else:
             found.mistake(name, place)
     for text in inner.conventions:

@@ -22,6 +22,7 @@ from peasy.verification.implementation.calls import (
 )
 from peasy.verification.implementation.catalogue import finding
 from peasy.verification.implementation.checks import (
+    TILED,
     check_cache,
     check_causal_flag,
     check_groups,
@@ -362,7 +363,10 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
                 unknown += more.unknown
                 continue
             for name, place in more.mistakes.items():
-                found.mistake(name, place)
+                if name == "kv heads tiled" and _groups_are_optional(state.target):
+                    found.convention(TILED)
+                else:
+                    found.mistake(name, place)
             found.compared += more.compared
             found.difference = max(found.difference, more.difference)
             for text in more.conventions:
@@ -378,6 +382,11 @@ def _has_groups(target: Any) -> bool:
     """Return whether a class may have fewer key heads than query heads: by a parameter or by its configuration."""
     roles = {role_of(p.name, True) for p in signature_of(target)} if inspect.isclass(target) else set()
     return bool(roles & {"key_heads", "config"})
+
+
+def _groups_are_optional(target: Any) -> bool:
+    """Return whether fewer key heads are an option of a class: then any order of them fits its own weights."""
+    return any(role_of(p.name, True) == "key_heads" and p.default is None for p in signature_of(target))
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:

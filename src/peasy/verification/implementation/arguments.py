@@ -40,7 +40,8 @@ class Sizes:
             "key_heads": self.kv_heads if self.grouped else self.heads,
             "length": self.length, "dropout": 0.1, "causal": True, "batch_first": True, "flag": True, "layer": 1,
             "batch": self.batch, "scale": self.d_head**-0.5, "temperature": self.d_head**0.5, "device": "cpu",
-            "eps": 1e-5, "rotary_fraction": 1.0, "theta": 10000.0, "vocab": 50, "weights": False, "training": False, "use_cache": False,
+            "eps": 1e-5, "theta": 10000.0, "vocab": 50, "rotary_fraction": 1.0,
+            "weights": False, "training": False, "use_cache": False,
             "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
         }  # fmt: skip
         return values.get(role, UNKNOWN)
@@ -87,6 +88,7 @@ class ConfigGuess(dict[str, Any]):
 
 _CONFIG_GROUPS = ("transformer", "model", "attention", "attn", "encoder", "decoder", "text_config", "network", "arch")
 _SIZE_ROLES = ("d_model", "heads", "d_head", "length", "key_heads")
+_SET_ROLES = (*_SIZE_ROLES, "dropout", "rotary_fraction")
 
 
 def config_value(sizes: Sizes, name: str) -> Any:
@@ -213,12 +215,14 @@ def make_config(hint: Any, sizes: Sizes) -> Any:
         arguments = {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
-            and (p.default is p.empty or (role_of(name, True) in (*_SIZE_ROLES, "dropout", "rotary_fraction") and p.default is not None))
+            and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None))
         }  # fmt: skip
         made = hint(**arguments)
     except Exception:
         return ConfigGuess(sizes)
-    for name in [n for n in getattr(made, "__dict__", {}) if n not in known]:  # classes that keep sizes as plain attributes
+    for name in [
+        n for n in getattr(made, "__dict__", {}) if n not in known
+    ]:  # classes that keep sizes as plain attributes
         value = config_value(sizes, name)
         if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
             setattr(made, name, value)
@@ -254,7 +258,7 @@ def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = 
 
 
 MASK_FORMS = (
-    None, *((shape, value) for shape in ("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1") for value in (True, False)),
+    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1"), (True, False)),
 )  # fmt: skip
 """Masks that hide nothing: none, or a shape filled with True or with False."""
 

@@ -182,8 +182,8 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
 @contextlib.contextmanager
 def _sizes_as_globals(target: Any, sizes: Sizes) -> Iterator[None]:
     """Give numbers that a script keeps in global names of sizes (d_k, n_heads) the sizes of the call."""
-    functions = [value for value in vars(target).values() if inspect.isfunction(value)] if inspect.isclass(target) else [
-        target] if inspect.isfunction(target) else []  # fmt: skip
+    members = vars(target).values() if inspect.isclass(target) else [target]
+    functions = [member for member in members if inspect.isfunction(member)]
     scope = functions[0].__globals__ if functions else {}
     before = {
         name: value for name, value in scope.items()

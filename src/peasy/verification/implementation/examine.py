@@ -4,6 +4,7 @@ import ast
 import inspect
 import re
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,9 @@ from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
+_MAX_ATTEMPTS = 12
+"""Calls that are judged at most, if none of them can be compared."""
+
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
 
@@ -81,7 +85,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    for attempt in _attempts(state, SIZES[0]):
+    for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
@@ -130,9 +134,9 @@ def _no_call(state: Examination) -> InvalidInput:
     lines = list(dict.fromkeys(one.summary() for one in failures))
     first = failures[0]
     where = f" Line {first.line}: {first.code}" if first.line else ""
-    missing = re.search(r"but (\S+) is not installed", first.error)
-    advice = f"Install {missing[1]}, and run it again." if missing else f'Give the call: --call "{first.call}"'
-    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4] if not missing), advice])
+    absent = re.search(r"but (\S+) is not installed", first.error)
+    advice = f"Install {absent[1]}, and run it again." if absent else f'Give the call: --call "{first.call}"'
+    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4] if not absent), advice])
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
 
 
@@ -357,7 +361,7 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
     for sizes, seed in runs:
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         unknown: list[str] = []
-        for other in _attempts(again, sizes):
+        for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
             if more.unknown and not more.mistakes:
                 unknown += more.unknown

@@ -81,7 +81,10 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
     if op.name in _NORMS:
         return _past_norm(trace, here, activations, memory)
     if op.name == "convolution":
-        here.kinds.add("convolution")
+        if all(size == 1 for size in op.values[1].shape[2:]):
+            here.projections.append(op)  # the same linear layer for every token
+        else:
+            here.kinds.add("convolution")
         return here
     if op.name in _NONLINEAR:
         here.kinds.add(f"nonlinear {op.name.strip('_')}")
@@ -170,7 +173,7 @@ def parameters_of(trace: Trace, products: list[Op]) -> list[str]:
     """Return the names of the parameters of some products, matrices only."""
     names = []
     for op in products:
-        for source, _ in op.inputs[-2:]:
+        for source, _ in op.inputs[1:2] if op.name == "convolution" else op.inputs[-2:]:
             if not is_activation(trace.ops[source]):
                 names += [root.partition(":")[2] for root in sorted(trace.ops[source].roots)]
     return list(dict.fromkeys(names))
@@ -178,6 +181,8 @@ def parameters_of(trace: Trace, products: list[Op]) -> list[str]:
 
 def columns_of(trace: Trace, projection: Op, source: tuple[int, int]) -> Array | None:
     """Return which columns of a projection's result an operand is made of; None if they cannot be followed."""
+    if projection.name == "convolution":
+        return None
     path = [op for op in trace.ops[projection.index :] if op.index <= source[0]]
     reached, kept = {projection.index}, [projection]
     for op in path[1:]:

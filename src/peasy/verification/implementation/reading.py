@@ -12,7 +12,7 @@ from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
-_ROW_NUMBERS = frozenset("amax max logsumexp mean clamp detach alias unsqueeze view expand".split())
+_ROW_NUMBERS = ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand")
 """Operations whose result is one number per row, subtracted before exp."""
 HIDDEN = -50.0
 """Scores below this get a weight of practically 0: e^-50."""
@@ -267,7 +267,6 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
         reading.factor = 0.0 if still.all() else None
         return
     ratio = moved[free] / product[free]
-    half_moved = np.where(finite, half - np.where(finite, bias, 0), 0.0)
     if _constant(ratio):
         reading.factor = float(np.median(ratio))
     elif np.allclose(moved[free], np.round(moved[free]), atol=1e-6) and np.abs(moved[free]).max() >= 1:
@@ -275,7 +274,7 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     elif _per_head(reading, moved, free):
         reading.factor, reading.head_factors = float(np.median(ratio)), True
     else:
-        _read_softcap(subject, reading, moved, half_moved, free)
+        _read_softcap(subject, reading, moved, free)
     reading.bias_learned = _depends_on_parameters(reading)
 
 
@@ -291,16 +290,16 @@ def _per_head(reading: Reading, moved: Array, free: Array) -> bool:
     )
 
 
-def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, half: Array, free: Array) -> None:
+def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, free: Array) -> None:
     """Find c and a with scaled = c · tanh(a · product / c)."""
     assert reading.bias is not None
-    cap = np.abs(_probe(subject, reading, 1e7) - reading.bias)[free]
+    cap = np.abs(_probe(subject, reading, 1e7)[free] - reading.bias[free])
     if not np.isfinite(cap).all() or not _constant(cap):
         return
-    limit = float(np.median(cap))
-    inner = np.arctanh(np.clip(moved[free] / limit, -1 + 1e-12, 1 - 1e-12)) * limit / reading.product[free]
-    if _constant(inner):
-        reading.softcap, reading.factor = limit, float(np.median(inner))
+    limit, one = float(np.median(cap)), _probe(subject, reading, 1.0)[free] - reading.bias[free]
+    factor = float(np.median(np.arctanh(np.clip(one / limit, -1 + 1e-12, 1 - 1e-12)))) * limit
+    if np.allclose(moved[free], limit * np.tanh(factor * reading.product[free] / limit), atol=1e-3 * limit):
+        reading.softcap, reading.factor = limit, factor
 
 
 def _depends_on_parameters(reading: Reading) -> bool:

@@ -29,10 +29,12 @@ class TorchRecorder(TorchDispatchMode):
     """Records every operation. Results of dropout are replaced by its input, and reported as events."""
 
     def __init__(
-        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True
-    ) -> None:
+        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
+        statistics: dict[int, tuple[Any, Any]] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.roots, self.overrides, self.snapshots = roots, overrides or {}, snapshots
+        self.statistics = {} if statistics is None else statistics
         self.trace, self.skipped = Trace(), library_folders()
         self.made: dict[int, tuple[int, int]] = {}
         self.mutated: dict[int, list[int]] = {}
@@ -53,6 +55,8 @@ class TorchRecorder(TorchDispatchMode):
         if name in ("baddbmm", "addmm") and all(self._is_activation(source) for source in sources[1:3]):
             return self._split_sum(args, kwargs)
         result = func(*args, **kwargs)
+        if name == "native_group_norm":
+            result = self._keep_statistics(result, *args)
         if name in _RANDOM and self.snapshots:
             self.trace.events.append(("random", user_place(self.skipped)))
         index = len(self.trace.ops)
@@ -60,6 +64,16 @@ class TorchRecorder(TorchDispatchMode):
             result = self.overrides[index](result)
         self._record(func, name, args, kwargs, sources, values, result)
         return result
+
+    def _keep_statistics(self, result: Any, x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
+                         eps: float) -> Any:  # fmt: skip
+        """Return a group norm with the means of the first call, so that a changed token changes only its own row."""
+        mean, deviation = self.statistics.setdefault(len(self.trace.ops), result[1:])
+        if mean is result[1]:
+            return result
+        normed = (x.reshape(n, groups, -1) - mean.reshape(n, groups, 1)) * deviation.reshape(n, groups, 1)
+        normed = normed.reshape(n, c, hw) * (1 if weight is None else weight[:, None])
+        return (normed + (0 if bias is None else bias[:, None])).reshape(x.shape), mean, deviation
 
     def _is_activation(self, source: tuple[int, int]) -> bool:
         return any(root.startswith(INPUT) for root in self.trace.ops[source[0]].roots)
@@ -163,10 +177,11 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def torch_call(
-    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]], kept: Any = None
-) -> Trace:
+    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]],
+    statistics: dict[int, tuple[Any, Any]] | None = None,
+) -> Trace:  # fmt: skip
     """Call a function without gradients and record it; `overrides` replace results by operation index."""
-    recorder = TorchRecorder(roots, overrides)
+    recorder = TorchRecorder(roots, overrides, statistics=statistics)
     with single_steps(), torch.no_grad(), recorder:
         result = function()
     trace = recorder.trace

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -48,8 +49,8 @@ from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_MAX_ATTEMPTS = 12
-"""Calls that are judged at most, if none of them can be compared."""
+_MAX_ATTEMPTS, _MAX_SECONDS = 12, 30.0
+"""Calls that are judged at most, if none of them can be compared; and seconds after which no other one is tried."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -85,6 +86,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
+    start = time.monotonic()
     for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
         if given is not None:
             _explain_expected(state, attempt, *given)
@@ -93,6 +95,8 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
+        if time.monotonic() > start + _MAX_SECONDS:
+            break
     if best is not None:
         return best
     raise _no_call(state)

@@ -35,7 +35,7 @@ class NumpyRecorder:
     def __init__(self, overrides: Mapping[int, Callable[[Any], Any]]) -> None:
         self.trace, self.overrides, self.skipped = Trace(), overrides, library_folders()
 
-    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> "TracedArray":
+    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> Any:
         """Return a traced array for an input or a weight."""
         roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
         self.trace.ops.append(Op(len(self.trace.ops), kind, (), (), (np.array(array),), roots, root=name))

@@ -32,7 +32,7 @@ class TorchRecorder(TorchDispatchMode):
         self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
         statistics: dict[int, tuple[Any, Any]] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.roots, self.overrides, self.snapshots = roots, overrides or {}, snapshots
         self.statistics = {} if statistics is None else statistics
         self.trace, self.skipped = Trace(), library_folders()

@@ -17,6 +17,7 @@ from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import leaves
 
 _PREFIX = 3
+_OUTPUT_LAYERS = ("out_proj", "o_proj", "wo", "w_o", "c_proj", "to_out", "out", "output", "proj", "fc_out")
 TILED = "query heads that share a key head are not neighbours (tiled)"
 """A convention of a class whose own weights fit it; a mistake for weights from elsewhere."""
 
@@ -139,18 +140,7 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
         if not name.endswith("weight") or name in used:
             continue
         last = [part for part in name.split(".") if part != "weight"][-1:]
-        if last and last[0].lower() in (
-            "out_proj",
-            "o_proj",
-            "wo",
-            "w_o",
-            "c_proj",
-            "to_out",
-            "out",
-            "output",
-            "proj",
-            "fc_out",
-        ):
+        if last and last[0].lower() in _OUTPUT_LAYERS:
             found.mistake("output projection not used")
 
 

@@ -534,12 +534,12 @@ def _axis_op(reading: Reading) -> Op:
 
 def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
     """Return the line of a softmax: of the caller or constructor, if that chooses the axis, or of the second call."""
-    layer = re.search(r"self\.(\w*softmax\w*)\(", op.place.code, re.IGNORECASE) if op.place else None
-    if layer and not repeated and op.place:
-        made = re.compile(rf"\s*self\.{layer[1]}\s*=.*Softmax\(")
-        lines = [n for n, line in enumerate(linecache.getlines(op.place.file), 1) if made.match(line)]
+    place = None if repeated else op.place
+    for layer in re.findall(r"self\.(\w+)\(", place.code) if place else ():
+        made, file = re.compile(rf"\s*self\.{layer}\s*=.*Softmax\("), place.file if place else ""
+        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
         if len(lines) == 1:
-            return Place(op.place.file, lines[0])
+            return Place(file, lines[0])
     if op.callers and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
         return op.callers[0]
     return op.place

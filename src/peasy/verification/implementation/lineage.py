@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.core import Array, is_activation, replay_op
+from peasy.verification.implementation.core import Array, index_maps, is_activation, replay_op
 from peasy.verification.implementation.trace import INPUT, LAYOUTS, PARAMETER, PRODUCTS, Op, Trace, is_number, to_float
 
 _NORMS = frozenset(
@@ -189,24 +189,11 @@ def columns_of(trace: Trace, projection: Op, source: tuple[int, int]) -> Array |
         if op.name not in PRODUCTS and any(index in reached for index, _ in op.inputs):
             reached.add(op.index)
             kept.append(op)
-    maps = _all_indices(trace, kept)
-    index = maps.get(source)
+    index = index_maps(kept).get(source)
     if index is None:
         return None
     width = int(projection.outputs[0].shape[-1])
     return np.unique(index[index >= 0] % width)
-
-
-def _all_indices(trace: Trace, path: list[Op]) -> dict[tuple[int, int], Array]:
-    first = path[0]
-    shape = tuple(first.outputs[0].shape)
-    maps: dict[tuple[int, int], Array] = {(first.index, 0): np.arange(int(np.prod(shape))).reshape(shape)}
-    for op in path[1:]:
-        inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
-        if inputs:
-            results = replay_op(op, inputs)
-            maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
-    return maps
 
 
 def first_mixing_op(trace: Trace, start: Op, codes: Array, stop: int) -> Op | None:

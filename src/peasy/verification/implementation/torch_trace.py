@@ -17,6 +17,7 @@ from peasy.verification.implementation.trace import (
     flatten,
     leaves,
     library_folders,
+    replayer,
     user_place,
     user_places,
 )
@@ -94,7 +95,7 @@ class TorchRecorder(TorchDispatchMode):
         scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
         op = Op(
             len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, *user_places(self.skipped),
-            self._replayer(func, args, kwargs), scalars,
+            replayer(func, args, kwargs, torch.Tensor, lambda tensor: tensor), scalars,
         )  # fmt: skip
         ops.append(op)
         for number, output in enumerate(outputs):
@@ -103,25 +104,6 @@ class TorchRecorder(TorchDispatchMode):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
                 self.mutated.setdefault(_storage(value), []).append(op.index)
                 self._remember(value, op.index, 0)
-
-    @staticmethod
-    def _replayer(func: Any, args: Any, kwargs: Any) -> Callable[[Mapping[int, Any]], Any]:
-        """Return a function that repeats the operation with other tensors, by number of the tensor argument."""
-
-        def replay(replaced: Mapping[int, Any]) -> Any:
-            numbers = iter(range(1000))
-
-            def swap(value: Any) -> Any:
-                if isinstance(value, list | tuple):
-                    return type(value)(swap(item) for item in value)
-                if isinstance(value, torch.Tensor):
-                    return replaced.get(next(numbers), value)
-                return value
-
-            new_args = [swap(value) for value in args]
-            return func(*new_args, **{key: swap(value) for key, value in kwargs.items()})
-
-        return replay
 
     def _remember(self, tensor: torch.Tensor, index: int, number: int) -> None:
         self.made[id(tensor)] = index, number

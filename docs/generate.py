@@ -245,21 +245,54 @@ def coverage() -> str:
     lines += [
         _generated_from("docs/coverage.toml") + "Each command can be run as it is; each test is part of `make test`,"
     ]
-    lines += ["and the examples of each page run as a test.\n"]
+    lines += ["and the examples of each page run as a test. What the experiments found is [below](#verdicts).\n"]
     for document, title in _toml("docs/coverage.toml")["documents"].items():
-        lines += [f"## {title}\n", "| topic | commands | tests | pages |", "|---|---|---|---|"]
-        lines += [_coverage_row(row) for topic, row in coverage_rows().items() if topic.startswith(f"{document}.")]
+        lines += [f"## {title}\n", "| topic | commands | tests | pages | verdict |", "|---|---|---|---|---|"]
+        lines += [_coverage_row(*item) for item in coverage_rows().items() if item[0].startswith(f"{document}.")]
         lines += [""]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join([*lines, *_verdicts()]).rstrip() + "\n"
 
 
-def _coverage_row(row: dict[str, Any]) -> str:
+def _verdicts() -> list[str]:
+    """Claims of the experiments with their verdicts over the stored seeds, numbers and caveats."""
+    from peasy.experiments.result import EXPERIMENTS
+    from peasy.experiments.stored import stored_results
+
+    lines = ["## Verdicts\n", "Each claim was tested with five seeds, against a control, by paired permutation tests;"]
+    lines += [
+        "the numbers are means with 95 % intervals. They are stored with the package: `peasy experiment NAME` runs"
+    ]
+    lines += ["one seed live and shows both, `peasy experiment NAME --seeds 5` runs all of them again.\n"]
+    stored = stored_results()
+    for name, entry in EXPERIMENTS.items():
+        lines += [f"### {name}\n", f"Claim: {entry.claim}\n"]
+        if name in stored:
+            lines += [
+                f"**{stored[name].outcome.capitalize()}.**\n",
+                *(f"- {part}" for part in stored[name].comparisons),
+                "",
+            ]
+            lines += [f"{stored[name].origin}\n"]
+        else:
+            lines += [f"**Not measured with five seeds yet**: `peasy experiment {name}` runs one.\n"]
+        lines += [f"Caveat: {entry.caveat}\n"]
+    return lines
+
+
+def _coverage_row(topic: str, row: dict[str, Any]) -> str:
+    from peasy.experiments.result import EXPERIMENTS
+    from peasy.experiments.stored import stored_results
+
+    stored = stored_results()
+    named = [name for name, entry in EXPERIMENTS.items() if topic in entry.claims]
+    verdicts = [f"[{name}](#{name}): {stored[name].outcome if name in stored else 'one seed'}" for name in named]
     tests = [test.partition("::") for test in row["tests"]]
     cells = (
         row["what"],
         "<br>".join(f"`{command}`" for command in row["commands"]),
         "<br>".join(f"[{name}](../{file})" for file, _, name in tests),
         "<br>".join(f"[{Path(page).stem}](tour/{page})" for page in row["pages"]),
+        "<br>".join(verdicts),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -3,7 +3,8 @@
     python docs/trace_requests.py [generate | completions | look | train] [--calls] [--save]
 
 A function counts once, when it is first called; a change of package is counted where the next such function is in
-another package than the one before. Private functions count as part of their callers (their number is printed beside).
+another package than the one before. Private functions, and functions inside others, count as part of their callers
+(their number is printed beside).
 Functions called while a module is imported, lambdas, comprehensions and special methods do not count.
 `--save` stores the traces in docs/request_paths.json; `make docs` writes the section of docs/architecture.md from it:
 they are taken on one machine, and another CPU may choose another kernel.
@@ -57,7 +58,7 @@ class Trace:
     @property
     def functions(self) -> list[tuple[str, str]]:
         """File and name of each public function."""
-        return [(file, name) for file, name in self.calls if not name.split(".")[-1].startswith("_")]
+        return [(file, name) for file, name in self.calls if not _is_private(name)]
 
     @property
     def files(self) -> list[str]:
@@ -71,9 +72,14 @@ class Trace:
 
     def summary(self) -> str:
         """Return the three counts."""
-        private = sum(not name.split(".")[-1].startswith("__") for _, name in self.calls) - len(self.functions)
+        private = sum(_is_private(name) and not name.split(".")[-1].startswith("__") for _, name in self.calls)
         functions = f"{len(self.functions)} functions (and {private} private ones)"
         return f"{len(self.files)} files, {functions}, {len(self.packages) - 1} changes of package"
+
+
+def _is_private(name: str) -> bool:
+    """Return True for a name with an underscore, also of its class, and for a function inside another one."""
+    return "<locals>" in name or any(part.startswith("_") for part in name.split("."))
 
 
 def package_of(file: str) -> str:

@@ -256,3 +256,16 @@ def test_any_data_gives_settings_or_one_clear_error(data):
         return
     assert isinstance(model, Model)
     assert read(Model, to_plain(model)) == model
+
+
+def test_fractions_are_numbers(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('title = "1/2 of it"\n[model]  # 1/3 "\nlayers = 1\ndropout = -1 / 4\nnames = ["1/2", \'3/4\']\n')
+    run = read_file(Run, path)
+    assert run == Run(Model(1, dropout=-0.25, names=("1/2", "3/4")), "1/2 of it")
+    for bad in ("1/0", "1/", "1/2/3", "a/2"):
+        path.write_text(f"[model]\nlayers = 1\ndropout = {bad}")
+        with pytest.raises(InvalidInput, match="not valid TOML"):
+            load(path)
+    with pytest.raises(InvalidInput, match="should be a number, not '1/0'"):
+        read(Run, {"model": {"layers": 1, "dropout": "1/0"}})

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the one table of public names; at run time each is imported
     from peasy.commands.exercise import exercise as exercise
     from peasy.commands.explain import explain as explain
     from peasy.commands.exporting import export_model as export_model
+    from peasy.commands.forward_pass import forward_pass as forward_pass
     from peasy.commands.generate import generate as generate
     from peasy.commands.importing import import_model as import_model
     from peasy.commands.load import load as load

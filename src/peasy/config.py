@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import math
+import re
 import reprlib
 import tomllib
 import types
 import typing
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,12 @@ from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
 
 T = TypeVar("T")
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
+
+_FRACTION = re.compile(r"[+-]?\d{1,15}\s*/\s*0*[1-9]\d{0,14}")
+_TEXT_OR_FRACTION = re.compile(
+    rf"""((?s:\"{{3}}.*?\"{{3}}|'{{3}}.*?'{{3}})|\"(?:\\.|[^\"\\])*\"|'[^']*'|\#.*)|(?<![\w./])({_FRACTION.pattern})(?![\w./])"""
+)
+"""Quoted text or a comment of a TOML file, which may contain anything, or a fraction outside of them."""
 
 
 def read(kind: type[T], data: Any, where: str = "") -> T:
@@ -59,9 +67,18 @@ def load(path: str | Path) -> Any:
         raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
     is_json = path.suffix == ".json"
     try:
-        return parse_json(text) if is_json else tomllib.loads(text)
+        return parse_json(text) if is_json else parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}.") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; a fraction may be bare, and becomes text, which `read` takes for a number.
+
+    >>> parse_toml('scale = 1/2  # not "1/3"')
+    {'scale': '1/2'}
+    """
+    return tomllib.loads(_TEXT_OR_FRACTION.sub(lambda match: match[1] or f'"{match[2]}"', text))
 
 
 def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
@@ -196,7 +213,6 @@ def _looks_like(kind: Any, data: Any) -> bool:
 
 
 def _type_name(kind: Any) -> str:
-    """Return a type's name for error messages."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return " or ".join(map(str, typing.get_args(kind)))
@@ -221,6 +237,8 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "tru
 def _read_plain(kind: Any, data: Any, where: str) -> Any:
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         data = float(data) if abs(data) < 2**1023 else math.inf
+    if kind is float and isinstance(data, str) and _FRACTION.fullmatch(data):
+        data = float(Fraction("".join(data.split())))
     if type(data) is not kind:
         raise _invalid(f"should be {_type_name(kind)}", data, where)
     if kind is float and not math.isfinite(data):

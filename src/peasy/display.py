@@ -14,5 +14,5 @@ class DisplayMixin:
         return self._repr_mimebundle_().get("text/html")
 
     def widget(self) -> object:
-        """Return an interactive notebook widget to browse cells, layers and heads. Needs the extra `notebook`."""
+        """Return an interactive notebook widget to browse cells, layers and heads."""
         return import_module("peasy.notebook").widget(self)

@@ -24,7 +24,6 @@ _MODULES_OF_EXTRAS = {
     "export": "gguf onnx onnxscript",
     "kernel": "numba",
     "models": "torch babel huggingface_hub jinja2 sacrebleu safetensors tokenizers",
-    "notebook": "anywidget",
     "plots": "resvg_py reportlab svglib",
     "serve": "fastapi prometheus_client pydantic starlette uvicorn",
     "tracking": "tensorboard",

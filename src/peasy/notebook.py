@@ -1,65 +1,41 @@
-"""Jupyter widget (anywidget) that runs the web page's modules for interactive figures.
+"""Notebook widget: the page of a result in a frame, with its interactive figures.
 
-It is optional: results are displayed as plain text, script-free HTML and SVG, which survive GitHub and nbconvert. A
-widget is created with `x.widget()`, is self-contained and makes no network requests.
+It needs no kernel and no network, so it also works in a page made by nbconvert. Results themselves are displayed as
+plain text, script-free HTML and SVG, which survive GitHub; a widget is made with `x.widget()`.
 """
 
-from functools import cache
-from typing import Any
+from html import escape
 
-from peasy.errors import InvalidInput, MissingExtra
-from peasy.extras import install_line
-from peasy.render import document_of, mimebundle
-from peasy.render.html import FIGURE_MODULES, bundle, widget_parts
+from peasy.errors import InvalidInput
+from peasy.render import document_of, draw
 from peasy.views.document import Document
 
-MODULES = (*FIGURE_MODULES, "arithmetic.js", "widget.js")
+_HEIGHT = 600
+"""Height of the frame in pixels until the page in it has been laid out."""
 
 
-def widget(result: Any) -> Any:
+class Widget:
+    """Page of a document in a frame."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        page = escape(str(draw(self.document, "html")))
+        style = f"width:100%;height:{_HEIGHT}px;border:0"
+        frame = f'<iframe srcdoc="{page}" style="{style}" title="{escape(self.document.title)}"></iframe>'
+        return {"text/plain": str(draw(self.document)), "text/html": frame}
+
+
+def widget(result: object) -> Widget:
     """Return an interactive widget for a command's result or a document.
 
     >>> from peasy.views.document import Document, Paragraph
-    >>> widget(Document("Pizza", (Paragraph("is great"),))).content
-    '<main><h1>Pizza</h1>\\n<p class="plain">is great</p>\\n</main>'
+    >>> "is great" in widget(Document("Pizza", (Paragraph("is great"),)))._repr_mimebundle_()["text/html"]
+    True
     """
     document = document_of(result)
     if document is None:
         hint = "Call .widget() on the result of a command."
         raise InvalidInput(f"{type(result).__name__} cannot be shown as a widget.", hint=hint)
-    content, style, arithmetic = widget_parts(document)
-    return _widget_class()(document, content=content, style=style, arithmetic=arithmetic)
-
-
-@cache
-def _widget_class() -> Any:
-    """Return the widget class, created on first use because anywidget is optional."""
-    try:
-        import anywidget
-        import traitlets
-    except ImportError:
-        raise MissingExtra(
-            "Widgets need the extra notebook, which is not installed.",
-            hint=f"Install it with: {install_line('notebook')} (display without widgets needs nothing).",
-        ) from None
-
-    class PeasyWidget(anywidget.AnyWidget):
-        """Interactive document."""
-
-        _esm = bundle(MODULES)
-        content = traitlets.Unicode().tag(sync=True)
-        style = traitlets.Unicode().tag(sync=True)
-        arithmetic = traitlets.Unicode().tag(sync=True)
-
-        def __init__(self, document: Document, **traits: str) -> None:
-            super().__init__(**traits)
-            self.document = document
-
-        def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-            # Where widgets do not run (GitHub, a saved page) the static form of the same document is shown.
-            mimebundles = super()._repr_mimebundle_(**kwargs)
-            live_bundle, *more = mimebundles if isinstance(mimebundles, tuple) else (mimebundles,)
-            both = {**(live_bundle or {}), **mimebundle(self.document)}
-            return (both, *more) if more else both
-
-    return PeasyWidget
+    return Widget(document)

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from tests.browser.test_maps import WORDS, point_at
 
-from peasy import attend, notebook, render
-from peasy.render import html
+from peasy import attend, render
 from peasy.views.document import Document, Maps, Vectors
 
 pytestmark = pytest.mark.browser
@@ -88,18 +87,3 @@ def test_missing_vectors_and_bias_are_mentioned(show):
     page.evaluate("document.querySelector('peasy-maps').selectCell(2, 1)")
     page.keyboard.press("Enter")
     assert "peasy look m 'The' --layer 0 --head 0 --query 'came' --step-by-step" in arithmetic_text(page)
-
-
-def test_cells_in_the_notebook_widget(browser, tmp_path):
-    from tests.test_notebook import PAGE
-
-    made = notebook.widget(Document("Heads", (heads(),)))
-    traits = html._safe_json({"content": made.content, "style": made.style, "arithmetic": made.arithmetic})
-    path = tmp_path / "widget.html"
-    path.write_text(PAGE.format(esm=html._safe_json(made._esm), traits=traits))
-    page = browser.new_context(offline=True).new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector("peasy-maps[data-ready]")
-    page.locator("peasy-maps .large canvas").click(position={"x": 200, "y": 200})
-    assert "score = q · k" in arithmetic_text(page) or "may not attend" in arithmetic_text(page)
-    page.context.close()

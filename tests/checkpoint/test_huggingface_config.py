@@ -5,8 +5,17 @@ import dataclasses
 import pytest
 
 from peasy.checkpoint.huggingface.family import ConfigFields, PlannedWeights
-from peasy.checkpoint.huggingface.registry import _normalized, detect_family, family_for, read_hf_config
+from peasy.checkpoint.huggingface.registry import (
+    FAMILIES,
+    _normalized,
+    detect_family,
+    family_for,
+    match_weights,
+    read_hf_config,
+)
+from peasy.checkpoint.huggingface.weight_map import export_weights
 from peasy.errors import InvalidInput
+from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.nn import config as nn_config
 
@@ -178,3 +187,36 @@ def test_features_without_a_family_are_named(changes, key):
     with pytest.raises(InvalidInput, match="No supported Hugging Face family") as caught:
         family_for(preset("gpt-tiny", **changes))
     assert key in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "mixtral", "num_local_experts": 8}, "mixture of experts"),
+        ({"model_type": "qwen3_moe", "num_experts": 128}, "mixture of experts"),
+        ({"model_type": "llama4", "text_config": {"attention_chunk_size": 8192}}, "chunked"),
+        ({"model_type": "llama", "attention_chunk_size": 16}, "chunked"),
+        ({"model_type": "qwen2", "layer_types": ["chunked_attention", "full_attention"]}, "chunked_attention"),
+        ({"model_type": "mixtral"}, "not supported"),
+    ],
+)
+def test_what_transformers_computes_otherwise_is_refused_with_its_reason(changes, reason):
+    """transformers has no attention chunks in these families either, or other layers."""
+    data = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4} | changes
+    data |= {"intermediate_size": 40, "max_position_embeddings": 64}
+    with pytest.raises(InvalidInput, match=reason):
+        read(data)
+    plain = {key: value for key, value in data.items() if key not in ("attention_chunk_size", "layer_types")}
+    if data["model_type"] in FAMILIES:  # inverse: without it, the same config is read
+        assert read(plain)
+
+
+def test_layers_that_differ_are_not_written_as_one():
+    sizes = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+    config = read(sizes | {"model_type": "albert", "intermediate_size": 40, "max_position_embeddings": 40})
+    pairs, _ = match_weights(FAMILIES["albert"], config)
+    weights = build(config, seed=1).state_dict()
+    with pytest.raises(InvalidInput, match="layers of this model differ"):
+        export_weights(pairs, weights)
+    shared = {name: weights[name.replace("blocks.1.", "blocks.0.")] for name in weights}
+    assert "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight" in export_weights(pairs, shared)

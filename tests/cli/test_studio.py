@@ -4,7 +4,11 @@ import json
 import signal
 import urllib.request
 
+import pytest
 from tests.cli.test_serve import process
+
+from peasy.cli import serve
+from peasy.errors import ResourceUnavailable
 
 __all__ = ["process"]
 
@@ -22,3 +26,18 @@ def test_page_is_served_and_ctrl_c_stops_it(process, model_folder):
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=20)
     assert running.returncode == 0
+
+
+def test_links_survive_a_restart_because_the_port_stays_the_same(monkeypatch):
+    with serve._studio_socket(0) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setattr(serve, "STUDIO_PORT", port)
+    with serve._studio_socket(None) as first:
+        assert first.getsockname()[1] == port
+        first.listen()
+        with serve._studio_socket(None) as second:
+            assert second.getsockname()[1] != port, "taken: the next free one"
+        with pytest.raises(ResourceUnavailable):
+            serve._studio_socket(port)
+    with serve._studio_socket(None) as again:
+        assert again.getsockname()[1] == port

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import peasy
-from peasy.errors import InvalidInput, NotFound, UsageError
+from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
+from peasy.views.document import Heading
 from peasy.worked import example_names
 
 HOSTILE = [
@@ -42,6 +43,95 @@ def test_attributes_and_notebook_display():
     assert set(love._repr_mimebundle_()) >= {"text/plain", "text/html"}
     for copied in (copy.copy(love), pickle.loads(pickle.dumps(love))):
         np.testing.assert_array_equal(copied.weights, love.weights)
+
+
+def test_matrices_by_name():
+    x, w = np.eye(2), [[1, 2], [3, 4]]
+    worked = peasy.explain(x=x, w_q=w, w_k=w, w_v=w, causal=True)
+    np.testing.assert_array_equal(worked.query, w)
+    assert worked.tokens == ("0", "1")
+    assert worked.masked[0, 1] == -np.inf
+    crossed = peasy.explain(x=x, source_x=np.ones((3, 2)), w_q=w, w_k=w, w_v=w, source_tokens=["a", "b", "c"])
+    assert crossed.worked.keys == ("a", "b", "c")
+    np.testing.assert_allclose(crossed.weights, 1 / 3)
+    for arguments, message in (
+        ({"x": x, "querry": 0}, "no parameter querry. Did you mean query"),
+        ({"source": "i-love-ai", "x": x}, "not both"),
+        ({}, "nothing to explain"),
+    ):
+        with pytest.raises(PeasyError, match=message):
+            peasy.explain(**arguments)
+
+
+def test_a_cell_shows_its_arithmetic_in_a_notebook_and_at_the_prompt():
+    cell = peasy.explain("i-love-ai").cell("weights", "I", "love")
+    shown = cell._repr_mimebundle_()
+    for text in (shown["text/html"], shown["text/plain"], repr(cell)):
+        assert "share: 2.0281 / 5.0562 = 0.4011" in text
+
+
+def test_rows_of_x_are_tokens_and_step_numbers_run_on_across_heads():
+    document = peasy.explain("i-love-ai-two-heads").document()
+    assert document.matrices()[0].row_axis == "token"
+    numbers = [part.number for part in document.parts if isinstance(part, Heading)]
+    assert numbers == list(range(1, 14))
+
+
+def test_a_sentence_without_spaces_and_a_long_one():
+    assert peasy.explain("我爱人工智能").tokens == tuple("我爱人工智能")
+    words = " ".join(f"word{number}" for number in range(60))
+    title = peasy.explain(words).document().title.removesuffix("...")
+    assert 190 < len(title) < 200
+    assert words.startswith(f"{title} ")
+
+
+def test_a_repeated_word_is_asked_for_by_position():
+    with pytest.raises(InvalidInput, match='"the" is at 2 positions') as error:
+        peasy.explain("the cat and the dog", query="the")
+    assert "0 or 3" in error.value.hint
+    assert peasy.explain("the cat and the dog", query=3).selected_query == 3
+
+
+def test_a_network_with_gradients_by_kind_name_and_chain():
+    whole = peasy.explain("cross-entropy")
+    gradients = peasy.explain("cross-entropy", step="gradients")
+    assert [step["name"] for step in gradients.data()["steps"]] == ["loss.d_loss", "loss.d_token_loss", "d_logits"]
+    assert len(gradients.document().matrices()) == 3 < len(whole.document().matrices())
+    update = peasy.explain("cross-entropy", step="update").data()["steps"]
+    assert [step["name"] for step in update] == ["new_logits", "after.loss.loss"]
+    only = peasy.explain("cross-entropy", only="loss.probabilities")
+    assert [matrix.name for matrix in only.document().matrices()] == ["loss.probabilities"]
+    assert peasy.explain("cross-entropy", step="gradients", only="logits").selected_steps[0].name == "d_logits"
+    chain = peasy.explain("cross-entropy", follow="d loss / d logits[0,1]")
+    assert "loss.d_loss → loss.d_token_loss → d_logits" in chain.text()
+    assert "Check: with 0.001 more" in chain.text()
+    assert chain.data()["chain"]["value"] == pytest.approx(float(whole.d_logits[0, 1]))
+    symbols = peasy.explain("cross-entropy", only="probabilities", symbolic=True)
+    assert (
+        "exp(logits[0,0]) / (exp(logits[0,0]) + exp(logits[0,1])"
+        in symbols.data()["symbolic"]["tables"][0]["cells"][0][0]
+    )
+    for arguments, message in (
+        ({"only": "losss"}, 'no step "losss"'), ({"causal": True}, "cannot change"), ({"query": "the"}, "no attention"),
+    ):  # fmt: skip
+        with pytest.raises(PeasyError, match=message):
+            peasy.explain("cross-entropy", **arguments)
+    with pytest.raises(NotFound, match="nothing of gradients"):
+        peasy.explain("i-love-ai", step="gradients")
+
+
+def test_one_table_as_a_latex_fragment():
+    slide = peasy.explain("i-love-ai", only="weights", fragment=True).latex()
+    assert slide.startswith("% Fragment for")
+    assert slide.count("tabular") == 2
+
+
+def test_biases_have_a_section():
+    x = [[1, 0], [0, 1]]
+    names = [
+        m.name for m in peasy.explain(x=x, w_q=x, b_q=[1, 2], w_k=x, w_v=x, w_o=x, b_o=[1, 1]).document().matrices()
+    ]
+    assert {"b_q", "b_o"} <= set(names)
 
 
 def test_data_has_the_documented_keys():

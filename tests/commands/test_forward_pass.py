@@ -89,3 +89,31 @@ def test_long_texts_are_pooled_by_their_largest_weight(stories):
     exact = np.asarray(peasy.look(stories, text.strip(), layers=[0], heads=[1]).weights[0, 1])
     corner = exact[: attention.tile, : attention.tile].max()
     assert maps(attention)[1][0, 0] == pytest.approx(corner, abs=0.5 / 255 + 1e-6)
+
+
+def test_shared_page_holds_the_numbers_of_heads_and_the_answers_without_them(stories, shown):
+    looked = peasy.look(stories, TEXT, steps=("query", "key", "weights"))
+    told = shown.head_numbers[0]
+    assert (told.layer, told.head) == (shown.story.layer, shown.story.head), "the head of the story comes first"
+    assert (
+        len(shown.head_numbers)
+        == len(shown.ablations)
+        == sum(attention.num_heads for layer in shown.stacks[0].layers for attention in layer.attentions)
+    )
+    for name in ("weights", "query", "key"):
+        (capture,) = (c for c in looked.captures if c.step == name and c.path.layer == told.layer)
+        np.testing.assert_allclose(told.steps[name], capture.array[told.head], atol=1e-5)
+    assert told.steps["masked"][0][1] is None, "a hidden key has no score"
+    without = next(a for a in shown.ablations if (a.layer, a.head) == (told.layer, told.head))
+    edited = forward_pass(stories, TEXT, edit=[peasy.edit.zero(told.layer, told.head)], story=False, head_numbers=())
+    assert [token.id for token in without.next_tokens] == [token.id for token in edited.next_tokens]
+    assert edited.head_numbers == ()
+
+
+def test_head_numbers_are_bounded_and_can_be_named(stories, monkeypatch):
+    monkeypatch.setattr("peasy.commands.forward_pass.MAX_HEAD_NUMBERS", 4000)
+    few = forward_pass(stories, TEXT, ablations=False)
+    assert 0 < len(few.head_numbers) < 9
+    assert few.ablations == ()
+    (named,) = forward_pass(stories, TEXT, head_numbers=["decoder.2.attention.1"], story=False).head_numbers
+    assert (named.layer, named.head) == (2, 1)

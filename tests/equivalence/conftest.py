@@ -57,6 +57,8 @@ SMALL_NEO |= {"attention_types": [[["global", "local"], 1], [["local"], 1]], "wi
 SMALL_NEO |= {"bos_token_id": None, "eos_token_id": None}
 SMALL_OPT = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "ffn_dim": 40, "num_attention_heads": 3}
 SMALL_OPT |= {"max_position_embeddings": 40, "bos_token_id": 2}
+SMALL_FALCON: dict[str, Any] = {"vocab_size": 61, "hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4}
+SMALL_FALCON |= {"bos_token_id": None, "eos_token_id": 2}
 SMALL_DISTILBERT = {"vocab_size": 61, "dim": 24, "n_layers": 3, "n_heads": 3, "hidden_dim": 40}
 SMALL_DISTILBERT |= {"max_position_embeddings": 40}
 SMALL_MODERNBERT = SMALL_BERT | {"hidden_size": 24, "local_attention": 6, "pad_token_id": 0, "bos_token_id": 1}
@@ -224,6 +226,18 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "OPTConfig",
             SMALL_OPT | {"enable_bias": False, "activation_function": "gelu", "tie_word_embeddings": False},
         ),
+        "falcon": ("FalconForCausalLM", "FalconConfig", SMALL_FALCON),
+        "falcon-grouped": (
+            "FalconForCausalLM",
+            "FalconConfig",
+            SMALL_FALCON
+            | {"new_decoder_architecture": True, "num_kv_heads": 2, "activation": "relu", "tie_word_embeddings": False},
+        ),
+        "falcon-sequential": (
+            "FalconForCausalLM",
+            "FalconConfig",
+            SMALL_FALCON | {"parallel_attn": False, "multi_query": False, "bias": True, "ffn_hidden_size": 40},
+        ),
     },
     "encoder": {
         "bert": ("BertModel", "BertConfig", SMALL_BERT),
@@ -245,7 +259,14 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
         "mpnet": ("MPNetModel", "MPNetConfig", SMALL_BERT | {"hidden_act": "relu"}),
         "mpnet-masked": ("MPNetForMaskedLM", "MPNetConfig", SMALL_BERT),
         "electra": ("ElectraModel", "ElectraConfig", SMALL_BERT | {"embedding_size": 24}),
-        "electra-masked": ("ElectraForMaskedLM", "ElectraConfig", SMALL_BERT | {"embedding_size": 24}),
+        "electra-masked": ("ElectraForMaskedLM", "ElectraConfig", SMALL_BERT | {"embedding_size": 16}),
+        "albert": ("AlbertModel", "AlbertConfig", SMALL_BERT | {"embedding_size": 16}),
+        "albert-masked": (
+            "AlbertForMaskedLM",
+            "AlbertConfig",
+            SMALL_BERT | {"embedding_size": 24, "hidden_act": "relu"},
+        ),
+        "albert-pretraining": ("AlbertForPreTraining", "AlbertConfig", SMALL_BERT | {"embedding_size": 10}),
         "modernbert": ("ModernBertModel", "ModernBertConfig", SMALL_MODERNBERT),
         "modernbert-masked": (
             "ModernBertForMaskedLM",

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tests.equivalence.conftest import SMALL_BERT, SMALL_DISTILBERT, SMALL_MODERNBERT, Case
+from tests.equivalence.conftest import SMALL_BERT, SMALL_DISTILBERT, SMALL_GPT2, SMALL_LLAMA, SMALL_MODERNBERT, Case
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
 from peasy.commands.classify import classify
+from peasy.commands.exporting import export_model
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
 from peasy.tokenization import train_tokenizer
@@ -17,8 +18,13 @@ FAMILIES = {
     "Camembert": SMALL_BERT | {"type_vocab_size": 1},
     "DistilBert": SMALL_DISTILBERT,
     "MPNet": SMALL_BERT,
-    "Electra": SMALL_BERT | {"embedding_size": 24},
+    "Electra": SMALL_BERT | {"embedding_size": 16},
+    "Albert": SMALL_BERT | {"embedding_size": 16},
     "ModernBert": SMALL_MODERNBERT,
+    "GPT2": SMALL_GPT2 | {"pad_token_id": 0},
+    "Llama": SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
+    "Qwen2": SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
+    "Gemma2": SMALL_LLAMA | {"pad_token_id": 0, "head_dim": 6, "num_key_value_heads": 2, "sliding_window": 4},
 }
 LABELS = {"id2label": {0: "bad", 1: "fair", 2: "good"}, "label2id": {"bad": 0, "fair": 1, "good": 2}}
 
@@ -56,6 +62,16 @@ def test_logits_and_roundtrip(tmp_path, name, level):
         assert torch.equal(
             again(ids, attention_mask=mask.long()).logits, case.theirs(ids, attention_mask=mask.long()).logits
         )
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2"])
+def test_a_classifying_decoder_writes_no_text(tmp_path, name):
+    loaded = LoadedModel("reviews", make(name, "Sequence", tmp_path).ours, train_tokenizer(["the oven"] * 9, "words"))
+    with pytest.raises(InvalidInput, match="classification head"):
+        loaded.generate("the oven")
+    assert loaded.look("the oven").tokens.ids
+    with pytest.raises(InvalidInput, match="classification head"):
+        export_model(loaded, tmp_path / "out", format="gguf")
 
 
 def test_mean_pooling(tmp_path):

@@ -25,9 +25,8 @@ def run(model) -> list[torch.Tensor]:
     inputs = {"decoder_input_ids": some_ids(2, 6)} if model.config.is_encoder_decoder else {}
     with torch.no_grad():
         out = model(ids, **inputs)
-    return [
-        value for name, value in out.items() if isinstance(value, torch.Tensor) and name != "seq_relationship_logits"
-    ]
+    unread = ("seq_relationship_logits", "sop_logits")
+    return [value for name, value in out.items() if isinstance(value, torch.Tensor) and name not in unread]
 
 
 def roundtrip(family, tmp_path):

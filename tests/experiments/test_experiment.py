@@ -2,7 +2,7 @@
 
 import pytest
 
-from peasy.errors import NotFound
+from peasy.errors import NotFound, UsageError
 from peasy.experiments.experiment import experiment
 from peasy.experiments.result import EXPERIMENTS
 
@@ -30,4 +30,10 @@ def test_a_result_shows_question_verdict_and_caveat():
     result = experiment("matrix-form", tokens=8, repeats=1)
     shown = " ".join(result.text().split())
     assert all(text in shown for text in (result.question, result.verdict, result.caveat))
-    assert result.data()["holds"] is True
+    assert result.data()["comparisons"][0]["name"] in shown
+    assert result.data()["outcome"] == "cannot tell", "one repeat says nothing about time"
+
+
+def test_wrong_number_of_seeds():
+    with pytest.raises(UsageError, match="at least 1"):
+        experiment("matrix-form", seeds=0)

@@ -22,7 +22,11 @@ def texts(agreement: float, count: int = 12):
 def test_each_outcome_can_be_reached():
     noise = texts(0.0)
     assert experiment.conclude(texts(1.0), noise, 0).outcome is Outcome.SUPPORTED
-    assert experiment.conclude(texts(0.6), noise, 0).outcome is Outcome.CONDITIONS
+    reversed_top = [
+        experiment.WeightsAndEffects(t.weights, tuple(w if w < max(t.weights) else 0.5 for w in t.weights), 1.0)
+        for t in texts(1.0)
+    ]
+    assert experiment.conclude(reversed_top, noise, 0).outcome is Outcome.CONDITIONS
     opposite = [experiment.WeightsAndEffects(t.weights, tuple(1 - w for w in t.weights), 1.0) for t in noise]
     assert experiment.conclude(opposite, noise, 0).outcome is Outcome.NOT_SUPPORTED
     assert experiment.conclude(texts(0.3, 3), noise[:3], 0).outcome is Outcome.CANNOT_TELL

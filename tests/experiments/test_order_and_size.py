@@ -2,48 +2,44 @@
 
 import pytest
 
+from peasy.commands.load import load
 from peasy.datasets import TextPair
 from peasy.experiments import order_and_size as order
+from peasy.experiments.models import untrained
+from peasy.experiments.statistics import Outcome
 from peasy.models.build import build
 from peasy.models.preset import preset
 
 
 def test_built_in_translators_align():
-    numbers = order.run(pairs=4, steps=0).numbers
+    result = order.run(pairs=4, steps=0)
+    numbers = result.numbers
     assert set(numbers["translators"]) == {"locales-fr", "locales-fr-2015"}
-    for translator in numbers["translators"].values():
-        assert translator["error"]["date"] < numbers["diagonal_baseline"]["date"]
-        assert min(translator["exact"].values()) >= 0.75
+    assert min(min(by["exact"].values()) for by in numbers["translators"].values()) >= 0.75
+    assert result.comparisons[0].outcome is Outcome.SUPPORTED, result.verdict
 
 
-def aligned(error):
-    values = dict.fromkeys(order.CATEGORIES, error)
-    return order.TranslatorAlignment("t", (0, 0), values, dict.fromkeys(order.CATEGORIES, 0.9))
-
-
-LONG = {"attention": {1: 1.0, 5: 0.95}, "one fixed vector": {1: 1.0, 5: 0.4}}
-
-
-def concluded(error=0.05, lengths=LONG):
-    return order.conclude(
-        [aligned(error)],
-        dict.fromkeys(order.CATEGORIES, 0.5),
-        (0.6, 0.4),
-        (),
-        {k: _all(v) for k, v in lengths.items()},
-        0,
-    )
-
-
-def _all(ends):
-    return {count: ends[1] + (ends[5] - ends[1]) * (count - 1) / 4 for count in range(1, 6)}
+def concluded(error=0.05, attention=0.95, fixed=0.4):
+    aligned = order.TranslatorAlignment("t", (0, 0), ("date", "unit", "money") * 3, (error,) * 9, (True,) * 9)
+    lengths = {
+        name: {count: [1.0 if count == 1 else end] * 8 for count in range(1, 6)}
+        for name, end in (("attention", attention), ("one fixed vector", fixed))
+    }
+    return order.conclude([aligned], [0.5] * 9, (0.6, 0.4), (), lengths, 0)
 
 
 def test_verdict_follows_the_numbers():
-    assert concluded().holds
-    assert "does NOT find" in concluded(error=0.45).verdict
-    exchanged = {"attention": LONG["one fixed vector"], "one fixed vector": LONG["attention"]}
-    assert "does not hurt more" in concluded(lengths=exchanged).verdict
+    assert concluded().outcome is Outcome.SUPPORTED
+    assert "does NOT find" in concluded(error=0.6).verdict
+    assert "does not hurt more" in concluded(attention=0.4, fixed=0.95).verdict
+    assert concluded(error=0.6).outcome is Outcome.CONDITIONS
+    assert concluded(error=0.6, attention=0.4, fixed=0.4).outcome is Outcome.NOT_SUPPORTED
+
+
+def test_untrained_translator_changes_verdict():
+    fresh = [untrained(load(name), 3) for name in ("locales-fr", "locales-fr-2015")]
+    result = order.run(model=fresh[0], rnn_model=fresh[1], pairs=4, steps=0)
+    assert result.outcome is Outcome.NOT_SUPPORTED, result.verdict
 
 
 def test_diagonal_baseline_errs_on_crossing_alignments():

@@ -7,7 +7,7 @@ import pytest
 
 from peasy.experiments.experiment import experiment
 from peasy.experiments.result import ExperimentResult, load_result, save_result
-from peasy.experiments.statistics import Outcome
+from peasy.experiments.statistics import Comparison
 from peasy.render import html
 from peasy.render import terminal as text
 from peasy.views.document import CacheFigure, Curves, Diagram, Links, Maps, Matrix, Node, Paragraph, Plane, Table
@@ -21,8 +21,9 @@ def result():
         Matrix("M", ((0.25, "–"),), ("r",), ("c", "d"), shaded=True, marks=frozenset({(0, 1)})),
         Paragraph("a note", "note"),
     )
+    decided = (Comparison("faster", "seconds", 1.0, "loop", 2.0, lower=True, p_value=0.01),)
     return ExperimentResult(
-        "matrix-form", "It is so.", "Why?", parts, "It is so.", Outcome.SUPPORTED, "Not always.", {"n": 1.5}, 7
+        "matrix-form", "It is so.", "Why?", parts, "It is so.", decided, "Not always.", {"n": 1.5}, 7
     )
 
 

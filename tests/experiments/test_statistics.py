@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from peasy.experiments import statistics
-from peasy.experiments.statistics import Outcome
+from peasy.experiments.statistics import Comparison, Outcome
 
 
 def test_interval_covers_the_true_mean_in_95_percent_of_samples():
@@ -37,9 +37,38 @@ def test_effect_size_and_binomial_by_hand():
 
 def test_outcomes():
     assert statistics.decide(0.01) is Outcome.SUPPORTED
-    assert statistics.decide(0.01, conditions=True) is Outcome.CONDITIONS
     assert statistics.decide(0.5) is Outcome.NOT_SUPPORTED
-    assert statistics.decide(0.5, can_reach=False) is Outcome.CANNOT_TELL
-    assert statistics.combine([Outcome.SUPPORTED, Outcome.SUPPORTED]) is Outcome.SUPPORTED
-    assert statistics.combine([Outcome.SUPPORTED, Outcome.CANNOT_TELL]) is Outcome.CONDITIONS
-    assert statistics.combine([Outcome.NOT_SUPPORTED, Outcome.CANNOT_TELL]) is Outcome.CANNOT_TELL
+    assert statistics.decide(0.01, can_reach=False) is Outcome.CANNOT_TELL
+
+
+def part(p_value=0.01, exact=False, value=1.0):
+    return Comparison("x", "a", value, "b", 0.5, exact=exact, p_value=p_value)
+
+
+@pytest.mark.parametrize(
+    ("parts", "outcome"),
+    [
+        ([part(), part()], Outcome.SUPPORTED),
+        ([part(), part(0.5)], Outcome.CONDITIONS),
+        ([part(), part(None)], Outcome.CANNOT_TELL),
+        ([part(0.5), part(None)], Outcome.NOT_SUPPORTED),
+        ([part(exact=True), part(0.5)], Outcome.NOT_SUPPORTED),
+        ([part(exact=True), part()], Outcome.SUPPORTED),
+        ([part(exact=True, value=0.0), part()], Outcome.NOT_SUPPORTED),
+        ([part(exact=True)], Outcome.SUPPORTED),
+    ],
+)
+def test_outcome_of_a_claim_with_parts(parts, outcome):
+    assert statistics.claim_outcome(parts) is outcome
+
+
+def test_seeds_decide_in_the_direction_of_the_claim():
+    def outcome(values, controls, lower):
+        runs = [[Comparison("x", "a", v, "b", c, lower)] for v, c in zip(values, controls, strict=True)]
+        return statistics.claim_outcome(statistics.pool(runs))
+
+    high, low = [2.0, 2.1, 2.2, 2.0, 2.1], [1.0, 1.1, 1.2, 1.0, 1.1]
+    assert outcome(high, low, lower=False) is Outcome.SUPPORTED
+    assert outcome(high, low, lower=True) is Outcome.NOT_SUPPORTED
+    assert outcome(low, high, lower=True) is Outcome.SUPPORTED
+    assert outcome(high[:4], low[:4], lower=False) is Outcome.CANNOT_TELL

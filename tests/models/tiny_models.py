@@ -70,6 +70,9 @@ DECODERS: dict[str, model_config.ModelConfig] = {
     "parallel": model_config.DecoderConfig(
         VOCAB_SIZE, 32, stack(parallel=True, residual_scale=0.7), MAX_SEQ_LEN, nn_config.RotaryConfig(share=0.5)
     ),
+    "parallel-shared-norm": model_config.DecoderConfig(
+        VOCAB_SIZE, 32, stack(parallel=True, shared_norm=True), MAX_SEQ_LEN, nn_config.RotaryConfig()
+    ),
     "sinks": decoder(
         nn_config.RotaryConfig(),
         nn_config.AttentionConfig(4, 2, window=5, windowed_layers=(1,), sinks=True),
@@ -134,6 +137,11 @@ DECODERS: dict[str, model_config.ModelConfig] = {
 }
 ENCODERS: dict[str, model_config.ModelConfig] = {
     "encoder": encoder(stack(), lm_head=nn_config.LMHeadConfig(bias=True, transform="gelu")),
+    "encoder-factorised": encoder(
+        stack(),
+        embedding=nn_config.EmbeddingConfig(segments=2, norm=True, width=12),
+        lm_head=nn_config.LMHeadConfig(bias=True, transform="gelu"),
+    ),
     "encoder-post-norm": encoder(
         stack(norm=nn_config.LayerNormConfig("post")),
         embedding=nn_config.EmbeddingConfig(segments=2, norm=True),

@@ -10,7 +10,7 @@ import pytest
 from tests.render.conftest import HOSTILE, TOKENS, every_part, looking, matrix
 
 from peasy.render import html
-from peasy.views.document import Arithmetic, Document, Matrix
+from peasy.views.document import Arithmetic, Document, Matrix, Paragraph
 
 VOID = {"meta", "br", "img", "input", "link", "hr"}
 
@@ -174,6 +174,12 @@ def test_many_large_matrices_share_the_cell_limit():
     names = tuple(map(str, range(200)))
     big = Matrix("m", tuple((0.5,) * 200 for _ in names), names, names)
     assert html.draw(Document("t", (big,) * 6)).count("<td") < 2 * html.MAX_CELLS
+
+
+def test_a_page_with_arithmetic_says_that_cells_can_be_clicked(worked):
+    assert "Click an underlined number" in html.draw(worked)
+    assert "td[data-cell]{cursor:help;text-decoration:underline dotted" in html.style_sheet()
+    assert "Click an underlined number" not in html.draw(Document("t", (Paragraph("no numbers"),)))
 
 
 def test_stored_arithmetic_is_bounded(monkeypatch):

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import pytest
 from tests.render.conftest import HOSTILE, every_part, matrix
@@ -56,10 +57,28 @@ def test_numbers_keep_their_signs():
     assert r"$-1.5$ & $-\infty$ & not a number" in drawn
 
 
+def test_the_first_line_names_the_engine_that_characters_need():
+    assert latex.draw(Document("Zürich → ∞", ())).startswith("\\documentclass")
+    chinese = latex.draw(Document("我爱", ()))
+    assert chinese.splitlines()[0] == "% !TeX program = lualatex"
+    assert chinese.splitlines()[1].endswith("in place of 我 爱")
+
+
 @pytest.mark.skipif(not LATEX, reason="no LaTeX on this machine")
 @pytest.mark.parametrize("program", LATEX)
 def test_it_compiles(program, worked, everything, tmp_path):
-    compile_all(program, {"worked": latex.draw(worked), "everything": latex.draw(everything)}, tmp_path)
+    (tmp_path / "part.tex").write_text(latex.draw(replace(worked, fragment=True)), encoding="utf-8")
+    slide = r"\documentclass{article}\usepackage{amsmath,graphicx,color}\begin{document}\input{part}\end{document}"
+    texts = {"worked": latex.draw(worked), "everything": latex.draw(everything), "slide": slide}
+    compile_all(program, texts, tmp_path)
+
+
+def test_a_fragment_has_no_preamble(worked):
+    drawn = latex.draw(replace(worked, fragment=True))
+    assert drawn.startswith("% Fragment for \\input")
+    assert "\\documentclass" not in drawn
+    assert "\\begin{document}" not in drawn
+    assert body_of(latex.draw(worked)).count("tabular") == drawn.count("tabular") > 2
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from peasy.views.document import Document, Paragraph
 def test_every_format_draws_everything(format, everything, worked):
     for document in (everything, worked, Document("", ())):
         drawn = render.draw(document, format)
-        assert isinstance(drawn, bytes if format in ("png", "pdf", "npz") else str)
+        assert isinstance(drawn, bytes if format in ("png", "pdf", "npz", "xlsx") else str)
 
 
 @pytest.mark.parametrize("suffix", render.SUFFIXES)

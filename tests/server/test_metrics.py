@@ -59,14 +59,15 @@ def test_metrics_count_requests_and_tokens(registry):
     before = _numbers(client.get("/metrics").text)
     for _ in range(3):
         client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 5, "temperature": 0})
+    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 0})
     client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": -1})
     after = _numbers(client.get("/metrics").text)
     generated = 'peasy_engine_generated_tokens_total{model="writer"}'
     assert after[generated] - before.get(generated, 0) == 15
     route = 'method="POST",route="/v1/completions"'
-    assert after[f'peasy_requests_total{{{route},status="200"}}'] == 3
+    assert after[f'peasy_requests_total{{{route},status="200"}}'] == 4
     assert after[f'peasy_requests_total{{{route},status="400"}}'] == 1
-    assert after['peasy_request_seconds_count{route="/v1/completions"}'] == 4
+    assert after['peasy_request_seconds_count{route="/v1/completions"}'] == 5
     assert after['peasy_engine_running_sequences{model="writer"}'] == 0
     assert after["process_open_fds"] > 0
 

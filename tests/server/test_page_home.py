@@ -75,6 +75,24 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     assert probabilities(page) == before
 
 
+def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
+    window = home("/home?m=stories&t=%D0%9F%D0%B8%D1%86%D1%86%D0%B0&ch=1")
+    page = window.page
+    page.get_by_text("10 tokens are single bytes, such as <D0>").wait_for()
+    page.get_by_role("link", name="Is that so? Measure it.").click()
+    window.wait_until_idle()
+    assert window.state["x"] == "first-word"
+
+
+def test_heads_that_cannot_be_switched_off_are_not_offered(home):
+    window = home("/home?m=sentences&t=The+food+was+great")
+    page = window.page
+    page.get_by_text("Its cosine with").wait_for()
+    page.locator('[data-head$=".attention.1"]').first.click()
+    window.wait_until_idle()
+    assert "Switch" not in page.locator(".home-main").inner_text()
+
+
 def test_hovering_a_token_lights_its_row_everywhere(home):
     window = home("/home?m=stories")
     page = window.page
@@ -131,3 +149,31 @@ def test_translate_says_what_it_knows_and_marks_what_it_does_not(home):
     window.open("/translate?t=3+days+ago&a=locales-fr&b=locales-fr")
     page.get_by_text("il y a 3 jours").first.wait_for()
     assert page.get_by_text("probably outside").count() == 0
+
+
+def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
+    window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    page.get_by_role("button", name="Share").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save as one HTML file").click()
+    path = tmp_path / "shared.html"
+    download.value.save_as(path)
+    complaints, requests = [], []
+    saved = browser.new_context(offline=True, viewport={"width": 390, "height": 800}).new_page()
+    saved.on("console", lambda message: complaints.append(message.text))
+    saved.on("pageerror", lambda error: complaints.append(str(error)))
+    saved.on("request", lambda request: requests.append(request.url))
+    saved.goto(path.as_uri())
+    saved.get_by_text("This head looks from it back to pizza").wait_for()
+    assert saved.locator(".trail").inner_text().endswith("it › ·pizza")
+    for _ in range(3):
+        saved.get_by_role("button", name="Next step").click()
+    assert re.search(r"weight = [\d.]+ / [\d.]+ = 1\.0000", saved.locator(".zoom-steps").inner_text())
+    saved.get_by_role("button", name="Switch head 1.0 off").click()
+    saved.get_by_text("Without head 1.0, tasted falls from 0.18 to 0.07.").wait_for()
+    assert saved.evaluate("document.documentElement.scrollWidth") <= 390
+    assert serious_violations(saved) == []
+    saved.context.close()
+    assert (complaints, requests) == ([], [path.as_uri()])

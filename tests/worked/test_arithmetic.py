@@ -9,16 +9,25 @@ import pytest
 from peasy.errors import NotFound
 from peasy.worked import example_names, load_example, read_example, solve
 from peasy.worked.arithmetic import arithmetic
+from peasy.worked.example import library_files
 from peasy.worked.graph import MAX_TERMS
 
 
 def evaluate(expression: str) -> float:
     """Evaluate the displayed text as a calculator would."""
     text = re.sub(r"√([\d.]+)", r"sqrt(\1)", expression).replace("√", "sqrt")
-    text = re.sub(r"\be\^", "E^", text).replace("·", "*").replace("^", "**").replace("-∞", "-inf")
-    assert re.fullmatch(r"(?:sqrt|tanh|inf|E|[\d.e+*/() -])+", text), text
-    names = {"sqrt": math.sqrt, "tanh": math.tanh, "E": math.e, "inf": math.inf, "__builtins__": {}}
-    return eval(text, names)
+    text = (
+        re.sub(r"\be\^", "E^", text)
+        .replace("·", "*")
+        .replace("^", "**")
+        .replace("-∞", "-inf")
+        .replace("π", str(math.pi))
+    )
+    names = {"sqrt": math.sqrt, "ln": math.log, "E": math.e, "inf": math.inf, "max": max}
+    names |= {name: getattr(math, name) for name in ("tanh", "erf", "sin", "cos")}
+    names["sign"] = lambda x: (x > 0) - (x < 0)
+    assert re.fullmatch(rf"(?:{'|'.join(names)}|[\d.e+*/(), -])+", text), text
+    return eval(text.replace("--", "+"), {"__builtins__": {}} | names)
 
 
 def check(worked, decimals=12, tolerance=1e-9):
@@ -34,7 +43,7 @@ def check(worked, decimals=12, tolerance=1e-9):
                 assert shown.value == step.values[row, column]
 
 
-@pytest.mark.parametrize("name", example_names())
+@pytest.mark.parametrize("name", sorted({*example_names(), *library_files("transformer")}))
 def test_displayed_arithmetic_reproduces_every_cell_of_the_library(name: str):
     example = load_example(name)
     check(solve(example))

@@ -84,7 +84,7 @@ def find_architecture(config: ModelConfig, preferred: str | None = None) -> tupl
     family = family_for(config, preferred).name
     if family not in ARCHITECTURES:
         supported = ", ".join(sorted({architecture.name for architecture in ARCHITECTURES.values()}))
-        raise InvalidInput(f"llama.cpp has no architecture for {family}.", hint=f"It has: {supported}.")
+        raise InvalidInput(f"There is no GGUF export for {family}.", hint=f"There is one for {supported}.")
     architecture, stack = ARCHITECTURES[family], config.stack
     if stack.feedforward.activation != architecture.activation:
         unsupported = f"{architecture.name} with the activation {stack.feedforward.activation}"
@@ -102,6 +102,7 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     every, yarn = architecture.rope_except_every, nn_config.YarnRopeScaling
     usual_yarn = not isinstance(scaling, yarn) or scaling == yarn(scaling.factor, scaling.original_max_seq_len)
     checks = {
+        "a classification head": config.classifier is not None,
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
         "attention without biases": architecture.needs_all and not attention.bias,

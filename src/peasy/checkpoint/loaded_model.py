@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peasy.errors import InvalidInput, NotFound
-from peasy.tokenization import Tokenizer
+from peasy.tokenization import Encoding, Tokenizer
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
@@ -75,6 +75,10 @@ class ModelBundle:
         ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]
 
+    def encode_text(self, text: str) -> Encoding:
+        """Encode a text as `encode_prompt` does, with the pieces and their places in the text."""
+        return self.require_tokenizer().encode(text)
+
     def encode_chat(self, messages: "Sequence[ChatMessage]") -> list[int]:
         """Encode a conversation: the chat template writes the special tokens itself."""
         from peasy.tokenization.chat_template import apply_chat_template
@@ -84,10 +88,10 @@ class ModelBundle:
             raise InvalidInput(f"{self.name} has no chat template: it was not trained for conversation.")
         return self.encode_prompt(apply_chat_template(tokenizer, messages), add_special_tokens=False)
 
-    def embed(
+    def embed_texts(
         self, texts: str | Sequence[str], *, pooling: Pooling | None = None, bfloat16: bool = False
     ) -> NDArray[np.float32]:
-        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text; longer ones are truncated.
+        """Return the vectors of texts: `[texts, d_model]`, or `[d_model]` of a single text; longer ones are truncated.
 
         An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
         the last hidden state and is required for other kinds of model. `bfloat16` multiplies in that format: faster on

@@ -106,6 +106,9 @@ def _wrap_model(model: Model) -> _DecoderGraph:
         supported = ", ".join(model_class.__name__ for model_class in wrappers)
         message = f"ONNX export does not support models of kind {model.config.kind}."
         raise InvalidInput(message, hint=f"Supported: {supported}.")
+    if getattr(model, "classifier", None) is not None:
+        hint = "Export it to Hugging Face and convert it there: optimum-cli export onnx --model FOLDER OUT"
+        raise InvalidInput("ONNX export does not support classification heads.", hint=hint)
     if isinstance(model, Encoder) and model.lm_head is not None:
         wrapper = _MaskedLMGraph
     if any(weight.dtype != torch.float32 for weight in model.parameters()):

@@ -6,7 +6,7 @@ from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, from_merges, from_sentencepiece, from_vocab_txt
 
 _SOURCE_FILES = (TOKENIZER_FILE, "source.spm", "spiece.model", "merges.txt", "vocab.txt")
-_RECIPE_FILE = "recipe.json"
+_RECIPE_FILE, _CHAT_TEMPLATE_FILE = "recipe.json", "chat_template.jinja"
 _TARGET_FILES = (TARGET_TOKENIZER_FILE, "target.spm")
 """Tokenizer files by precedence: the first one that exists is read."""
 
@@ -21,6 +21,9 @@ def read_tokenizer(folder: SafeFolder, *, target: bool = False) -> Tokenizer | N
         return None
     try:
         tokenizer = _read_file(folder, name)
+        if not target and folder.has(_CHAT_TEMPLATE_FILE):
+            template = folder.read(_CHAT_TEMPLATE_FILE).decode("utf-8", errors="replace")
+            tokenizer = tokenizer.with_chat_template(template)
         return tokenizer if target else _with_bos_of_documents(tokenizer, folder)
     except InvalidInput as error:
         message = error.message if str(folder.path) in error.message else f"{folder.path / name}: {error.message}"

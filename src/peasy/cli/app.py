@@ -7,8 +7,9 @@ import sys
 import time
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module, resources
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
 from cyclopts import App, CycloptsError, Group
 
@@ -21,9 +22,6 @@ from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
 from peasy.views.document import Document, Paragraph, Table
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 _FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
 _RESOURCE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM, errno.EADDRINUSE)
 _START = tomllib.loads((resources.files("peasy.cli") / "start.toml").read_text(encoding="utf-8"))
@@ -31,10 +29,12 @@ _START = tomllib.loads((resources.files("peasy.cli") / "start.toml").read_text(e
 
 def build_cli(*path: str) -> App:
     """Build the cyclopts app with all commands; only the module of the command at `path` is imported."""
+    from rich.console import Console
+
     app = App(
         "peasy", help=_START["help"], version=__version__, version_flags=("--version", "-V"), help_format="plaintext",
         group_commands=Group("Help and completion", sort_key=90), config=settings.config_sources(),
-        console=_styled_console() if sys.stdout.isatty() else None,
+        console=Console(file=cast(TextIO, StyledStream(sys.stdout))) if sys.stdout.isatty() else None,
     )  # fmt: skip
     names = dict.fromkeys(command.group for command in COMMANDS)
     headings = {name: Group(name, sort_key=order) for order, name in enumerate(names)}
@@ -58,13 +58,6 @@ def build_cli(*path: str) -> App:
     app["--help"].help, app["--version"].help = "Print this help.", "Print the version of peasy."
     app.default(_start)
     return app
-
-
-def _styled_console() -> "Console":
-    """Return the console of the help pages."""
-    from rich.console import Console
-
-    return Console(file=cast(TextIO, StyledStream(sys.stdout)))
 
 
 def _start(*, flags: Flags = Flags()) -> CommandOutput:
@@ -166,11 +159,9 @@ def _word_first(args: list[str]) -> list[str]:
 
 def _error_flags(args: list[str]) -> Flags:
     """Return the flags that decide how to print an error, for command lines that cannot be parsed."""
-
-    def on(name: str) -> bool:
-        return f"--{name}" in args or os.environ.get(f"PEASY_{name.upper()}", "0").lower() not in ("", "0", "false")
-
-    return Flags(json=on("json"), debug=on("debug"), raw=on("raw"))
+    set_by = {name: os.environ.get(f"PEASY_{name.upper()}", "0").lower() for name in ("json", "debug", "raw")}
+    on: dict[str, Any] = {name: f"--{name}" in args or text not in ("", "0", "false") for name, text in set_by.items()}
+    return Flags(**on)
 
 
 def _prepare(flags: Flags, command: Command | None) -> None:
@@ -197,10 +188,9 @@ def _prepare_streams() -> None:
 
 def _as_utf8(arg: str) -> str:
     """Decode an argument as UTF-8 even under the C locale."""
-    try:
+    with suppress(UnicodeError):
         return arg.encode("utf-8", "surrogateescape").decode("utf-8")
-    except UnicodeError:
-        return arg
+    return arg
 
 
 def _as_peasy_error(error: BaseException) -> PeasyError:
@@ -209,9 +199,9 @@ def _as_peasy_error(error: BaseException) -> PeasyError:
     if isinstance(error, MemoryError):
         return ResourceUnavailable("Out of memory.", hint="Try a smaller model, batch or text.")
     if isinstance(error, OSError) and (error.errno in _RESOURCE_ERRNOS or error.filename):
-        error_type: type[PeasyError] = NotFound if isinstance(error, FileNotFoundError) else InvalidInput
-        error_type = ResourceUnavailable if error.errno in _RESOURCE_ERRNOS else error_type
-        return error_type(f"{error.filename or 'The system'}: {error.strerror}.")
+        kind: type[PeasyError] = NotFound if isinstance(error, FileNotFoundError) else InvalidInput
+        kind = ResourceUnavailable if error.errno in _RESOURCE_ERRNOS else kind
+        return kind(f"{error.filename or 'The system'}: {error.strerror}.")
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, PeasyError):

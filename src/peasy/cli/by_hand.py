@@ -13,7 +13,8 @@ from peasy.commands import check as check_command
 from peasy.commands import examples as examples_command
 from peasy.commands import exercise as exercise_command
 from peasy.commands import explain as explain_command
-from peasy.errors import UsageError
+from peasy.commands.check import CheckFilesResult, CheckResult, DifferenceResult
+from peasy.errors import UsageError, verdict_exit_code
 from peasy.views.document import Document, DocumentPart, Formula, Heading, Paragraph
 from peasy.views.worked import arithmetic_part, step_matrix
 from peasy.worked.example import NormalisationName
@@ -36,13 +37,10 @@ def demo(*, flags: Flags = Flags()) -> CommandOutput:
     tables = [step_matrix(example.worked, example.worked.step(name), 4) for name in ("scores", "weights", "context")]
     parts: tuple[DocumentPart, ...] = (
         Paragraph("Self-attention of three words, with every number calculated by hand."),
-        Formula(example.worked.step("context").tex),
-        *tables,
-        Heading('Attention of "I"'),
-        *(Paragraph(sentence) for sentence in story.sentences),
-        Heading("The arithmetic of one number"),
-        arithmetic_part(example.cell("weights", "I", "love")),
-    )
+        Formula(example.worked.step("context").tex), *tables,
+        Heading('Attention of "I"'), *map(Paragraph, story.sentences),
+        Heading("The arithmetic of one number"), arithmetic_part(example.cell("weights", "I", "love")),
+    )  # fmt: skip
     result = DocumentResult(Document(example.worked.example.title, parts), example.data())
     return CommandOutput(result, suggestions=_DEMO_SUGGESTIONS)
 
@@ -65,13 +63,18 @@ def explain(
 ) -> CommandOutput:
     """Calculate every step of attention for an example, a file or a sentence."""
     result = call(source, query=query, cell=cell, causal=causal, normalise=normalise)
-    narrowed = query or cell or call.keywords.get("symbolic")
-    steps, token = result.worked.names, result.worked.tokens[0]
+    narrowed = query or cell or any(call.keywords.get(name) for name in ("symbolic", "only", "step", "follow"))
+    worked = result.worked
+    token = next(iter(worked.tokens), "0")
     if narrowed or not all(name.replace("-", "").isalnum() for name in (source, token)):
         return CommandOutput(result)  # suggestions only if they need no quoting
-    suggestions = [f"peasy explain {source} --cell {steps[-1]},0,0"]
-    if any(step.endswith("weights") for step in steps):
-        suggestions.append(f"peasy explain {source} --query {token}")
+    suggestions = [f"peasy explain {source} --cell {worked.names[-1]},0,0"]
+    if any(step.endswith("weights") for step in worked.names):
+        suggestions.append(f"peasy explain {source} --query {token if worked.tokens.count(token) == 1 else 0}")
+    gradients = [step for step in worked.steps if worked.kind(step.name) == "gradients"]
+    if gradients:
+        node = ".".join(filter(None, (gradients[-1].scope, gradients[-1].base.removeprefix("d_"))))
+        suggestions += [f"peasy explain {source} --step gradients", f'peasy explain {source} --follow "{node}[0,0]"']
     return CommandOutput(result, suggestions=suggestions)
 
 
@@ -87,18 +90,15 @@ def check(*files: Path, expected: Path | None = None, flags: Flags = Flags()) ->
     if expected is not None:
         if len(files) > 1:
             raise UsageError("--expected compares one file.", hint="Give one file and --expected.")
-        compared = check_command.compare(files[0], expected)
-        return CommandOutput(compared, exit_code=_EXIT_CODES[compared.passed], summary=compared.verdict)
-    if len(files) > 1 or files[0].is_dir():
-        summary = check_command.check_files(files)
-        return CommandOutput(summary, exit_code=_EXIT_CODES[summary.passed], summary=summary.verdict)
-    result = check_command.check(files[0])
-    suggestions = [] if result.passed else [f"peasy check {files[0]} --out checked.html"]
-    return CommandOutput(result, suggestions=suggestions, exit_code=_EXIT_CODES[result.passed], summary=result.verdict)
-
-
-_EXIT_CODES = {True: 0, False: 8, None: 9}
-"""Exit code of a check: passed, something is wrong, not everything was read."""
+        result: CheckResult | DifferenceResult | CheckFilesResult = check_command.compare(files[0], expected)
+    elif len(files) > 1 or files[0].is_dir():
+        result = check_command.check_files(files)
+    else:
+        result = check_command.check(files[0])
+    page = isinstance(result, CheckResult) and not result.passed
+    suggestions = [f"peasy check {files[0]} --out checked.html"] if page else []
+    code = verdict_exit_code(result.passed)
+    return CommandOutput(result, suggestions=suggestions, exit_code=code, summary=result.verdict)
 
 
 @derive(exercise_command.exercise)

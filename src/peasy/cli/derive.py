@@ -4,7 +4,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Concatenate, ParamSpec, TypeVar
@@ -37,11 +37,8 @@ def derive(
         known, documented = command_parameters(command, options), command_parameters(function)
         _, *declared = inspect.signature(function).parameters.values()
         own = {parameter.name: _explained(parameter, known, documented) for parameter in declared}
-        derived = {
-            name: parameter
-            for name, parameter in known.items()
-            if name not in own and name not in hide and name not in FROM_FLAGS
-        }
+        hidden = {*own, *hide, *FROM_FLAGS}
+        derived = {name: parameter for name, parameter in known.items() if name not in hidden}
         grouped = {} if options is None else field_parameters(options)
 
         @functools.wraps(function)
@@ -53,13 +50,16 @@ def derive(
                 if value is not None or derived[name].default is not None
             }
             flags = kwargs.get("flags")
-            from_flags = _from_flags(flags if isinstance(flags, Flags) else Flags())
-            given |= {name: value for name, value in from_flags if name in known}
+            flags = flags if isinstance(flags, Flags) else Flags()
+            common: dict[str, object] = {
+                "device": flags.device,
+                "offline": flags.offline,
+                "confirm": confirm_callback(flags),
+            }
+            common |= {} if flags.seed is None else {"seed": flags.seed}
+            given |= {name: value for name, value in common.items() if name in known}
             try:
-                check_bounds(
-                    {flag_name(name): known[name] for name in known},
-                    {flag_name(name): value for name, value in (kwargs | given).items()},
-                )
+                check_bounds(known, kwargs | given, flag_name)
             except InvalidInput as error:
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)
@@ -74,6 +74,10 @@ def derive(
     return decorate
 
 
+_SECOND_NAMES = {"run": "--run-name"}
+"""Second spelling of flags: torchrun takes --run for an abbreviation of its own --run-path."""
+
+
 def flag_name(parameter: str) -> str:
     """Return the flag of a parameter; one that is a word of Python ends in an underscore.
 
@@ -81,12 +85,6 @@ def flag_name(parameter: str) -> str:
     ('--max-tokens', '-n', '--as')
     """
     return "-n" if parameter == "n" else f"--{parameter.rstrip('_').replace('_', '-')}"
-
-
-def _from_flags(flags: Flags) -> Iterator[tuple[str, object]]:
-    yield from (("device", flags.device), ("offline", flags.offline), ("confirm", confirm_callback(flags)))
-    if flags.seed is not None:
-        yield "seed", flags.seed
 
 
 def _explained(
@@ -105,6 +103,8 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     shown = kind is not bool and parameter.default not in (None, ())
     negative = f"--no-{parameter.name.removeprefix('add_').replace('_', '-')}" if parameter.default is True else ""
     spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
+    if (other := _SECOND_NAMES.get(parameter.name)) is not None:
+        spec = Parameter.combine(spec, Parameter(name=(flag_name(parameter.name), other)))
     spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY

@@ -59,7 +59,6 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
 
 
 def _run_checks() -> Iterator[_InstallCheck]:
-    """Run all checks."""
     supported = sys.version_info >= (3, 11)
     fix = "" if supported else "install Python 3.11 or newer"
     yield _InstallCheck("python", supported, platform.python_version(), fix)
@@ -85,9 +84,7 @@ def _fix(module: str, extra: str) -> str:
 
 def _cpu() -> _InstallCheck:
     """Check that not more threads are asked for than this process has cores."""
-    cores = os.cpu_count() or 1
-    if sys.platform == "linux":
-        cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
     too_many = threads.isdigit() and int(threads) > cores
     fix = f"OMP_NUM_THREADS={cores}: more threads than cores make everything slower" if too_many else ""

@@ -37,14 +37,14 @@ def generate(
     """Generate text from a prompt, streamed as it is generated.
 
     Args:
-        prompt: Prompt; in a file, one per line; - reads stdin.
+        prompt: Prompt; @file reads one per line; - reads stdin.
         no_cache: Decode without a KV cache, for comparison.
         show_probabilities: Show the probability of each token and its alternatives.
         lines: Each line of stdin is a separate prompt.
     """
     texts = read_texts(prompt, "generate", lines=lines)
     logprobs = 5 if show_probabilities else 0 if flags.json else None
-    seed = random_seed(call.keywords.get("temperature"))
+    seed = _random_seed(call.keywords.get("temperature"))
     options = {"seed": seed} | call.keywords | {"n": n, "use_cache": not no_cache, "logprobs": logprobs}
     job = generate_command.GenerationJob(model, texts, **options)
     details = show_cache or show_probabilities
@@ -59,8 +59,7 @@ def generate(
     return CommandOutput(result, suggestions=suggestions, exit_code=130 if interrupted else 0, already_printed=printed)
 
 
-def random_seed(temperature: object) -> int:
-    """Return the seed to use if none is given: a random one if sampling is random."""
+def _random_seed(temperature: object) -> int:
     return random.randrange(2**31) if temperature else 0
 
 
@@ -125,7 +124,7 @@ def chat(
         temperature: Sampling temperature; 0 is greedy decoding.
         top_p: Nucleus sampling: sample from the most likely tokens with this total probability.
     """
-    call.keywords.setdefault("seed", random_seed(temperature))
+    call.keywords.setdefault("seed", _random_seed(temperature))
     conversation, interrupted = call(model, temperature=temperature, top_p=top_p), False
     for question in [message] if message not in (None, STDIN) else _read_messages(flags):
         interrupted = _stream_answer(conversation, question or "", flags)
@@ -142,8 +141,7 @@ def _read_messages(flags: Flags) -> Iterator[str]:
     while True:
         if live:
             print("› ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
+        if not (line := sys.stdin.readline()):
             return
         if line.strip():
             yield line.strip()

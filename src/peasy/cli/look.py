@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Group, Parameter
 
@@ -72,7 +72,7 @@ class ViewOptions:
     against: str | None = None
     "With --attribution: word whose logit is subtracted."
     gold: str | None = None
-    "With --align: reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
+    "With --align: reference alignment as source-target pairs (0-0 1-2), or @file with them, to rank the heads by."
     num_beams: int | None = None
     "With --generate: beam search with this many beams."
     tile_size: int | None = None
@@ -146,13 +146,17 @@ def look(
     """
     name = _chosen_view(view, options, interventions)
     if name == "history":
-        return _history(model, text)
+        from peasy.commands.attention_history import attention_history
+
+        if text is not None:
+            hint = f"The sentence is in the run: peasy look {model} --history"
+            raise UsageError("--history takes no TEXT.", hint=hint)
+        return CommandOutput(attention_history(model))
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
     layer, head = options.layer, options.head
-    one_head = len(layer or ()) == len(head or ()) == 1
-    if name == "step_by_step" and not one_head:
+    if name == "step_by_step" and not len(layer or ()) == len(head or ()) == 1:
         hint = "For example: --layer 0 --head 1 --step-by-step"
         raise UsageError("--step-by-step needs one --layer and one --head.", hint=hint)
     from peasy.commands.load import load
@@ -161,20 +165,13 @@ def look(
 
     loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
     memory, add = options.max_memory or MAX_MEMORY, not options.no_special_tokens
+    where: dict[str, Any] = {"layers": layer, "heads": head, "add_special_tokens": add}
     if view.generate is not None:
-        beams, length = options.num_beams, view.generate
-        return CommandOutput(
-            loaded.trace(
-                text, max_tokens=length, num_beams=beams, edit=edits, layers=layer, heads=head, add_special_tokens=add
-            )
-        )
+        traced = loaded.trace(text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, **where)
+        return CommandOutput(traced)
     if view.save_weights is not None:
         texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
-        return CommandOutput(
-            save_activations(
-                loaded, texts, view.save_weights, layers=layer, heads=head, max_memory=memory, add_special_tokens=add
-            )
-        )
+        return CommandOutput(save_activations(loaded, texts, view.save_weights, max_memory=memory, **where))
     result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
     if name in ("rank", "overview"):
         return CommandOutput(result)
@@ -183,16 +180,9 @@ def look(
 
 
 def _run_view(
-    loaded: "LoadedModel",
-    text: str,
-    name: str,
-    edits: "list[EditLike]",
-    view: ViewFlags,
-    options: ViewOptions,
-    interventions: InterventionFlags,
-    flags: Flags,
-) -> "Result":
-    """Run a view of the model with the options given."""
+    loaded: "LoadedModel", text: str, name: str, edits: "list[EditLike]", view: ViewFlags, options: ViewOptions,
+    interventions: InterventionFlags, flags: Flags,
+) -> "Result":  # fmt: skip
     from peasy.commands.look import look_view
     from peasy.inspection.capture import MAX_MEMORY
 
@@ -230,16 +220,6 @@ def _run_view(
     )  # fmt: skip
 
 
-def _history(run: str, text: str | None) -> CommandOutput:
-    """Show how the attention of a run's probe sentence developed during training."""
-    from peasy.commands.attention_history import attention_history
-
-    if text is not None:
-        hint = f"The sentence is in the run: peasy look {run} --history"
-        raise UsageError("--history takes no TEXT.", hint=hint)
-    return CommandOutput(attention_history(run))
-
-
 def _next_command(model: str, text: str, query: str | None) -> str:
     """Suggest another view: what the last word attends to, or one head as a page."""
     short = text if len(text) <= 40 and "\n" not in text else "..."
@@ -257,10 +237,8 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
         raise UsageError(f"{_join(views, 'and')} are different views.", hint=hint)
     changes = _given(interventions)
     if changes and not set(changes) & set(_INTERVENTIONS):
-        raise UsageError(
-            f"{_join(changes, 'and')} need{'s' * (len(changes) == 1)} an intervention.",
-            hint="Add one: --ablate 2.3, --uniform 2.3, --cut it:pizza or --patch TEXT",
-        )
+        message = f"{_join(changes, 'and')} need{'s' * (len(changes) == 1)} an intervention."
+        raise UsageError(message, hint="Add one: --ablate 2.3, --uniform 2.3, --cut it:pizza or --patch TEXT")
     if options.top is not None and options.top < 1:
         raise UsageError("--top must be 1 or more.")
     name = views[0] if views else EFFECT if changes else ATTENTION
@@ -268,9 +246,8 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
     if interventions.cut or interventions.patch is not None:
         allowed = (*allowed, "layer", "head")  # where to intervene
     given = [*_given(options), *changes]
-    for option in given:
-        if option not in allowed:
-            raise _unused_option(option, name)
+    if unused := [option for option in given if option not in allowed]:
+        raise _unused_option(unused[0], name)
     for option in ("query", "top"):
         if option in given and "subwords" in given:
             raise UsageError(f"--{option} and --subwords cannot be combined.", hint="Leave out one of them.")
@@ -278,7 +255,6 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
 
 
 def _given(flags: ViewFlags | ViewOptions | InterventionFlags) -> list[str]:
-    """Return the names of the flags that were given."""
     return [name for name, value in vars(flags).items() if value is not None and value is not False]
 
 
@@ -288,9 +264,8 @@ def _join(names: Sequence[str], word: str) -> str:
 
 
 def _unused_option(option: str, view: str) -> UsageError:
-    users = [
-        name for name, options in OPTIONS_OF_VIEWS.items() if option in options and name not in (ATTENTION, EFFECT)
-    ]
+    own = {name: used for name, used in OPTIONS_OF_VIEWS.items() if name not in (ATTENTION, EFFECT)}
+    users = [name for name, used in own.items() if option in used]
     if view == ATTENTION:
         return UsageError(f"{flag_name(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
     where = "an intervention" if view == EFFECT else flag_name(view)
@@ -321,7 +296,7 @@ def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "lis
 
 
 def read_alignments(source: str) -> "list[tuple[tuple[int, int], ...]]":
-    """Return the reference alignments, one per line, as typed or from a file."""
+    """Return the reference alignments, one per line, as typed or from @file."""
     from peasy.inspection.alignment import parse_gold_pairs
 
     return [parse_gold_pairs(line) for line in read_texts(source, "gold")] or [parse_gold_pairs("")]

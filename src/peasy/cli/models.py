@@ -18,8 +18,8 @@ def models(name: str | None = None, /, *, flags: Flags = Flags()) -> CommandOutp
 def models_list(*, flags: Flags = Flags()) -> CommandOutput:
     """List the available models: built-in, trained, imported, and in the Hugging Face cache."""
     result = models_command.models()
-    first = next((entry.name for entry in result.models if not entry.error), None)
-    return CommandOutput(result, suggestions=[f"peasy models show {first}"] if first else ["peasy import FOLDER"])
+    usable = (f"peasy models show {entry.name}" for entry in result.models if not entry.error)
+    return CommandOutput(result, suggestions=[next(usable, "peasy import FOLDER")])
 
 
 def models_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
@@ -50,8 +50,7 @@ def models_retrain(name: str, /, *, run: str | None = None, flags: Flags = Flags
     from peasy.cli.training import TrainProgress
     from peasy.commands.retrain import retrain
 
-    progress = TrainProgress(flags)
-    result = retrain(name, run=run, on_event=progress.show)
+    result = retrain(name, run=run, on_event=TrainProgress(flags).show)
     return CommandOutput(result, exit_code=0 if result.passed else 8, summary=result.verdict)
 
 
@@ -63,10 +62,8 @@ def runs(*, flags: Flags = Flags()) -> CommandOutput:
 def runs_list(*, flags: Flags = Flags()) -> CommandOutput:
     """List the training runs."""
     listed = runs_command.runs()
-    first = next((run.name for run in listed.runs), None)
-    return CommandOutput(
-        listed, suggestions=[f"peasy runs show {first}"] if first else ["peasy train gpt --data stories"]
-    )
+    first = next((f"peasy runs show {run.name}" for run in listed.runs), "peasy train gpt --data stories")
+    return CommandOutput(listed, suggestions=[first])
 
 
 def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:

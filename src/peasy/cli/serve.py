@@ -14,7 +14,7 @@ from cyclopts import Parameter, Token
 from peasy.checkpoint.ram import parse_amount
 from peasy.cli.command import CommandOutput, DocumentResult, Flags, StrList, Switch
 from peasy.cli.derive import derive
-from peasy.errors import NotFound, UsageError
+from peasy.errors import NotFound, ResourceUnavailable, UsageError
 from peasy.extras import require_extra
 from peasy.generation.limits import EngineLimits
 from peasy.views.document import Document, Paragraph
@@ -29,7 +29,6 @@ def _convert_api_key(_: object, tokens: Sequence[Token]) -> str:
 
 
 def _read_api_key(path: Path, other: str | None) -> str:
-    """Return the first line of a file."""
     if other is not None:
         raise UsageError("There are two API keys.", hint="Give --api-key-file, or set PEASY_API_KEY.")
     try:
@@ -114,9 +113,13 @@ def serve(
     return CommandOutput(DocumentResult(document, data), already_printed=not flags.json)
 
 
+STUDIO_PORT = 7341
+"""Port of the studio unless it is taken, so that links to its pages survive a restart."""
+
+
 def studio(
     *models: str,
-    port: int = 0,
+    port: int | None = None,
     no_browser: Switch = False,
     allow_host: StrList = None,
     root_path: str = "",
@@ -126,7 +129,7 @@ def studio(
 
     Args:
         models: Folders of your own models, in addition to those available by name.
-        port: Port to listen on; 0 picks a free port.
+        port: Port to listen on; 0 picks a free port. Without it, 7341, or a free one if that is taken.
         no_browser: Only print the address, do not open a browser.
         allow_host: Host name of a proxy, which requests may use besides localhost; can be repeated.
         root_path: Path below which a proxy serves the studio.
@@ -136,11 +139,11 @@ def studio(
     from peasy.server.guard import LOOPBACK
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
-    from peasy.server.server import bind, limit_memory_growth, run_server, url_of
+    from peasy.server.server import limit_memory_growth, run_server, url_of
 
     limit_memory_growth()
     registry = ModelRegistry(models, device=flags.device, only_given=False)
-    listening = bind("127.0.0.1", port)
+    listening = _studio_socket(port)
     address = url_of(listening)
     if flags.verbose:
         configure_logging()
@@ -148,6 +151,8 @@ def studio(
     def on_start() -> None:
         if not flags.quiet:
             print(f"The studio is running at {address} (press Ctrl-C to stop)", file=sys.stderr, flush=True)
+            if port is None and listening.getsockname()[1] != STUDIO_PORT:
+                print(f"Port {STUDIO_PORT} is taken: links to this studio end with it.", file=sys.stderr, flush=True)
         if not no_browser:
             webbrowser.open(address)
 
@@ -157,12 +162,23 @@ def studio(
     return CommandOutput(DocumentResult(document, {"address": address}), already_printed=not flags.json)
 
 
+def _studio_socket(port: int | None) -> socket.socket:
+    """Return a socket on this port; without one on the studio's, or on a free one if it is taken."""
+    from peasy.server.server import bind
+
+    try:
+        return bind("127.0.0.1", STUDIO_PORT if port is None else port)
+    except ResourceUnavailable:
+        if port is not None:
+            raise
+        return bind("127.0.0.1", 0)
+
+
 def _clean(root_path: str) -> str:
     """Return the path with one slash before it and none after it; empty for no path."""
     if not re.fullmatch(r"[\w./~%+@-]*", root_path, re.ASCII):
-        raise UsageError(
-            f'"{root_path}" is not the path of a URL.', hint="For example --root-path /user/ada/proxy/8888."
-        )
+        hint = "For example --root-path /user/ada/proxy/8888."
+        raise UsageError(f'"{root_path}" is not the path of a URL.', hint=hint)
     return f"/{root_path.strip('/')}" if root_path.strip("/") else ""
 
 

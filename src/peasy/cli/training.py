@@ -25,6 +25,7 @@ from peasy.config import apply_setting
 from peasy.errors import UsageError
 from peasy.experiments import experiment as experiment_command
 from peasy.experiments.result import OnStatus, ignore_status
+from peasy.experiments.statistics import Outcome
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 from peasy.training.signals import StopRequest, stop_on_signal
@@ -73,9 +74,8 @@ def train(
     run = open_run(folder)
     done = [f"peasy runs show {run.name}", f"peasy models {run.name}"]
     suggestions = done if stop.signal is None else [run.resume_command()]
-    return CommandOutput(
-        train_command.TrainResult(run), suggestions=suggestions, exit_code=130 if stop.signal == SIGINT else 0
-    )
+    exit_code = 130 if stop.signal == SIGINT else 0
+    return CommandOutput(train_command.TrainResult(run), suggestions=suggestions, exit_code=exit_code)
 
 
 class TrainProgress:
@@ -99,10 +99,8 @@ class TrainProgress:
                 self.line.print(f"step {event.step:,}: {start} ▸ {end}")
             case TrainStep() if self.line.is_due():
                 validation = "" if self.validation_loss is None else f" · validation {self.validation_loss:.3f}"
-                self.line.update(
-                    f"step {event.step:,} · loss {event.loss:.3f}{validation} · {event.tokens_per_second:,.0f} tokens/s"
-                    f" · {format_duration(event.eta_seconds)} left"
-                )
+                rate, left = f"{event.tokens_per_second:,.0f} tokens/s", format_duration(event.eta_seconds)
+                self.line.update(f"step {event.step:,} · loss {event.loss:.3f}{validation} · {rate} · {left} left")
             case Finished():
                 self.line.print(f"finished after {event.step:,} steps in {format_duration(event.elapsed_seconds)}")
 
@@ -121,10 +119,8 @@ def _export_warning(run: Path) -> str:
     if not shift and not ngrams:
         return ""
     layers = " and ".join(["token shift"] * bool(shift) + ["n-gram embeddings"] * ngrams)
-    return (
-        f"\nThe model uses {layers}: it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:\n"
-        "  --preset small"
-    )
+    limit = "it learns faster, but can only be exported to ONNX. For Hugging Face and GGUF:"
+    return f"\nThe model uses {layers}: {limit}\n  --preset small"
 
 
 def _tokenizing_progress(stop: StopRequest, flags: Flags) -> Callable[[int, int], None]:
@@ -175,7 +171,14 @@ def compare(
     if not data:
         raise UsageError("compare needs data.", hint="For example: --data stories. See all: peasy data")
     settings, progress = _recipe_settings(call.keywords, set_), TrainProgress(flags)
-    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=lambda _, event: progress.show(event))
+
+    def on_event(kind: str, event: Event) -> None:
+        if flags.json:  # one line each, as from train; the result is the last one
+            print_json({"kind": kind, **event_data(event)})
+        else:
+            progress.show(event)
+
+    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=on_event)
     return CommandOutput(result, suggestions=[f"peasy runs show {result.facts.models[0].run}"])
 
 
@@ -199,28 +202,25 @@ def evaluate(
     return CommandOutput(result, suggestions=[f"peasy models {model}"])
 
 
-def experiment(name: str | None = None, *, flags: Flags = Flags()) -> CommandOutput:
+def experiment(name: str | None = None, *, seeds: int = 1, flags: Flags = Flags()) -> CommandOutput:
     """Run an experiment that tests a claim of the lecture notes against a control.
 
     Args:
         name: Name of the experiment; without it, all are listed.
+        seeds: Number of seeds to run; five are the fewest that can show a difference.
     """
     if name is None:
         return CommandOutput(experiment_command.experiment(), suggestions=["peasy experiment why-root-dk"])
     quiet = flags.quiet or flags.json
     on_status: OnStatus = ignore_status if quiet else partial(print, file=sys.stderr)
-    result = experiment_command.experiment(name, seed=flags.seed or 0, on_progress=on_status, store=True)
+    seed = flags.seed or 0
+    result = experiment_command.experiment(name, seed=seed, seeds=seeds, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
-        on_status(f"{'✓' if result.holds else '✗'} {result.outcome}: {result.verdict}")
+        on_status(f"{'✓' if result.outcome is Outcome.SUPPORTED else '✗'} {result.outcome}: {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])
 
 
-def data(
-    *source: str,
-    set_: _SetFlag = None,
-    strict: Switch = False,
-    flags: Flags = Flags(),
-) -> CommandOutput:
+def data(*source: str, set_: _SetFlag = None, strict: Switch = False, flags: Flags = Flags()) -> CommandOutput:
     """List the built-in datasets, or describe one: size, licence, hash, examples, invalid rows.
 
     Args:
@@ -237,7 +237,6 @@ def data(
 
 
 def _join_data(data: Sequence[str] | None) -> str | list[str] | None:
-    """Return the data to read: one source, several files, or none."""
     return None if data is None else data[0] if len(data) == 1 else list(data)
 
 
@@ -261,5 +260,4 @@ def _train_line(kind: str, data: Sequence[str], arguments: Mapping[str, object],
 
 
 def _parse_settings(items: Sequence[str] | None, settings: JsonDict | None = None) -> JsonDict:
-    """Return the settings with each `key=value` applied."""
     return reduce(apply_setting, items or (), settings or {})

@@ -17,12 +17,11 @@ def unknown_command(name: str) -> UsageError:
     if len(name.split()) > 1:
         return UsageError(f'"{name}" is not a command.', hint=f'To explain a sentence: peasy explain "{name}"')
     near = did_you_mean(name, [command.name for command in COMMANDS])
-    return UsageError(
-        f'There is no command "{name}".', hint="\n".join(filter(None, [near, "List of commands: peasy --help"]))
-    )
+    hint = "\n".join(filter(None, [near, "List of commands: peasy --help"]))
+    return UsageError(f'There is no command "{name}".', hint=hint)
 
 
-def unknown_subcommand(command: Command, name: str) -> UsageError:
+def _unknown_subcommand(command: Command, name: str) -> UsageError:
     """Return the error for an unknown subcommand, with the known ones."""
     names = [subcommand.name for subcommand in command.subcommands]
     if not names:
@@ -36,7 +35,7 @@ def usage_error(error: CycloptsError, args: Sequence[str]) -> UsageError:
     command = find_command(args, COMMANDS)
     path = command.path if command else ""
     if command is not None and command.subcommands and isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return unknown_subcommand(command, _as_typed(error.unused_tokens[0]))
+        return _unknown_subcommand(command, _as_typed(error.unused_tokens[0]))
     help_command = " ".join(filter(None, ["peasy", path, "--help"]))
     message, hint = _describe(error, path or "peasy")
     return UsageError(message, hint="\n".join(filter(None, [hint, f"See: {help_command}"])))
@@ -79,7 +78,7 @@ def help(*command: str, flags: Flags = Flags()) -> CommandOutput:
     if command and found is None:
         raise unknown_command(command[0])
     if found is not None and found.path.split() != list(command):
-        raise unknown_subcommand(found, command[len(found.path.split())])
+        raise _unknown_subcommand(found, command[len(found.path.split())])
     app = build_cli(*command)
     if not (flags.json or flags.out):
         app.help_print(list(command))

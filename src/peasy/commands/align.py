@@ -83,18 +83,18 @@ class AlignResult(Result):
 
 
 def align(
-    loaded: LoadedModel, text: str, target: str | None = None, *, layer: int | None = None, head: int | None = None
+    model: LoadedModel, text: str, target: str | None = None, *, layer: int | None = None, head: int | None = None
 ) -> AlignResult:
     """Align the words of a translation with its source, by the best head or by the given layer and head.
 
     Without a `target` the model translates `text` itself, greedily.
     """
-    if not loaded.model.is_encoder_decoder:
-        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Choose a translator.")
-    result = loaded.look(text, target)
+    if not model.model.is_encoder_decoder:
+        raise InvalidInput(f"{model.name} is a {model.kind}: it does not translate.", hint="Choose a translator.")
+    result = model.look(text, target)
     outputs = result.labelled_input.outputs or result.tokens
     alignment = result.alignment((), layer, head, anchors=find_anchors(result.tokens, outputs))
-    return AlignResult(loaded.kind, alignment, word_order(alignment))
+    return AlignResult(model.kind, alignment, word_order(alignment))
 
 
 def find_anchors(source: Tokens, target: Tokens) -> tuple[tuple[int, int], ...]:

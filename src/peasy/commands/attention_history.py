@@ -16,9 +16,7 @@ from peasy.views.inspection import attention_history_document
 class AttentionHistoryResult(RecordResult, AttentionHistory):
     """Attention of a run's tracked sentence at every checkpoint, first to last."""
 
-    def document(self) -> Document:
-        """Every attention module: heads from top to bottom, checkpoints from left to right."""
-        return attention_history_document(self)
+    document = attention_history_document
 
 
 def attention_history(run: str | Path) -> AttentionHistoryResult:
@@ -32,23 +30,16 @@ def attention_history(run: str | Path) -> AttentionHistoryResult:
         folder = next((parent for parent in parents if (parent / "attention").is_dir()), checkpoint)
     records = read_snapshots(folder)
     if not records:
-        raise NotFound(
-            f"{run} has recorded no attention.",
-            hint="Attention is recorded at every checkpoint, only for models that have attention.",
-        )
+        hint = "Attention is recorded at every checkpoint, only for models that have attention."
+        raise NotFound(f"{run} has recorded no attention.", hint=hint)
     sentence = records[-1].sentence
     tokens = _tokens(sentence.ids, sentence.pieces)
     source = _tokens(sentence.source, sentence.source_pieces) if sentence.source else None
-    frames = tuple(
-        CheckpointAttention(
-            record.step, {_parse_module_path(name): weights.numpy() for name, weights in record.weights.items()}
-        )
-        for record in records
-        if record.sentence == sentence
-    )
-    return AttentionHistoryResult(
-        folder.name, tokens if source is None else source, None if source is None else tokens, frames
-    )
+    frames = []
+    for record in (record for record in records if record.sentence == sentence):
+        weights = {_parse_module_path(name): array.numpy() for name, array in record.weights.items()}
+        frames.append(CheckpointAttention(record.step, weights))
+    return AttentionHistoryResult(folder.name, source or tokens, tokens if source else None, tuple(frames))
 
 
 @dataclass(frozen=True, repr=False, eq=False)

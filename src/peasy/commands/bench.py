@@ -17,7 +17,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
-from peasy.views.document import Cell, Document, Paragraph, Table
+from peasy.views.document import Document, Paragraph, Table
 
 if TYPE_CHECKING:
     from peasy.generation.packed import PackingKind
@@ -51,7 +51,7 @@ class BenchResult(Result):
 
     def document(self) -> Document:
         """One row for each weight format, phase and batch size."""
-        rows: tuple[tuple[Cell, ...], ...] = tuple(
+        rows = tuple(
             (s.weight_format, s.phase, str(s.batch_size), f"{s.median:,.1f}", f"{s.minimum:,.1f} to {s.maximum:,.1f}")
             for s in self.throughputs
         )
@@ -105,12 +105,10 @@ def bench(
         raise InvalidInput(f"{loaded.name} ({loaded.kind}) cannot be timed: bench takes models that continue a text.")
     if min(prompt_tokens, max_tokens, batch_size, repeats) < 1:
         raise InvalidInput("prompt_tokens, max_tokens, batch_size and repeats must be at least 1.")
-    context = loaded.max_seq_len
-    if context is not None and prompt_tokens + max_tokens > context:
-        raise InvalidInput(
-            f"{loaded.name} has a context of {context} tokens, not {prompt_tokens + max_tokens}.",
-            hint="Give fewer --max-tokens.",
-        )
+    context, needed = loaded.max_seq_len, prompt_tokens + max_tokens
+    if context is not None and needed > context:
+        message = f"{loaded.name} has a context of {context} tokens, not {needed}."
+        raise InvalidInput(message, hint="Give fewer --max-tokens.")
     variants = {"original": loaded.model} | {form: pack(loaded.model, form) for form in _PACKED_FORMATS}
     notes = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
     generator = torch.Generator().manual_seed(seed)
@@ -123,12 +121,12 @@ def bench(
         for phase, rate in zip(("prefill", "decode"), rates, strict=True):
             samples.setdefault((name, phase, size), []).append(rate)
     throughputs = tuple(
-        Throughput(*key, statistics.median(sample), min(sample), max(sample)) for key, sample in samples.items()
+        Throughput(*key, statistics.median(all_), min(all_), max(all_)) for key, all_ in samples.items()
     )
-    machine = (
-        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}. "
-        "Run nothing else meanwhile."
+    cores = (
+        f"{os.cpu_count()} cores, {torch.get_num_threads()} threads, {platform.machine()}, torch {torch.__version__}"
     )
+    machine = f"{cores}. Run nothing else meanwhile."
     return BenchResult(loaded.name, loaded.model.count_parameters(), throughputs, notes, machine)
 
 

@@ -47,8 +47,7 @@ class CacheResult(Result):
     def document(self) -> Document:
         """Return a table with one row per folder."""
         rows = tuple(
-            (one.name, one.contains, f"{one.num_files:,}", format_bytes(one.num_bytes), str(one.folder))
-            for one in self.folders
+            (f.name, f.contains, f"{f.num_files:,}", format_bytes(f.num_bytes), str(f.folder)) for f in self.folders
         )
         deleted = (Paragraph(f"Deleted: {', '.join(self.removed)}.", "good"),) if self.removed else ()
         note = Paragraph(
@@ -62,9 +61,6 @@ class CacheResult(Result):
     def data(self) -> JsonDict:
         """Return the folders with their sizes in bytes."""
         return super().data() | {"num_bytes": self.num_bytes}
-
-    def __repr__(self) -> str:
-        return f"CacheResult({format_bytes(self.num_bytes)} in {len(self.folders)} folders)"
 
 
 def cache() -> CacheResult:

@@ -38,10 +38,8 @@ class ChatSession(Result):
         **sampling: Unpack[SamplingOptions],
     ) -> None:
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
-            raise InvalidInput(
-                f"{loaded.name} has no chat template: it was not trained for conversation.",
-                hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."',
-            )
+            message = f"{loaded.name} has no chat template: it was not trained for conversation."
+            raise InvalidInput(message, hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."')
         check_keywords("chat", sampling, (*parameter_names(SamplingParams), *parameter_names(chat)))
         self.loaded = loaded
         self.sampling = ChatSampling(**sampling)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, PeasyError
-from peasy.views.check import check_document, difference_document, files_document, verdict_sentence
+from peasy.views.check import all_passed, check_document, difference_document, files_document, verdict_sentence
 from peasy.views.document import Document
 from peasy.worked.checking import CheckedCell, CheckedExample, RowFinding
 from peasy.worked.checking import check as check_example
@@ -31,8 +31,7 @@ class CheckResult(Result):
     @property
     def passed(self) -> bool | None:
         """False if something is wrong; None if nothing is wrong but not everything was read; else True."""
-        outcomes = [part.passed for part in self.parts]
-        return False if False in outcomes else None if None in outcomes else True
+        return all_passed(self.parts)
 
     @property
     def verdict(self) -> str:
@@ -76,9 +75,6 @@ class CheckResult(Result):
             "remarks": [remark for part in self.parts for remark in part.remarks],
         }
 
-    def __repr__(self) -> str:
-        return f"CheckResult({self.title!r}: {self.verdict})"
-
 
 @dataclass(frozen=True, repr=False)
 class CheckFilesResult(Result):
@@ -90,24 +86,21 @@ class CheckFilesResult(Result):
     @property
     def passed(self) -> bool | None:
         """False if something is wrong in a file; None if nothing is wrong but not everything was read; else True."""
-        outcomes = [result.passed for _, result in self.results]
-        return False if False in outcomes else None if None in outcomes or self.failures else True
+        passed = all_passed(result for _, result in self.results)
+        return None if passed and self.failures else passed
 
     @property
     def verdict(self) -> str:
         """The files in one sentence."""
         count = Counter({True: "right", False: "wrong", None: "open"}[result.passed] for _, result in self.results)
-        parts = [
-            f"{count['right']} without mistakes", f"{count['wrong']} with mistakes", f"{count['open']} not read in full"
-        ]  # fmt: skip
-        parts += [f"{len(self.failures)} not readable"] if self.failures else []
-        return f"{len(self.results) + len(self.failures)} files: {', '.join(parts)}."
+        read = f"{count['right']} without mistakes, {count['wrong']} with mistakes, {count['open']} not read in full"
+        failed = f", {len(self.failures)} not readable" if self.failures else ""
+        return f"{len(self.results) + len(self.failures)} files: {read}{failed}."
 
     def document(self) -> Document:
         """A summary, then the findings of every file."""
-        return files_document(
-            self.verdict, self.passed, [(n, r.parts, r.points) for n, r in self.results], self.failures
-        )
+        files = [(name, result.parts, result.points) for name, result in self.results]
+        return files_document(self.verdict, self.passed, files, self.failures)
 
     def data(self) -> JsonDict:
         """`passed`, and the data of every file."""
@@ -117,9 +110,6 @@ class CheckFilesResult(Result):
             "files": [{"file": name} | result.data() for name, result in self.results],
             "failures": [{"file": name, "reason": reason} for name, reason in self.failures],
         }
-
-    def __repr__(self) -> str:
-        return f"CheckFilesResult({self.verdict})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -150,16 +140,8 @@ class DifferenceResult(Result):
     def data(self) -> JsonDict:
         """`passed`, and for every shared table whether it agrees, the largest difference and its reasons."""
         tables = [asdict(difference) for difference in self.differences]
-        return {
-            "passed": self.passed,
-            "verdict": self.verdict,
-            "mine": self.title,
-            "expected": self.expected,
-            "tables": tables,
-        }
-
-    def __repr__(self) -> str:
-        return f"DifferenceResult({self.verdict})"
+        files = {"mine": self.title, "expected": self.expected}
+        return {"passed": self.passed, "verdict": self.verdict, **files, "tables": tables}
 
 
 def check(notes: NotesSource) -> CheckResult:
@@ -231,6 +213,5 @@ def _expand(files: Sequence[str | Path]) -> list[Path]:
 
 
 def _finding_data(part: CheckedExample, finding: CheckedCell | RowFinding) -> JsonDict:
-    return {key: value for key, value in asdict(finding).items() if key not in ("decimals", "value")} | {
-        "part": part.title
-    }
+    shown = {key: value for key, value in asdict(finding).items() if key not in ("decimals", "value")}
+    return shown | {"part": part.title}

@@ -59,9 +59,6 @@ def classify(
     Args:
         model: Run name, folder or Hugging Face hub id of a model with a classification head.
         texts: Texts to classify.
-        device: Device to run the model on.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -74,21 +71,19 @@ def classify(
     """
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
-    if not many:
-        raise InvalidInput("There is no text to classify.")
+    if not many or not all(text.strip() for text in many):
+        raise InvalidInput("There is no text to classify.", hint="Give at least one word.")
     head = getattr(loaded.model.config, "classifier", None)
     if head is None:
-        raise InvalidInput(
-            f"{loaded.name} is a {loaded.kind} without a classification head.",
-            hint="Give a model for sequence or token classification, such as one trained on sentiment.",
-        )
+        hint = "Give a model for sequence or token classification, such as one trained on sentiment."
+        raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
     return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
     """Return the labels of a text, most probable first."""
-    head, logits, _ = _run(loaded, text)
+    head, logits = _run(loaded, loaded.truncate_ids(loaded.encode_prompt(text)))
     probabilities = logits.sigmoid() if head.multi_label or len(head.labels) == 1 else logits.softmax(-1)
     pairs = zip(head.labels, probabilities.tolist(), strict=True)
     ranked = sorted((LabelScore(label, probability) for label, probability in pairs), key=lambda one: -one.probability)
@@ -97,30 +92,29 @@ def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
 
 def _classify_tokens(loaded: LoadedModel, text: str) -> TextLabels:
     """Return the label of each token, without the special tokens."""
-    head, logits, ids = _run(loaded, text)
-    encoding = loaded.require_tokenizer().encode(text)
+    encoding = loaded.encode_text(text)
+    ids = loaded.truncate_ids(list(encoding.ids))
+    head, logits = _run(loaded, ids)
     best = logits.softmax(-1).max(-1)
+    read = [own == id for own, id in zip(encoding.ids, ids, strict=False)]  # a truncated text ends with eos
+    rows = zip(read, encoding.pieces, encoding.offsets, best.indices.tolist(), best.values.tolist(), strict=False)
     tokens = [
         TokenLabel(piece, start, end, head.labels[label], probability)
-        for piece, (start, end), label, probability in zip(
-            encoding.pieces[: len(ids)], encoding.offsets, best.indices.tolist(), best.values.tolist(), strict=False
-        )
-        if end > start
+        for is_read, piece, (start, end), label, probability in rows
+        if is_read and end > start
     ]
     return TextLabels(text, tokens=tuple(tokens))
 
 
-def _run(loaded: LoadedModel, text: str) -> "tuple[ClassifierConfig, Tensor, list[int]]":
-    """Return the head, the logits of the text `[labels]` or of its tokens `[time, labels]`, and the token ids."""
+def _run(loaded: LoadedModel, ids: list[int]) -> "tuple[ClassifierConfig, Tensor]":
+    """Return the head and the logits of the text `[labels]`, or of its tokens `[time, labels]`."""
     import torch
 
     from peasy.models.encoder import Encoder
+    from peasy.models.transformer import Decoder
 
-    assert isinstance(loaded.model, Encoder)
+    assert isinstance(loaded.model, Encoder | Decoder)
     assert loaded.model.config.classifier is not None
-    if not text.strip():
-        raise InvalidInput("There is nothing to classify: the text is empty.", hint="Give at least one word.")
-    ids = loaded.truncate_ids(loaded.encode_prompt(text))
     with torch.inference_mode():
         logits = loaded.model.classify(torch.tensor([ids], device=loaded.model.device))[0].float()
-    return loaded.model.config.classifier, logits, ids
+    return loaded.model.config.classifier, logits

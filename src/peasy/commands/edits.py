@@ -30,9 +30,5 @@ def edit_context(loaded: LoadedModel, inputs: LabelledInput | None = None) -> Ed
         rows = (loaded.encode_prompt(text)[: loaded.max_seq_len] for text in texts)
         return [make_input(loaded, ids).model_input for ids in rows if ids]
 
-    return EditContext(
-        loaded.model,
-        None if inputs is None else lambda path: attention_axes(path, inputs.tokens, inputs.target),
-        lambda text: make_input(loaded, text).model_input,
-        read_texts,
-    )
+    axes = None if inputs is None else lambda path: attention_axes(path, inputs.tokens, inputs.target)
+    return EditContext(loaded.model, axes, lambda text: make_input(loaded, text).model_input, read_texts)

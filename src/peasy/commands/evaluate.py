@@ -1,7 +1,7 @@
 """`evaluate`: evaluate a model on a validation split, with the metrics of its kind."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -12,7 +12,8 @@ from annotated_types import Ge
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import JsonDict, Result
+from peasy.commands.recipe_changes import DataSource
+from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.commands.runs import RECIPE
 from peasy.datasets import Corpus, DataProblems, Sample, open_corpus
 from peasy.errors import InvalidInput
@@ -22,9 +23,6 @@ from peasy.views.evaluation import EvaluationFacts, EvaluationMetric, evaluation
 if TYPE_CHECKING:
     from peasy.metrics.scores import AccuracyCounter, TokenPredictionStats
 
-DataSource = str | Path | Sequence[str | Path] | Corpus
-OnProgress = Callable[[int, int], None]
-"""Called with the amount done and the total."""
 T = TypeVar("T")
 
 _DEFAULT_SEQ_LEN = 256
@@ -41,7 +39,6 @@ class EvaluateResult(Result):
     facts: EvaluationFacts
 
     def __getitem__(self, name: str) -> float:
-        """Return a measure by name."""
         return self.measures[name]
 
     @property
@@ -96,10 +93,6 @@ def evaluate(
         max_samples: Maximum number of samples.
         seq_len: Sequence length in tokens; default: as in training.
         options: Options of the dataset, as for `open_corpus`.
-        device: Device to run the model on.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
-        on_progress: Called with the amount done and the total.
 
     >>> import tempfile
     >>> from peasy.commands.train import train
@@ -124,8 +117,6 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """One evaluation: model, corpus, split and limits."""
-
     loaded: LoadedModel
     corpus: Corpus
     split: str
@@ -142,6 +133,9 @@ class _Evaluation:
             return self._evaluate_translations()
         if self.loaded.kind == "encoder":
             return self._evaluate_masked() if self.corpus.kind == "text" else self._evaluate_retrieval()
+        if self.corpus.kind == "chat":
+            hint = "The validation loss of a run is that of its answers: peasy runs"
+            raise InvalidInput(f"{self.corpus.name} has conversations, which only training measures.", hint=hint)
         if has_pairs:
             raise InvalidInput(f"{self.loaded.name} continues texts, but {self.corpus.name} has pairs of texts.")
         return self._evaluate_text()
@@ -150,13 +144,12 @@ class _Evaluation:
         from peasy.evaluation.language import ending_accuracy, text_loss
 
         seq_len, (begin, _) = self._window_length(), self.loaded.require_tokenizer().added_ids
-        stats, num_unknown = text_loss(
-            self.loaded, self._read(self.corpus.pieces), seq_len, self._progress("characters")
-        )
+        pieces = self._read(self.corpus.pieces)
+        stats, num_unknown = text_loss(self.loaded, pieces, seq_len, self._progress("characters"))
         unit = f"Non-overlapping windows of {seq_len:,} tokens."
         if begin:
-            pieces = " ".join(self.loaded.require_tokenizer().pieces(begin))
-            unit = f"One text at a time, each after {pieces}, as the model reads a prompt."
+            start = " ".join(self.loaded.require_tokenizer().pieces(begin))
+            unit = f"One text at a time, each after {start}, as the model reads a prompt."
         notes = [unit]
         if num_unknown:
             share = num_unknown / stats.tokens
@@ -196,11 +189,9 @@ class _Evaluation:
         from peasy.evaluation.embedding import MAX_CANDIDATES, retrieval_accuracy
 
         correct = retrieval_accuracy(self.loaded, self._samples(), self._progress("documents"))
-        name, meaning = (
-            ("retrieval accuracy", "nearest text is the partner")
-            if self.corpus.kind == "pairs"
-            else ("nearest-neighbour accuracy", "nearest neighbour has the same label")
-        )
+        name, meaning = "nearest-neighbour accuracy", "nearest neighbour has the same label"
+        if self.corpus.kind == "pairs":
+            name, meaning = "retrieval accuracy", "nearest text is the partner"
         metric = EvaluationMetric(name, correct.accuracy, meaning, is_fraction=True)
         note = f"Neighbours are searched among at most {MAX_CANDIDATES} texts at a time."
         return self._facts(f"{correct.count:,} texts", [metric], [note], correct)
@@ -242,16 +233,12 @@ class _Evaluation:
                 hint = f"Choose 1 to {max_seq_len}." if max_seq_len else "Choose 1 or more."
                 raise InvalidInput(f"This model cannot read windows of {self.seq_len} tokens.", hint=hint)
             return self.seq_len
-        sizes = (max_seq_len, self._recipe_setting("seq_len"))
-        return min((size for size in sizes if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN)
-
-    def _recipe_setting(self, setting: str) -> object:
-        """Return a setting of the training recipe beside the checkpoint or in its run folder, or None."""
         folder = self.loaded.folder
-        if folder is None:
-            return None
-        run = next((parent for parent in (folder, folder.parent.parent) if (parent / RECIPE).is_file()), None)
-        return SafeFolder(run).read_json(RECIPE).get(setting) if run is not None else None
+        runs = [] if folder is None else [run for run in (folder, folder.parent.parent) if (run / RECIPE).is_file()]
+        trained = SafeFolder(runs[0]).read_json(RECIPE).get("seq_len") if runs else None
+        return min(
+            (size for size in (max_seq_len, trained) if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN
+        )
 
 
 def _cumulative(on_progress: OnProgress | None, total: int) -> Callable[[int], object]:

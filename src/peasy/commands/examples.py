@@ -20,9 +20,15 @@ class ExamplesResult(Result):
         return Document("Examples", (Table(("name", "what it shows"), rows), usage))
 
     def data(self) -> JsonDict:
-        """Name, title, description and source of each example."""
+        """Name, topic (attention, or a network of any steps), title, description and source of each example."""
         shown = ("title", "description", "source", "tokens")
-        return {"examples": [{"name": name} | {key: getattr(e, key) for key in shown} for name, e in self.examples]}
+        return {
+            "examples": [
+                {"name": name, "topic": "network" if example.steps else "attention"}
+                | {key: getattr(example, key) for key in shown}
+                for name, example in self.examples
+            ]
+        }
 
 
 def examples() -> ExamplesResult:

@@ -1,27 +1,65 @@
-"""`explain`: every step of attention, with its numbers, for an example, a file or any sentence."""
+"""`explain`: every step of attention or of any small network, with its numbers, gradients and update."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from peasy import config
+from peasy import config, render
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.errors import InvalidInput, NotFound, UsageError, check_keywords, did_you_mean, parameter_names
 from peasy.views.document import Document
-from peasy.views.worked import cell_document, contribution_parts, story_document, symbolic_document, worked_document
+from peasy.views.worked import (
+    cell_document,
+    chain_document,
+    contribution_parts,
+    spreadsheet_document,
+    story_document,
+    symbolic_document,
+    worked_document,
+)
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
-from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
+from peasy.worked.arithmetic import CellArithmetic, arithmetic
+from peasy.worked.chain import GradientChain
+from peasy.worked.chain import follow as follow_chain
 from peasy.worked.example import NormalisationName, ScoringName
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
+from peasy.worked.solver import StepKind
 from peasy.worked.story import QueryDescription, describe_query
-from peasy.worked.symbolic import SymbolicExample, to_symbols
+from peasy.worked.symbolic import SymbolicExample, steps_in_symbols, to_symbols
 from peasy.worked.tables.notes import READERS
 
 _MAX_DECIMALS = 15
+
+
+class ExampleMatrices(TypedDict, total=False):
+    """Keywords of `explain` in place of a name or a file: the matrices of an example and their labels."""
+
+    tokens: Sequence[str]
+    features: Sequence[str]
+    source_tokens: Sequence[str]
+    x: ArrayLike
+    source_x: ArrayLike
+    w_q: ArrayLike
+    w_k: ArrayLike
+    w_v: ArrayLike
+    w_o: ArrayLike
+    b_q: ArrayLike
+    b_k: ArrayLike
+    b_v: ArrayLike
+    b_o: ArrayLike
+    q: ArrayLike
+    k: ArrayLike
+    v: ArrayLike
+    weights: ArrayLike
+    mask: ArrayLike
+    bias: ArrayLike
 
 
 class _StepValues:
@@ -46,6 +84,9 @@ class ExplainResult(Result):
     selected_cell: tuple[str, int, int] | None = None
     symbolic: bool = False
     contributions: bool = False
+    chain: GradientChain | None = None
+    selected_steps: tuple[WorkedStep, ...] | None = None
+    fragment: bool = False
 
     x, source, query, key, value = (_StepValues() for _ in range(5))
     w_q, w_k, w_v, w_o = (_StepValues() for _ in range(4))
@@ -77,15 +118,27 @@ class ExplainResult(Result):
 
     def story(self, query: int | str) -> tuple[QueryDescription, ...]:
         """Return the steps of one query in sentences, one story per head."""
-        return tuple(describe_query(self.worked, query, self.decimals, head) for head in self.worked.heads)
+        scopes = self.worked.attention_scopes
+        return tuple(describe_query(self.worked, query, self.decimals, scope) for scope in scopes)
 
     def symbolic_form(self) -> SymbolicExample:
         """Return the example in symbols instead of numbers."""
-        return to_symbols(self.worked, self.decimals, self.worked.heads[0])
+        if self.worked.example.steps or self.selected_steps is not None:
+            return steps_in_symbols(self.worked, self.selected_steps or self.steps)
+        return to_symbols(self.worked, self.decimals, self.worked.attention_scopes[0])
 
     def document(self) -> Document:
-        """The selected views (one cell, one query, symbols), or all steps."""
-        documents = []
+        """The selected views (one cell, one query, symbols, a chain of gradients, some steps), or all steps."""
+        return dataclasses.replace(self._document(), fragment=self.fragment)
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file; its suffix picks the format. An Excel workbook (.xlsx) has live formulas."""
+        if render.format_of(path) == "xlsx":
+            return render.save(spreadsheet_document(self.worked, self.decimals), path)
+        return super().save(path)
+
+    def _document(self) -> Document:
+        documents = [] if self.chain is None else [chain_document(self.worked, self.chain, self.decimals)]
         if self.selected_cell is not None:
             documents.append(cell_document(self.worked, self.cell(*self.selected_cell), self.decimals))
         if self.selected_query is not None:
@@ -95,7 +148,9 @@ class ExplainResult(Result):
         if self.symbolic:
             documents.append(symbolic_document(self.worked, self.symbolic_form(), self.decimals))
         if not documents:
-            return worked_document(self.worked, self.variants, self.decimals, self.contributions)
+            return worked_document(
+                self.worked, self.variants, self.decimals, self.contributions, self.selected_steps
+            )  # fmt: skip
         return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)
 
     def data(self) -> JsonDict:
@@ -107,7 +162,7 @@ class ExplainResult(Result):
             "keys": list(self.worked.keys),
             "source": example.source,
             "note": example.note,
-            "steps": [_step_data(step) for step in self.steps],
+            "steps": [_step_data(step) for step in self.selected_steps or self.steps],
             "example": config.to_plain(example),
         }
         if self.variants:
@@ -126,10 +181,17 @@ class ExplainResult(Result):
         if self.contributions:
             contributions: list[JsonDict] = []
             data["contributions"] = contributions
-            for head in self.worked.heads:
-                weights, values = (self.worked.find_values(step, head) for step in ("weights", "value"))
+            for scope in self.worked.attention_scopes:
+                weights, values = (self.worked.find_values(step, scope) for step in ("weights", "value"))
                 if weights is not None and values is not None:
-                    contributions.append({"head": head, "values": (weights[:, :, None] * values[None, :, :]).tolist()})
+                    products = weights[:, :, None] * values[None, :, :]
+                    contributions.append({"scope": scope, "values": products.tolist()})
+        if self.chain is not None:
+            plain = {key: value for key, value in vars(self.chain).items() if key != "steps"}
+            data["chain"] = plain | {
+                "title": self.chain.title,
+                "steps": [_step_data(step) for step in self.chain.steps],
+            }
         return data
 
     def __getattr__(self, name: str) -> np.ndarray:  # steps of one head: getattr(result, "head-1.query")
@@ -142,7 +204,7 @@ class ExplainResult(Result):
 
 
 def explain(
-    source: str | Path | Example | Mapping[str, object],
+    source: str | Path | Example | Mapping[str, object] | None = None,
     *,
     query: int | str | None = None,
     cell: str | tuple[str, int | str, int | str] | None = None,
@@ -154,13 +216,25 @@ def explain(
     normalize: NormalisationName | None = None,
     heads: int | None = None,
     contributions: bool = False,
+    only: str = "",
+    step: StepKind | None = None,
+    follow: str = "",
+    fragment: bool = False,
+    **matrices: Unpack[ExampleMatrices],
 ) -> ExplainResult:
-    """Compute all steps of an example: a library name, a file, or a sentence of two words or more.
+    """Compute all steps of an example: a library name, a file, a sentence of two words or more, or matrices.
+
+    Matrices are given by name: `x` with or without `w_q`, `w_k`, `w_v`, `w_o` and their biases `b_q` ..., or `q`, `k`
+    and `v`, or `weights`; in cross-attention, keys and values come from `source_x`, one row for each of
+    `source_tokens`. `tokens` label the rows, which are numbered without them.
 
     >>> explain("i-love-ai").weights[0].round(4)
     array([0.1978, 0.4011, 0.4011])
     >>> explain("easy peasy lemon squeezy").tokens
     ('easy', 'peasy', 'lemon', 'squeezy')
+    >>> explain(x=[[1, 0], [0, 1]], w_q=[[1], [2]], w_k=[[1], [1]], w_v=[[2], [4]]).scores
+    array([[1., 1.],
+           [2., 2.]])
 
     Args:
         source: Name from peasy examples, .toml or .json file, or a sentence of two words or more; - reads stdin.
@@ -174,6 +248,10 @@ def explain(
         normalize: The same, in American spelling.
         heads: Number of attention heads.
         contributions: Also show the contribution of each key: weight times value.
+        only: Show only these steps, by name or parts of it: attention.weights.
+        step: Show only the forward pass, the gradients or the update of one training step.
+        follow: Follow the chain rule from the loss to one number: "d loss / d w_q[0,1]".
+        fragment: Write LaTeX without a preamble, for slides.
     """
     if isinstance(decimals, bool) or not 0 <= decimals <= _MAX_DECIMALS:
         raise UsageError(f"decimals should be from 0 to {_MAX_DECIMALS}, not {decimals}.")
@@ -181,13 +259,32 @@ def explain(
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
     settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     changes = {name: value for name, value in settings.items() if value is not None}
-    worked = solve(_with_settings(resolve_example(source), changes))
-    position = None if query is None else find_index(query, worked.tokens, "word")
+    example = _resolve_example(source) if source is not None else _given_example(matrices)
+    if source is not None and matrices:
+        raise UsageError("explain takes an example or matrices, not both.", hint=f"Leave out {', '.join(matrices)}.")
+    worked = solve(_with_settings(example, changes))
+    position = None if query is None else describe_query(worked, query, scope=worked.attention_scopes[0]).position
     selected_cell = None if cell is None else _resolve_cell(worked, cell)
-    return ExplainResult(worked, decimals, position, selected_cell, symbolic, contributions)
+    chain = follow_chain(worked, follow) if follow else None
+    steps = worked.select(only, step) if only or step else None
+    return ExplainResult(
+        worked, decimals, position, selected_cell, symbolic, contributions, chain, steps, fragment
+    )  # fmt: skip
 
 
-def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
+def _given_example(matrices: ExampleMatrices) -> Example:
+    """Return the example of matrices given by name; rows without tokens are numbered from 0."""
+    check_keywords("explain", matrices, (*parameter_names(explain)[:-1], *ExampleMatrices.__annotations__))
+    data: dict[str, Any] = dict(matrices)
+    for tokens, names in (("tokens", ("x", "q", "weights")), ("source_tokens", ("source_x",))):
+        given = [data[name] for name in names if hasattr(data.get(name), "__len__")]
+        data |= {tokens: [str(index) for index in range(len(given[0]))]} if given and tokens not in data else {}
+    if "tokens" not in data:
+        raise UsageError("There is nothing to explain.", hint='For example: peasy.explain("I love AI"), or give x.')
+    return read_example({"title": "Attention by hand"} | data)
+
+
+def _resolve_example(source: str | Path | Example | Mapping[str, object]) -> Example:
     """Resolve an example: a name of the library, else a file, else a sentence."""
     if isinstance(source, Example):
         return source
@@ -200,7 +297,7 @@ def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Exam
     if _is_file(source):
         _reject_other_files(Path(source))
         return read_example(source)
-    if len(split_words(source)) > 1 and len(source.split()) > 1:
+    if len(split_words(source)) > 1 and (len(source.split()) > 1 or not source.isascii()):
         return sentence_example(source)
     if not source.strip():
         raise UsageError("There is nothing to explain.", hint='For example: peasy explain "I love AI"')
@@ -212,11 +309,9 @@ def resolve_example(source: str | Path | Example | Mapping[str, object]) -> Exam
 def _is_file(text: str) -> bool:
     if len(text) > 1000 or "\0" in text:
         return False
-    path = Path(text)
-    try:
-        return path.is_file() or (path.suffix in (".toml", ".json") and len(text.split()) == 1)
-    except OSError:
-        return False
+    with suppress(OSError):
+        return Path(text).is_file() or (Path(text).suffix in (".toml", ".json") and len(text.split()) == 1)
+    return False
 
 
 def _reject_other_files(path: Path) -> None:
@@ -234,6 +329,8 @@ def _with_settings(example: Example, changes: Mapping[str, object]) -> Example:
     """Return the example with other settings, without its variants, which have their own settings."""
     if not changes:
         return example
+    if example.steps:
+        raise InvalidInput(f"{' and '.join(changes)} cannot change this example.", hint="Its [steps] have settings.")
     without_effect = [name for name in changes if name != "causal"] if example.weights is not None else []
     if without_effect:
         raise InvalidInput(f"The weights are given here, so {' and '.join(without_effect)} cannot change them.")
@@ -243,9 +340,8 @@ def _with_settings(example: Example, changes: Mapping[str, object]) -> Example:
 def _resolve_cell(worked: WorkedExample, cell: str | tuple[str, int | str, int | str]) -> tuple[str, int, int]:
     parts = cell.split(",", 2) if isinstance(cell, str) else list(cell)
     if len(parts) != 3:
-        raise UsageError(
-            f'A cell is step,row,column, not "{token_label(str(cell))}".', hint="For example: --cell weights,0,1"
-        )
+        shown = token_label(str(cell))
+        raise UsageError(f'A cell is step,row,column, not "{shown}".', hint="For example: --cell weights,0,1")
     step, row, column = (part.strip() if isinstance(part, str) else part for part in parts)
     resolved = arithmetic(worked, str(step), row, column)
     return resolved.step, resolved.row, resolved.column

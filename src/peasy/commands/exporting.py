@@ -55,8 +55,6 @@ def export_model(
         folder: Output folder; must not exist.
         format: Format: hf for transformers, gguf for llama.cpp, onnx for ONNX Runtime.
         dtype: Number format of the weights in GGUF; default: f16.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> export_model("my-model", "out", format="pickle")
     Traceback (most recent call last):
@@ -70,19 +68,18 @@ def export_model(
     folder = Path(folder)
     refuse_existing(folder)
     loaded = load(model, device="cpu", offline=offline, confirm=confirm)
+    config, weights, tokenizer = loaded.model.config, loaded.model.state_dict(), loaded.tokenizer
     if format == "hf":
         from peasy.checkpoint.huggingface import write_folder
 
-        config, weights = loaded.model.config, loaded.model.state_dict()
-        write_folder(folder, config, weights, loaded.tokenizer, family=loaded.family)
+        write_folder(folder, config, weights, tokenizer, family=loaded.family)
     elif format == "onnx":
         from peasy.checkpoint.onnx import write_onnx
 
-        write_onnx(folder, loaded.model, loaded.tokenizer)
+        write_onnx(folder, loaded.model, tokenizer)
     else:
         from peasy.checkpoint.gguf import write_gguf
 
-        config, weights = loaded.model.config, loaded.model.state_dict()
-        write_gguf(folder, config, weights, loaded.tokenizer, tensor_type=dtype or "f16", family=loaded.family)
+        write_gguf(folder, config, weights, tokenizer, tensor_type=dtype or "f16", family=loaded.family)
     files = sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*") if path.is_file())
     return ExportResult(loaded.name, format, folder, tuple(files))

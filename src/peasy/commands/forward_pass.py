@@ -6,13 +6,14 @@ The studio's home page draws it; the arithmetic of one head is requested when it
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 import torch
 
 from peasy.commands.edits import edit_context
-from peasy.commands.load import LoadedModel
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.load import LoadedModel, ModelSource, load
+from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention
@@ -20,10 +21,9 @@ from peasy.inspection.edit import EditLike, edit_summary, zero
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
 from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.models.transformer import CausalTransformer
-from peasy.nn.intervention import InterventionLike
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
-from peasy.views.document import Document, Paragraph, Table
+from peasy.views.document import Document, Table, capitalized_note, short_title
 
 MAX_MAP = 64
 """Cells along each side of a head's map; longer texts are pooled by their largest weight."""
@@ -33,6 +33,10 @@ MAX_STORY_HEADS = 24
 """Heads that are ablated one by one to find the one that matters most; fewer where that would take seconds."""
 STORY_BUDGET = 2e11
 """Multiplications that the search for this head may take."""
+MAX_HEAD_NUMBERS = 400_000
+"""Numbers of all heads that are included if none are named, those of the story first."""
+HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
+"""Steps of the formula that the arithmetic of one weight needs, beside the weights."""
 MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
 NUM_NEXT_TOKENS = 8
@@ -100,6 +104,26 @@ class HeadStory:
     after: float
 
 
+@dataclass(frozen=True)
+class HeadNumbers:
+    """Numbers of one head, `steps[name][row][column]`; a masked score is None."""
+
+    stack: str
+    part: str
+    layer: int
+    head: int
+    steps: dict[str, list[list[float | None]]]
+
+
+@dataclass(frozen=True)
+class AblatedHead:
+    """Next tokens of the model without one head."""
+
+    layer: int
+    head: int
+    next_tokens: tuple[TokenProbability, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class ForwardPass(Result):
     """Forward pass of one text: a picture of the whole model with its numbers."""
@@ -118,10 +142,12 @@ class ForwardPass(Result):
     next_tokens: tuple[TokenProbability, ...]
     story: HeadStory | None
     interventions: tuple[str, ...]
+    head_numbers: tuple[HeadNumbers, ...] = ()
+    ablations: tuple[AblatedHead, ...] = ()
     caveat: str = CAVEAT
 
     def document(self) -> Document:
-        """Return the logit lens by layer and the next tokens as tables."""
+        """Return the picture, for pages, and the logit lens by layer and the next tokens as tables."""
         rows = [
             (layer.layer, ", ".join(f"{token.piece} {token.probability:.2f}" for token in layer.lens))
             for stack in self.stacks
@@ -131,17 +157,21 @@ class ForwardPass(Result):
         after = Table(("layer", "most likely next tokens after it"), tuple(rows))
         following = Table(("next token", "probability"), tuple((t.piece, t.probability) for t in self.next_tokens))
         parts = [table for table in (after, following) if table.rows]
-        return Document(f"Forward pass of {self.model}", (*parts, Paragraph(self.caveat)))
+        text = " ".join(piece.strip("·") for piece in self.stacks[0].tokens.pieces if not piece.startswith("<"))
+        title = f"“{short_title(text)}” through {self.model}"
+        return Document(title, (*parts, capitalized_note(self.caveat)), picture=self.data())
 
 
 @torch.inference_mode()
 def forward_pass(
-    model: LoadedModel,
+    model: ModelSource,
     text: str,
     target: str | None = None,
     *,
     edit: Sequence[EditLike] = (),
     story: bool = True,
+    head_numbers: Sequence[str] | None = None,
+    ablations: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
 
@@ -151,38 +181,44 @@ def forward_pass(
         target: Translation to show; None: the model's own.
         edit: Interventions.
         story: Also find the head whose ablation changes the next token most.
+        head_numbers: Heads whose numbers are included, such as decoder.1.attention.0; None: as many as fit a page.
+        ablations: Also the next tokens without each head, if the model is small.
+
+    >>> shown = forward_pass("stories", "The pizza came out of the oven and it")
+    >>> shown.story.token, round(shown.story.before, 2), round(shown.story.after, 2)
+    ('·tasted', 0.18, 0.07)
     """
+    model = load(model)
     inputs = make_input(model, text, target)
     activations: list[Activation] = []
-    steps = ["weights", "residual", "output", "final"]
-    intervention = _intervention(model, inputs, edit)
-    logits = forward_logits(model.model, inputs.model_input, Tap(activations.append, steps=steps), intervention)
+    wanted = HEAD_NUMBERS if head_numbers is None or head_numbers else ()
+    steps = ["weights", *wanted, "residual", "output", "final"]
+    intervention = make_intervention(tuple(edit), edit_context(model, inputs))
+
+    def keep(activation: Activation) -> None:
+        path = activation.path
+        layer = f"{path.stack}.{path.layer}.{path.part}."
+        if activation.step not in HEAD_NUMBERS or any(name.startswith(layer) for name in head_numbers or [layer]):
+            activations.append(activation)
+
+    logits = forward_logits(model.model, inputs.model_input, Tap(keep, steps=steps), intervention)
     dims, config = dims_of(model.model), model.model.config
     names = ("encoder", "decoder") if model.model.is_encoder_decoder else (default_stack(model.model),)
     stacks = tuple(_stack_pass(model, name, inputs, activations, logits is not None) for name in names)
     generates = logits is not None and model.kind != "encoder"
     settings = getattr(config, "stack", None) or getattr(config, "decoder", None)
+    found = _find_story(model, inputs, activations, edit) if story and generates else None
     return ForwardPass(
         model.name, model.kind, dims.d_model, dims.d_head, dims.d_ff, dims.vocab_size,
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
         position=getattr(getattr(config, "position", None), "kind", ""),
         stacks=stacks,
-        next_tokens=_top(model, logits, NUM_NEXT_TOKENS) if generates else (),
-        story=_find_story(model, inputs, activations, edit) if story and generates else None,
+        next_tokens=likeliest_tokens(model, logits, NUM_NEXT_TOKENS) if logits is not None and generates else (),
+        story=found,
         interventions=tuple(map(edit_summary, edit)),
+        head_numbers=_head_numbers(activations, head_numbers, found),
+        ablations=_ablate(model, inputs, edit) if ablations and generates else (),
     )  # fmt: skip
-
-
-def _intervention(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> InterventionLike | None:
-    return make_intervention(tuple(edit), edit_context(loaded, inputs))
-
-
-def _top(loaded: LoadedModel, logits: "torch.Tensor | None", count: int) -> tuple[TokenProbability, ...]:
-    assert logits is not None
-    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
 
 
 def _stack_pass(
@@ -203,16 +239,11 @@ def _stack_pass(
         of_layer = [a for a in mine if a.path.layer == layer]
         outputs = {a.path.part: a.array[0] for a in of_layer if a.step == "output"}
         maps = [_head_maps(info, of_layer) for info in infos if info.path.layer == layer]
-        layers.append(
-            LayerPass(
-                layer,
-                tuple(found for found in maps if found is not None),
-                {part: _norms(array) for part, array in outputs.items()},
-                () if after is None else _norms(after),
-                () if after is None else _strips(after),
-                _lens(loaded, stack, after) if show_lens and after is not None else (),
-            )
-        )
+        norms, vectors = ((), ()) if after is None else (_norms(after), _strips(after))
+        lens = _lens(loaded, stack, after) if show_lens and after is not None else ()
+        added = {part: _norms(array) for part, array in outputs.items()}
+        found = tuple(one for one in maps if one is not None)
+        layers.append(LayerPass(layer, found, added, norms, vectors, lens))
     embedding, final = stream.get(0), finals[-1] if finals else None
     return StackPass(
         name, tokens, num_layers, () if embedding is None else _strips(embedding), tuple(layers),
@@ -224,7 +255,8 @@ def _lens(loaded: LoadedModel, stack: object, after: torch.Tensor) -> tuple[Toke
     assert isinstance(stack, Stack)
     assert isinstance(loaded.model, CausalTransformer)
     last = after[None, -1:]
-    return _top(loaded, loaded.model.logits(last if stack.norm is None else stack.norm(last))[0, -1], 3)
+    logits = loaded.model.logits(last if stack.norm is None else stack.norm(last))
+    return likeliest_tokens(loaded, logits[0, -1], 3)
 
 
 def _norms(array: torch.Tensor) -> tuple[float, ...]:
@@ -248,6 +280,52 @@ def _head_maps(info: AttentionInfo, activations: Iterable[Activation]) -> HeadMa
     codes = np.rint(pooled.clamp(0, 1).numpy() * 255).astype(np.uint8)
     maps = base64.b64encode(codes.tobytes()).decode()
     return HeadMaps(info.path.part, heads, info.kv_head, info.window, rows, columns, tile, maps)
+
+
+def _head_numbers(
+    activations: Iterable[Activation], names: Sequence[str] | None, story: HeadStory | None
+) -> tuple[HeadNumbers, ...]:
+    """Return the numbers of the named heads, or of as many as fit a page, that of the story first."""
+    arrays: dict[tuple[str, str, int, int], dict[str, torch.Tensor]] = {}
+    for activation in activations:
+        if activation.step in (*HEAD_NUMBERS, "weights"):
+            path = activation.path
+            for head, array in enumerate(activation.array[0]):
+                arrays.setdefault((path.stack, path.part, path.layer, head), {})[activation.step] = array
+    told = None if story is None else (story.stack, story.part, story.layer, story.head)
+    chosen, room = [], MAX_HEAD_NUMBERS
+    for place in sorted(arrays, key=lambda place: place != told):
+        stack, part, layer, head = place
+        steps = arrays[place]
+        if names is None:
+            room -= sum(array.numel() for array in steps.values())
+        if len(steps) > len(HEAD_NUMBERS) and (
+            room >= 0 if names is None else f"{stack}.{layer}.{part}.{head}" in names
+        ):
+            chosen.append(HeadNumbers(*place, {name: _numbers(array) for name, array in steps.items()}))
+    return tuple(chosen)
+
+
+def _numbers(array: torch.Tensor) -> list[list[float | None]]:
+    rows = array.float().tolist()
+    return [[number if isfinite(number) else None for number in row] for row in rows]
+
+
+def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]) -> tuple[AblatedHead, ...]:
+    """Return the next tokens without each head of self-attention; none if that takes too long."""
+    stack = default_stack(loaded.model)
+    infos = [info for info in attentions_of(loaded.model) if info.path.part == "attention" and info.path.stack == stack]
+    heads = [(info.path, head) for info in infos for head in range(info.num_heads)]
+    if len(heads) * loaded.model.count_parameters() * len(inputs.model_input.output_ids) > STORY_BUDGET:
+        return ()
+    ablated = []
+    for path, head in heads:
+        ablation = zero(path.layer, head, part=path.part, stack=path.stack)
+        intervention = make_intervention((*edit, ablation), edit_context(loaded, inputs))
+        logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention)
+        assert logits is not None
+        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, NUM_NEXT_TOKENS)))
+    return tuple(ablated)
 
 
 def _find_story(
@@ -292,7 +370,7 @@ def _probabilities(
     loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool
 ) -> torch.Tensor:
     """Return the next-token probabilities after every token, or only after the last, `[row, vocab]`."""
-    intervention = _intervention(loaded, inputs, edit)
+    intervention = make_intervention(tuple(edit), edit_context(loaded, inputs))
     logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=not last_only)
     assert logits is not None
     probabilities = logits.float().softmax(dim=-1)

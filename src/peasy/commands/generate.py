@@ -14,15 +14,8 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, check_keywords, did_you_mean, parameter_names
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
+from peasy.views import generation as views
 from peasy.views.document import Document
-from peasy.views.generation import (
-    FINISH_REASONS,
-    CacheStep,
-    GeneratedText,
-    GeneratedToken,
-    generation_document,
-    kv_cache_parts,
-)
 
 if TYPE_CHECKING:
     from peasy.generation.request import Ended, Token
@@ -46,11 +39,11 @@ class GenerateResult(Result):
     """Result of `generate`: `completions` in the order of the prompts, with the `n` samples of a prompt together."""
 
     name: str
-    completions: tuple[GeneratedText, ...]
+    completions: tuple[views.GeneratedText, ...]
     sampling: SamplingParams
     weights_label: str
     seconds: float
-    cache_steps: tuple[CacheStep, ...] = ()
+    cache_steps: tuple[views.CacheStep, ...] = ()
     prompt_pieces: tuple[str, ...] = ()
     acceptance_rate: float | None = None
 
@@ -74,13 +67,13 @@ class GenerateResult(Result):
         if self.acceptance_rate is not None:
             facts.append(f"{self.acceptance_rate:.0%} of the draft tokens accepted")
         if len(self.completions) == 1:
-            facts.append(FINISH_REASONS.get(self.completions[0].finish_reason, "interrupted"))
+            facts.append(views.FINISH_REASONS.get(self.completions[0].finish_reason, "interrupted"))
         return " · ".join(facts)
 
     def document(self) -> Document:
         """The texts, with probabilities and cache steps if requested."""
-        page = generation_document(self.name, self.completions, self.note)
-        cache = kv_cache_parts(self.prompt_pieces, self.cache_steps) if self.cache_steps else ()
+        page = views.generation_document(self.name, self.completions, self.note)
+        cache = views.kv_cache_parts(self.prompt_pieces, self.cache_steps) if self.cache_steps else ()
         return replace(page, parts=(*page.parts, *cache))
 
     def data(self) -> JsonDict:
@@ -99,7 +92,7 @@ class GenerateResult(Result):
         return f"GenerateResult({self.completions[0].text[:60]!r}, {self.note})"
 
 
-def _completion_data(completion: GeneratedText) -> JsonDict:
+def _completion_data(completion: views.GeneratedText) -> JsonDict:
     tokens: list[JsonDict] = [{"id": token.id, "piece": token.piece} for token in completion.tokens]
     for row, token in zip(tokens, completion.tokens, strict=True):
         if token.probability is not None:
@@ -147,7 +140,10 @@ def generate(
     )  # fmt: skip
     for _ in job.events():
         pass
-    return job.result(show_cache=show_cache)
+    result = job.result(show_cache=show_cache)
+    if all(completion.error is not None for completion in result.completions):
+        job.raise_first_error()
+    return result
 
 
 class GenerationJob:
@@ -174,11 +170,8 @@ class GenerationJob:
         if not prompts:
             raise InvalidInput("There is no text to continue.")
         self.prompts, self.n, self.use_cache, self.long = prompts, n, use_cache, long
-        try:
-            self.sampling: SamplingParams = GenerateSampling(**sampling)
-        except TypeError:
-            check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
-            raise
+        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
+        self.sampling: SamplingParams = GenerateSampling(**sampling)
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)
         self.speculative, self.add_special_tokens, self.seconds = speculative, add_special_tokens, 0.0
@@ -199,7 +192,7 @@ class GenerationJob:
         for index, text in enumerate(self.prompts):
             choices = range(self.n * index, self.n * (index + 1))
             try:
-                encoded = self._encode(text)
+                encoded = self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
             except InvalidInput as error:
                 for row in choices:
                     self._events[row].append(Ended(row, "error", 0, "", error))
@@ -226,9 +219,6 @@ class GenerationJob:
                 self._events[row].append(event)
                 yield event
 
-    def _encode(self, text: str) -> list[int]:
-        return self.loaded.encode_prompt(text, add_special_tokens=self.add_special_tokens)
-
     def _sampling_of(self, row: int) -> SamplingParams:
         return replace(self.sampling, seed=self.sampling.seed + row % self.n)
 
@@ -248,11 +238,11 @@ class GenerationJob:
                 raise last.error
 
     @property
-    def outputs(self) -> tuple[GeneratedText, ...]:
+    def outputs(self) -> tuple[views.GeneratedText, ...]:
         """The outputs so far, finished or not: all choices of the first prompt, then those of the next."""
         return tuple(self._output(row, events) for row, events in enumerate(self._events))
 
-    def _output(self, row: int, events: "list[Token | Ended]") -> GeneratedText:
+    def _output(self, row: int, events: "list[Token | Ended]") -> views.GeneratedText:
         from peasy.generation.request import Ended, Token
 
         piece, index, tokens = self.loaded.output_tokenizer().piece, row // self.n, []
@@ -260,8 +250,8 @@ class GenerationJob:
         for sampled in (event.sampled for event in events if isinstance(event, Token)):
             candidates = tuple((piece(other.id), math.exp(other.logprob)) for other in sampled.top_logprobs)
             probability = None if sampled.logprob is None else math.exp(sampled.logprob)
-            tokens.append(GeneratedToken(sampled.id, piece(sampled.id), probability, candidates))
-        return GeneratedText(
+            tokens.append(views.GeneratedToken(sampled.id, piece(sampled.id), probability, candidates))
+        return views.GeneratedText(
             self.prompts[index], "".join(event.text for event in events), "cancelled" if last is None else last.reason,
             self._sampling_of(row).seed, tuple(tokens), self._num_unknown[index],
             None if last is None or last.error is None else last.error.message, self._notes[index],
@@ -269,12 +259,12 @@ class GenerationJob:
 
     def result(self, show_cache: bool = False) -> GenerateResult:
         """Return the outputs so far, finished or not."""
-        outputs, cache, pieces = self.outputs, tuple[CacheStep, ...](), tuple[str, ...]()
+        outputs, cache, pieces = self.outputs, tuple[views.CacheStep, ...](), tuple[str, ...]()
         if show_cache and outputs[0].tokens:
             from peasy.generation.admission import fit_to_context, prepare_prompt
 
-            prompt = prepare_prompt(self.model, self._encode(outputs[0].prompt))
-            prompt = fit_to_context(self.model, prompt, self.sampling.max_tokens, self.long)
+            ids = self.loaded.encode_prompt(outputs[0].prompt, add_special_tokens=self.add_special_tokens)
+            prompt = fit_to_context(self.model, prepare_prompt(self.model, ids), self.sampling.max_tokens, self.long)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
             pieces = self.loaded.require_tokenizer().pieces(prompt)
         return GenerateResult(
@@ -285,13 +275,13 @@ class GenerationJob:
 
 def cache_steps(
     loaded: LoadedModel, model: "Model", prompt: Sequence[int], generated: Sequence[int]
-) -> tuple[CacheStep, ...]:
+) -> tuple[views.CacheStep, ...]:
     """Run prompt and generated tokens again, each step once with and once without the KV cache."""
     from peasy.generation.cache_benchmark import benchmark_cache
 
     tokenizer, steps = loaded.output_tokenizer(), benchmark_cache(model, prompt, generated, loaded.model)
     return tuple(
-        CacheStep(
+        views.CacheStep(
             tokenizer.piece(id), step.num_cached, step.num_new, step.multiplications, step.multiplications_uncached,
             1e3 * step.seconds, 1e3 * step.seconds_uncached, step.max_difference,
         )
@@ -309,10 +299,8 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
         raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
-            raise InvalidInput(
-                f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed.",
-                hint="Leave out weights (--weights).",
-            )
+            message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."
+            raise InvalidInput(message, hint="Leave out weights (--weights).")
         return loaded.model, "original weights"
     from peasy.generation.packed import pack, packing_of
 

@@ -56,7 +56,8 @@ def stream_generation(
 
     source, prompt = prompt_tokens(model, text)
     context, score, steps = (*prompt.ids, *generated_ids), 0.0, RecordedSteps()
-    yield GenerationStart(_pieces(model, context), context, () if source is None else source.pieces)
+    pieces = model.output_tokenizer().pieces
+    yield GenerationStart(pieces(context), context, () if source is None else source.pieces)
     source_ids = None if source is None else source.ids
     request = Request(context, SamplingParams(**sampling), source_ids, attention_query=AttentionQuery(top_k=top))
     for event in record_steps(model, request, steps):
@@ -67,10 +68,6 @@ def stream_generation(
         del steps[context]
         context, score = (*context, event.sampled.id), step.cumulative_logprob
         yield step
-
-
-def _pieces(loaded: LoadedModel, ids: Sequence[int]) -> tuple[str, ...]:
-    return loaded.output_tokenizer().pieces(ids)
 
 
 @dataclass(frozen=True)
@@ -132,10 +129,8 @@ def next_token_probs(
     most_likely = before.topk(min(top, len(before))).indices.tolist()
     piece = model.output_tokenizer().piece
     choices = tuple(TokenChoice(piece(id), id, float(before[id]), float(after[id])) for id in most_likely)
-    rest = (
-        max(0.0, 1 - sum(choice.probability for choice in choices)),
-        max(0.0, 1 - sum(choice.adjusted_probability for choice in choices)),
-    )
+    shares = [(choice.probability, choice.adjusted_probability) for choice in choices]
+    rest = max(0.0, 1 - sum(p for p, _ in shares)), max(0.0, 1 - sum(p for _, p in shares))
     return NextTokenResult(model.name, choices, int((after > 0).sum()), len(before), rest)
 
 
@@ -176,4 +171,4 @@ def cache_savings(model: LoadedModel, text: str, generated_ids: Sequence[int]) -
     prompt = prepare_prompt(model.model, model.encode_prompt(text))
     check_token_range([*prompt, *generated_ids], model.model.config.vocab_size)
     steps = cache_steps(model, model.model, prompt, generated_ids)
-    return CacheSavingsResult(model.name, _pieces(model, prompt), steps)
+    return CacheSavingsResult(model.name, model.output_tokenizer().pieces(prompt), steps)

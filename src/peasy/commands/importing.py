@@ -63,8 +63,6 @@ def import_model(
         revision: Branch, tag or commit of a hub id; the same as ID@REVISION.
         as_: Model family, such as bert, of a folder whose config.json has no model_type.
         ignore_extra: Load a model without the heads that peasy does not know, and list their weights.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> import_model("no/such-model", offline=True)
     Traceback (most recent call last):

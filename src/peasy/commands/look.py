@@ -15,16 +15,14 @@ from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookBatch, LookResult
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
 from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
-from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder
 from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
-from peasy.inspection.results import TokenProbability
 from peasy.inspection.tiles import Tiler, choose_tile
 from peasy.views.document import Document, Paragraph
 
@@ -131,7 +129,7 @@ def look(
         overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
         add_special_tokens=add_special_tokens,
     )  # fmt: skip
-    rows, targets = split_rows(text, padding_mask), None if target is None else split_rows(target)
+    rows, targets = _split_rows(text, padding_mask), None if target is None else _split_rows(target)
     if isinstance(rows, _OneText):
         if isinstance(targets, list):
             raise InvalidInput("There is one text but a list of targets.", hint="Give one target.")
@@ -158,7 +156,6 @@ def _look_one(
     storage: str,
     add_special_tokens: bool,
 ) -> LookResult:
-    """Capture one text."""
     inputs, network = make_input(loaded, text, target, add_special_tokens=add_special_tokens), loaded.model
     if queries is not None:
         words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
@@ -172,9 +169,10 @@ def _look_one(
         recorder, tiler = _tile_recorder(loaded, inputs, spec, overview, tile_size, value_weighted, budget)
         attentions = tuple(part for part in attentions if recorder.spec.includes(part))
         forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
+    candidates = () if logits is None or loaded.kind == "encoder" else likeliest_tokens(loaded, logits, 5)
     return LookResult(
         loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
-        tuple(map(edit_summary, edits)), recorder.storage, _top_candidates(loaded, logits),
+        tuple(map(edit_summary, edits)), recorder.storage, candidates,
         overviews=() if tiler is None else tuple(tiler.overviews),
         loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
         logits=None if logits is None else logits.float().cpu().numpy(),
@@ -188,16 +186,15 @@ class _OneText(NamedTuple):
     text: TextOrIds
 
 
-def split_rows(
+def _split_rows(
     text: "TextOrIds | Sequence[TextOrIds] | Tensor | NDArray[Any]", padding_mask: object = None
 ) -> "_OneText | list[TextOrIds]":
     """Return the texts of a batch without their padding, or the one text."""
     if padding_mask is not None:
         ids, mask = (np.asarray(array) for array in (text, padding_mask))
         if ids.shape != mask.shape or ids.ndim not in (1, 2):
-            raise InvalidInput(
-                f"padding_mask has the shape {mask.shape}, the ids {ids.shape}.", hint="Both must agree."
-            )
+            message = f"padding_mask has the shape {mask.shape}, the ids {ids.shape}."
+            raise InvalidInput(message, hint="Both must agree.")
         rows = [row[keep.astype(bool)].tolist() for row, keep in zip(*map(np.atleast_2d, (ids, mask)), strict=True)]
         return _OneText(rows[0]) if ids.ndim == 1 else rows
     if isinstance(text, str):
@@ -217,10 +214,8 @@ def _from_the_end(indices: Iterable[int] | int | None, model: "Model", what: str
     chosen = _as_tuple(indices)
     if chosen is None or all(index >= 0 for index in chosen):
         return chosen
-    counts = (
-        dims_of(model).num_layers if what == "layer" else {info.path: info.num_heads for info in attentions_of(model)}
-    )
-    count = max(counts.values(), default=0)
+    heads = {info.path: info.num_heads for info in attentions_of(model)}
+    count = max((dims_of(model).num_layers if what == "layer" else heads).values(), default=0)
     if min(chosen) < -count:
         raise InvalidInput(f"There is no {what} {min(chosen)}.", hint=f"Choose from {-count} to {count - 1}.")
     return tuple(index % count if index < 0 else index for index in chosen)
@@ -231,14 +226,9 @@ def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
 
 
 def _tile_recorder(
-    loaded: LoadedModel,
-    inputs: LabelledInput,
-    spec: CaptureSpec,
-    reduction: str,
-    tile_size: int | None,
-    value_weighted: bool,
-    budget: int,
-) -> tuple[Recorder, Tiler]:
+    loaded: LoadedModel, inputs: LabelledInput, spec: CaptureSpec, reduction: str, tile_size: int | None,
+    value_weighted: bool, budget: int,
+) -> tuple[Recorder, Tiler]:  # fmt: skip
     """Return the recorder of the exact rows, and the tiler that reduces the attention of the default stack."""
     parts, stacks = ("attention", "cross_attention"), (default_stack(loaded.model),)
     spec = CaptureSpec(("weights",), spec.layers, spec.heads, spec.rows or (), parts, stacks)
@@ -250,16 +240,6 @@ def _tile_recorder(
     num_tiles, model_input = num_heads * math.ceil(longest / size) ** 2, inputs.model_input
     recorder = Recorder.for_input(loaded.model, model_input, spec, budget, name=loaded.name, extra_values=num_tiles)
     return recorder, tiler
-
-
-def _top_candidates(loaded: LoadedModel, logits: "Tensor | None", top: int = 5) -> tuple[TokenProbability, ...]:
-    """Return the likeliest next tokens; none for an encoder, whose logits do not predict the next token."""
-    if logits is None or loaded.kind == "encoder":
-        return ()
-    best = logits.float().softmax(dim=-1).topk(min(top, len(logits)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
 
 
 def look_view(
@@ -322,9 +302,6 @@ def look_view(
         data: Dataset on which the effect of an intervention is also evaluated.
         max_memory: Memory limit for captured arrays.
         seed: Seed of the random tokens on which heads are scored.
-        device: Device to run the model on.
-        offline: Never use the network.
-        confirm: Asks before a download.
     """
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     if view == "rank":

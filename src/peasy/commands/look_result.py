@@ -13,37 +13,21 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import LabelledInput
 from peasy.commands.result import JsonDict, RecordResult, plain_data
 from peasy.errors import InvalidInput, NotFound
+from peasy.inspection import results as records
 from peasy.inspection.analysis import attention_rollout, logit_lens, token_piece
 from peasy.inspection.edit import EditLike
-from peasy.inspection.results import (
-    Alignment,
-    Array,
-    AttentionRecord,
-    Capture,
-    Effect,
-    HeadTopWords,
-    LabelledMatrix,
-    LensTable,
-    LogitAttribution,
-)
 from peasy.inspection.words import merge_words, strongest_links, top_words_of_query, words_in_rows
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.render.figure import Figure
+from peasy.views import inspection as views
 from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
 from peasy.views.document import Document, Heading
-from peasy.views.inspection import (
-    alignment_document,
-    attribution_document,
-    effect_document,
-    lens_document,
-    rollout_document,
-)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from peasy.commands.evaluate import DataSource
+    from peasy.commands.recipe_changes import DataSource
 
 _MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
@@ -57,7 +41,7 @@ class HeadMatrices:
     by that of their value vectors through the output projection.
     """
 
-    record: AttentionRecord
+    record: records.AttentionRecord
     step: str
     stack: str
     part: str
@@ -65,7 +49,7 @@ class HeadMatrices:
     value_weighted: bool = False
     norm_based: bool = False
 
-    def _captures(self) -> dict[int, Capture]:
+    def _captures(self) -> dict[int, records.Capture]:
         all_captures = self.record.by_path(self.step)
         captures = {p.layer: c for p, c in all_captures.items() if (p.stack, p.part) == (self.stack, self.part)}
         if not captures:
@@ -83,7 +67,7 @@ class HeadMatrices:
         """Weights by words: summed over the tokens of a key word, averaged over those of a query word."""
         return replace(self, merge_words=True)
 
-    def __getitem__(self, at: tuple[int, int]) -> LabelledMatrix:
+    def __getitem__(self, at: tuple[int, int]) -> records.LabelledMatrix:
         if not isinstance(at, tuple) or len(at) != 2:
             raise InvalidInput("Index weights by layer and head.", hint="For example x.weights[2, 3].")
         captures = self._captures()
@@ -101,12 +85,12 @@ class HeadMatrices:
             tokens = keys if self.step in ("key", "value") else queries
             rows = keys.pieces if self.step in ("key", "value") else rows
             columns = tuple(map(str, range(array.shape[-1])))
-            return LabelledMatrix(array, rows, columns, "token", "dimension", name, tokens, None, capture.rows)
+            return records.LabelledMatrix(array, rows, columns, "token", "dimension", name, tokens, None, capture.rows)
         if self.merge_words:
             merged = merge_words(array, queries, keys, capture.rows)
-            return LabelledMatrix(merged, words_in_rows(queries, capture.rows), keys.words, name=name)
+            return records.LabelledMatrix(merged, words_in_rows(queries, capture.rows), keys.words, name=name)
         tokens_of_axes = (queries, keys, capture.rows, self.step == "weights")
-        return LabelledMatrix(array, rows, keys.pieces, "query", "key", name, *tokens_of_axes)
+        return records.LabelledMatrix(array, rows, keys.pieces, "query", "key", name, *tokens_of_axes)
 
     def _from_the_end(self, layer: int, head: int) -> tuple[int, int]:
         """Return layer and head counted from 0; negative numbers count from the last."""
@@ -115,7 +99,7 @@ class HeadMatrices:
         num_layers, num_heads = max((at[0] + 1 for at in same), default=0), max((at[1] for at in same), default=0)
         return layer + num_layers * (layer < 0), head + num_heads * (head < 0)
 
-    def numpy(self) -> Array:
+    def numpy(self) -> records.Array:
         """Return all matrices as one array `[layer, head, row, column]`."""
         return self.__array__()
 
@@ -130,7 +114,7 @@ class HeadMatrices:
         heads = _join(next(iter(captures.values())).heads)
         return f"HeadMatrices({self.step} of layers {_join(captures)}, heads {heads}: index by [layer, head])"
 
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> records.Array:
         return np.array([[self[layer, head] for head in c.heads] for layer, c in self._captures().items()], dtype=dtype)
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -146,10 +130,10 @@ class WordAttentionResult(RecordResult):
 
     model: str
     query: str
-    heads: tuple[HeadTopWords, ...]
+    heads: tuple[records.HeadTopWords, ...]
     interventions: tuple[str, ...]
     value_weighted: bool
-    record: AttentionRecord = field(repr=False)
+    record: records.AttentionRecord = field(repr=False)
 
     def document(self) -> Document:
         """One line for each head."""
@@ -161,63 +145,55 @@ class StrongestLinksResult(RecordResult):
     """Strongest attention links between words in every captured head."""
 
     model: str
-    heads: tuple[HeadTopWords, ...]
+    heads: tuple[records.HeadTopWords, ...]
     interventions: tuple[str, ...]
     value_weighted: bool
-    record: AttentionRecord = field(repr=False)
+    record: records.AttentionRecord = field(repr=False)
 
     def document(self) -> Document:
         """One line for each head, and the next-token candidates."""
         return strongest_links_document(self.record, self.heads)
 
 
-class LensResult(RecordResult, LensTable):
+class LensResult(RecordResult, records.LensTable):
     """Logit lens: top tokens of each layer at each position, by the model's own LM head."""
 
-    def document(self) -> Document:
-        """One row for each layer."""
-        return lens_document(self)
+    document = views.lens_document
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RolloutResult(RecordResult, LabelledMatrix):
+class RolloutResult(RecordResult, records.LabelledMatrix):
     """Attention rollout: the product of all layers' weights, as a matrix with tokens as labels."""
 
-    record: AttentionRecord = field(repr=False)
+    record: records.AttentionRecord = field(repr=False)
 
     def document(self) -> Document:
         """One heat map, with its caveat."""
-        return rollout_document(self.record, self)
+        return views.rollout_document(self.record, self)
 
 
-class AlignmentResult(RecordResult, Alignment):
+class AlignmentResult(RecordResult, records.Alignment):
     """Word alignment of a translation from one cross-attention head; `scores` rank all heads."""
 
-    def document(self) -> Document:
-        """Alignment links, attention map, and heads ranked by how well they align."""
-        return alignment_document(self)
+    document = views.alignment_document
 
 
-class AttributionResult(RecordResult, LogitAttribution):
+class AttributionResult(RecordResult, records.LogitAttribution):
     """Direct logit attribution: components that sum to the logit, by layer, head and source token."""
 
-    def document(self) -> Document:
-        """Sums by layer, the heads with the largest addends and their source tokens."""
-        return attribution_document(self)
+    document = views.attribution_document
 
 
-class EffectResult(RecordResult, Effect):
+class EffectResult(RecordResult, records.Effect):
     """Effect of an intervention; `.text` is the input text, `str(x)` the displayed document."""
 
     text: str  # type: ignore[assignment]
 
-    def document(self) -> Document:
-        """Next tokens before and after, and metrics on data."""
-        return effect_document(self)
+    document = views.effect_document
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LookResult(RecordResult, AttentionRecord):
+class LookResult(RecordResult, records.AttentionRecord):
     """Result of `look` on one text: captured arrays with their labels, views and analyses.
 
     `.text` is the input text; `str(x)` is the displayed document. `overviews` are empty unless an overview was asked
@@ -228,7 +204,7 @@ class LookResult(RecordResult, AttentionRecord):
     labelled_input: LabelledInput = field(repr=False)
     edits: tuple[EditLike, ...] = field(default=(), repr=False)
     combined_intervention: Intervention | None = field(default=None, repr=False)
-    logits: Array | None = field(default=None, repr=False)
+    logits: records.Array | None = field(default=None, repr=False)
     value_weighted: bool = field(default=False, repr=False)
     merge_words: bool = field(default=False, repr=False)
 
@@ -279,7 +255,9 @@ class LookResult(RecordResult, AttentionRecord):
         """Return another step of the formula by layer and head: scores, scaled, masked, context, query, key, value."""
         return HeadMatrices(self, name, stack or self._stack, part)
 
-    def activations(self, name: str = "residual", layer: int | None = None, part: str | None = None) -> LabelledMatrix:
+    def activations(
+        self, name: str = "residual", layer: int | None = None, part: str | None = None
+    ) -> records.LabelledMatrix:
         """Return a capture outside attention `[token, dimension]`: residual, normed, activation, output, final, logits.
 
         None = the first captured layer and part of the decoder, or of the encoder of an encoder model. The columns of
@@ -298,9 +276,9 @@ class LookResult(RecordResult, AttentionRecord):
         is_vocabulary = name == "logits" and tokenizer is not None
         labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
         title = f"{name}, layer {first.path.layer}"
-        return LabelledMatrix(
+        return records.LabelledMatrix(
             first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows
-        )  # fmt: skip
+        )
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
@@ -335,20 +313,17 @@ class LookResult(RecordResult, AttentionRecord):
 
         tokens = self.target or self.tokens
         row = tokens.find(position)[-1]
-        if token is None:
-            token = self._likeliest(row)
-        ids = [
-            id if isinstance(id, int) else word_token_id(self.loaded, id) for id in (token, against) if id is not None
-        ]
+        token = self._likeliest(row) if token is None else token
+        given = [id for id in (token, against) if id is not None]
+        ids = [id if isinstance(id, int) else word_token_id(self.loaded, id) for id in given]
         run = partial(attribute_logit, self.loaded.model, self.labelled_input.model_input, position=row)
         logits, components = zip(*(run(id, intervention=self.combined_intervention) for id in ids), strict=True)
         total, addends = logits[0], tuple(components[0])
         if against is not None:
             total -= logits[1]
-            pairs = zip(*components, strict=True)
             addends = tuple(
                 replace(a, value=a.value - b.value, sources=None if a.sources is None else a.sources - b.sources)
-                for a, b in pairs
+                for a, b in zip(*components, strict=True)
             )
         paths = {info.path.part: info.path for info in self.attentions if info.path.stack == self._stack}
         tokenizer = self.loaded.target_tokenizer or self.loaded.tokenizer
@@ -362,23 +337,16 @@ class LookResult(RecordResult, AttentionRecord):
         """Return the id of the token with the largest logit after a position."""
         from peasy.inspection.forward import forward_logits
 
-        model_input = self.labelled_input.model_input
-        run = partial(forward_logits, self.loaded.model, model_input, intervention=self.combined_intervention)
-        logits = run(all_positions=True)
+        model, inputs = self.loaded.model, self.labelled_input.model_input
+        logits = forward_logits(model, inputs, intervention=self.combined_intervention, all_positions=True)
         if logits is None:
             raise InvalidInput(f"{self.model} has no LM head: there are no logits to explain.")
         return int(logits[row].argmax())
 
     def plot(
-        self,
-        what: str = "pattern",
-        *,
-        layer: int = -1,
-        head: int = 0,
-        width_cm: float = 8.0,
-        colour_bar: bool = True,
+        self, what: str = "pattern", *, layer: int = -1, head: int = 0, width_cm: float = 8.0, colour_bar: bool = True,
         title: str | None = None,
-    ) -> Figure:
+    ) -> Figure:  # fmt: skip
         """Return one panel as a figure for a paper: `x.plot("pattern", layer=1, head=2).save("pattern.pdf")`.
 
         `what`: pattern (attention weights), or another captured step of attention (scores, query, ...). Any labelled

@@ -3,13 +3,18 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import TYPE_CHECKING
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
+from peasy.inspection.analysis import token_piece
 from peasy.inspection.forward import ModelInput, check_input
-from peasy.inspection.results import Tokens
+from peasy.inspection.results import TokenProbability, Tokens
 from peasy.inspection.words import label_ids, label_text, label_tokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,3 +92,11 @@ def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
+
+
+def likeliest_tokens(loaded: LoadedModel, logits: "Tensor", count: int) -> tuple[TokenProbability, ...]:
+    """Return the most likely next tokens with their probabilities."""
+    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
+    tokenizer = loaded.target_tokenizer or loaded.tokenizer
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)

@@ -157,7 +157,6 @@ def _box_data(box: "Box") -> JsonDict:
 
 
 def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
-    """Render a model card."""
     figures = tuple((key, f"{value:,.4g}") for key, value in card["metrics"].items())
     rows = (
         ("trained on", f"{card['data']['name']}: {card['data']['description']} ({card['data']['licence']})"),

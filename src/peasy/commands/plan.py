@@ -106,10 +106,8 @@ def plan(
     hardware = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}
     if all(value is None for value in hardware.values()):
         if data is None:
-            raise UsageError(
-                "A plan for this machine needs data.",
-                hint="For example: --data stories. For another machine: --accelerators --flops --memory --bandwidth.",
-            )
+            hint = "For example: --data stories. For another machine: --accelerators --flops --memory --bandwidth."
+            raise UsageError("A plan for this machine needs data.", hint=hint)
         return _measure(kind, preset, changes, budget, data, choose_device(device))
     if accelerators is None or flops is None or memory is None or bandwidth is None:
         missing = ", ".join(f"--{name}" for name, value in hardware.items() if value is None)
@@ -123,7 +121,6 @@ def plan(
 def _measure(
     kind: str, preset: str, changes: JsonDict, budget: Mapping[str, float | None], data: DataSource, device: str
 ) -> PlanResult:
-    """Plan for this machine by running a few real training steps."""
     from peasy.training.recipe import make_recipe
     from peasy.training.setup import resolve_setup
 
@@ -183,8 +180,6 @@ class TruncatedCorpus(Corpus):
 
 @dataclass(frozen=True)
 class _DryRun:
-    """Measurements of a few real training steps."""
-
     sizes: "ModelSizes | None"
     parameters: int
     activation_bytes: int

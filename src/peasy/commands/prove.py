@@ -8,22 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge, Gt
 
+from peasy.atomic import write_atomic
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import JsonDict, Result
+from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
 from peasy.extras import require_extra
 from peasy.verification.verdict import NOT_COMPARED, Diagnosis, Proof
+from peasy.views import verification as views
 from peasy.views.document import Document
-from peasy.views.verification import (
-    diagnosis_document,
-    diagnosis_sentence,
-    folder_document,
-    folder_sentence,
-    junit_report,
-    proof_document,
-    proof_sentence,
-)
 
 if TYPE_CHECKING:
     from peasy.verification.implementation.child import ChildLimits, ExaminationRequest
@@ -41,6 +34,7 @@ _RANDOM_LENGTHS = (17, 9, 1)
 _FILE_AND_NAME = re.compile(r"(?P<file>.+\.(?:py|ipynb))(?::(?P<name>[\w.]*))?", re.DOTALL)
 _MODULE_AND_NAME = re.compile(r"(?P<module>[A-Za-z_][\w.]*):(?P<name>[A-Za-z_][\w.]*)")
 RIGHTS = "The code runs with your rights: examine only code that you would run yourself."
+_Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,18 +51,15 @@ class ProveResult(Result):
     @property
     def verdict(self) -> str:
         """Summary in one sentence."""
-        return proof_sentence(self.proof)
+        return views.proof_sentence(self.proof)
 
     def document(self) -> Document:
         """Return every equality with its largest difference, and where execution paths diverge."""
-        return proof_document(self.proof)
+        return views.proof_document(self.proof)
 
     def data(self) -> JsonDict:
         """Return the proof as plain data."""
         return {"passed": self.passed, "verdict": self.verdict, **asdict(self.proof)}
-
-    def __repr__(self) -> str:
-        return f"ProveResult({self.proof.model}: {self.verdict})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +76,7 @@ class DoctorResult(Result):
     @property
     def verdict(self) -> str:
         """Summary in one sentence."""
-        return diagnosis_sentence(self.diagnosis)
+        return views.diagnosis_sentence(self.diagnosis)
 
     @property
     def mistakes(self) -> tuple[str, ...]:
@@ -94,20 +85,16 @@ class DoctorResult(Result):
 
     def document(self) -> Document:
         """Return the mistakes with corrections, and the conventions in use."""
-        return diagnosis_document(self.diagnosis)
+        return views.diagnosis_document(self.diagnosis)
 
     def data(self) -> JsonDict:
         """Return the diagnosis as plain data."""
-        details = asdict(self.diagnosis)
         summary = {"passed": self.passed, "sentence": self.verdict, "mistakes": list(self.mistakes)}
-        return summary | {"cautions": list(self.diagnosis.cautions)} | details
+        return summary | {"cautions": list(self.diagnosis.cautions)} | asdict(self.diagnosis)
 
     def save(self, path: str | Path) -> Path:
         """Write a file; `.xml` is a JUnit report for CI, other suffixes as for every result."""
         return _save_junit(path, [self.diagnosis]) if str(path).endswith(".xml") else super().save(path)
-
-    def __repr__(self) -> str:
-        return f"DoctorResult({self.verdict})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,11 +113,11 @@ class FolderResult(Result):
     @property
     def verdict(self) -> str:
         """Summary in one sentence."""
-        return folder_sentence(self.diagnoses)
+        return views.folder_sentence(self.diagnoses)
 
     def document(self) -> Document:
         """Return a table of the diagnoses."""
-        return folder_document(self.folder, self.diagnoses)
+        return views.folder_document(self.folder, self.diagnoses)
 
     def data(self) -> JsonDict:
         """Return the diagnoses as plain data."""
@@ -141,14 +128,9 @@ class FolderResult(Result):
         """Write a file; `.xml` is a JUnit report for CI, other suffixes as for every result."""
         return _save_junit(path, self.diagnoses) if str(path).endswith(".xml") else super().save(path)
 
-    def __repr__(self) -> str:
-        return f"FolderResult({self.verdict})"
-
 
 def _save_junit(path: str | Path, diagnoses: Sequence[Diagnosis]) -> Path:
-    from peasy.atomic import write_atomic
-
-    return write_atomic(path, junit_report(diagnoses))
+    return write_atomic(path, views.junit_report(diagnoses))
 
 
 def prove(
@@ -164,7 +146,7 @@ def prove(
     offline: bool = False,
     confirm: Confirm | None = None,
     announce: Callable[[str], None] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: OnProgress | None = None,
 ) -> ProveResult | DoctorResult | FolderResult:
     """Check the equalities of a model on your own prompts, or compare your own attention code with the formula.
 
@@ -205,19 +187,6 @@ def prove(
         return DoctorResult(examine(target, call=call, seed=seed, expected=array))
     if call is not None or expected is not None:
         raise UsageError("--call and --expected are for your own code; a model does not need them.")
-    return _prove_model(target, prompts, max_tokens, seed, device, offline, confirm, progress)
-
-
-def _prove_model(
-    target: object,
-    prompts: str | Sequence[str] | None,
-    max_tokens: int,
-    seed: int,
-    device: str,
-    offline: bool,
-    confirm: Confirm | None,
-    progress: Callable[[int, int], None] | None,
-) -> ProveResult:
     require_extra("torch")
     model: Any = target
     if hasattr(target, "trained_by"):
@@ -257,10 +226,7 @@ def _code_request(
 
 
 def _diagnose_code(
-    request: "ExaminationRequest | Path",
-    timeout: float,
-    announce: Callable[[str], None] | None,
-    progress: Callable[[int, int], None] | None,
+    request: "ExaminationRequest | Path", timeout: float, announce: _Announce | None, progress: OnProgress | None
 ) -> DoctorResult | FolderResult:
     from peasy.verification.implementation.child import ChildLimits, examine_in_child
 
@@ -295,10 +261,7 @@ def _with_name(request: "ExaminationRequest") -> "ExaminationRequest":
 
 
 def _diagnose_folder(
-    folder: Path,
-    limits: "ChildLimits",
-    announce: Callable[[str], None] | None,
-    progress: Callable[[int, int], None] | None,
+    folder: Path, limits: "ChildLimits", announce: _Announce | None, progress: OnProgress | None
 ) -> FolderResult:
     """Examine everything in a folder that looks like attention, one child process each."""
     from peasy.verification.implementation.child import ExaminationRequest, examine_in_child
@@ -327,10 +290,8 @@ def _diagnose_folder(
 
 def _is_hidden(path: Path, folder: Path) -> bool:
     """Return whether a path lies in a hidden folder, an environment or a folder of tests."""
-    parts = path.relative_to(folder).parts
-    return any(
-        part.startswith((".", "test")) or part in ("node_modules", "venv", "site-packages", "build") for part in parts
-    )
+    skipped = ("node_modules", "venv", "site-packages", "build")
+    return any(part.startswith((".", "test")) or part in skipped for part in path.relative_to(folder).parts)
 
 
 def _make_sequences(

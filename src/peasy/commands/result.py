@@ -1,7 +1,7 @@
 """Base class of all command results: display, save, export; results as plain data for JSON."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -14,6 +14,8 @@ from peasy.views.document import Document
 
 JsonDict = dict[str, Any]
 """JSON object: plain dicts, lists, numbers, strings, booleans and None."""
+OnProgress = Callable[[int, int], None]
+"""Called with the amount done and the total."""
 
 
 class Result(DisplayMixin, ABC):
@@ -35,7 +37,7 @@ class Result(DisplayMixin, ABC):
         return data
 
     def save(self, path: str | Path) -> Path:
-        """Write a file; its suffix picks the format: html, svg, png, pdf, tex, md, csv, json or npz.
+        """Write a file; its suffix picks the format: html, svg, png, pdf, tex, md, csv, json, npz or xlsx.
 
         JSON contains `data()`, as `--json` prints it; all others render `document()`.
         """
@@ -66,6 +68,10 @@ class Result(DisplayMixin, ABC):
     def __str__(self) -> str:
         return self._render("text")
 
+    def __repr__(self) -> str:
+        facts = [str(getattr(self, name)) for name in ("title", "model", "verdict") if hasattr(self, name)]
+        return f"{type(self).__name__}({': '.join(facts) or getattr(self, 'name', '')})"
+
     def _render(self, format: str) -> str:
         rendered = render.draw(self.document(), format)
         assert isinstance(rendered, str)
@@ -81,9 +87,6 @@ class RecordResult(Result):
     def of(cls, record: object, **context: object) -> Self:
         """Return a record as a result with the same fields; `context` are the fields that the result adds."""
         return cls(**vars(record), **context)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({getattr(self, 'model', '')})"
 
 
 def plain_data(value: object, decimals: int | None = None) -> Any:

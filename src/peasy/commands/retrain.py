@@ -21,7 +21,7 @@ from peasy.datasets import open_corpus
 from peasy.extras import require_extra
 from peasy.models.built_in import CARD_FILE, BuiltinModelRecipe, recipe
 from peasy.training.event import Event, Started
-from peasy.views.document import Cell, Document, Paragraph, Table
+from peasy.views.document import Document, Paragraph, Table
 
 _WEIGHTS = "model.safetensors"
 _SHIPPED_FOLDER = "built-in"
@@ -64,22 +64,17 @@ class RetrainResult(Result):
     def document(self) -> Document:
         """Return every figure, shipped and retrained."""
         shipped_figures = self.shipped_card["metrics"] if self.shipped_card else {}
-        rows: tuple[tuple[Cell, ...], ...] = tuple(
+        rows = tuple(
             (key, f"{shipped_figures[key]:.4f}" if key in shipped_figures else "", f"{value:.4f}")
             for key, value in self.card["metrics"].items()
         )
+        table = Table(("figure", "on its card", "now"), rows)
         location = Paragraph(f"16-bit weights, as shipped: {self.folder}", "note")
-        return Document(
-            f"{self.name}, retrained",
-            (Paragraph(self.verdict), Table(("figure", "on its card", "now"), rows), location),
-        )
+        return Document(f"{self.name}, retrained", (Paragraph(self.verdict), table, location))
 
     def data(self) -> JsonDict:
         """Return both cards as plain data."""
         return super().data() | {"passed": self.passed}
-
-    def __repr__(self) -> str:
-        return f"RetrainResult({self.verdict})"
 
 
 def retrain(
@@ -93,11 +88,11 @@ def retrain(
     model_recipe = recipe(name)
     sentence = model_recipe.tracked_sentence
     settings = model_recipe.settings | ({"tracked_sentence": sentence} if sentence else {})
-    folder = None
+    folder, steps = None, steps or model_recipe.steps
     for event in train_events(
         model_recipe.kind,
         model_recipe.data,
-        steps=steps or model_recipe.steps,
+        steps=steps,
         seed=model_recipe.seed,
         run=run,
         settings=settings,
@@ -125,14 +120,9 @@ def _save_for_shipping(loaded: LoadedModel, folder: Path, model_recipe: BuiltinM
     model = loaded.model.half().float()
     run_recipe = (folder.parent / RECIPE).read_bytes()  # evaluation reads settings from the training recipe
     card = json.dumps(_make_card(loaded, model_recipe), indent=2, ensure_ascii=False) + "\n"
-    return save_model(
-        folder,
-        model.half(),
-        loaded.tokenizer,
-        target_tokenizer=loaded.target_tokenizer,
-        notes={STORED_NOTE: "float16"},
-        extras={CARD_FILE: card.encode(), RECIPE: run_recipe},
-    )
+    files = {CARD_FILE: card.encode(), RECIPE: run_recipe}
+    tokenizers = {"tokenizer": loaded.tokenizer, "target_tokenizer": loaded.target_tokenizer}
+    return save_model(folder, model.half(), **tokenizers, notes={STORED_NOTE: "float16"}, extras=files)
 
 
 def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> JsonDict:
@@ -145,12 +135,8 @@ def _make_card(loaded: LoadedModel, model_recipe: BuiltinModelRecipe) -> JsonDic
         "description": model_recipe.description,
         "limitations": model_recipe.limitations,
         "command": model_recipe.command(),
-        "data": {
-            "name": corpus.name,
-            "description": corpus.description,
-            "licence": corpus.licence,
-            "sha256": corpus.card.hash,
-        },
+        "data": {name: getattr(corpus, name) for name in ("name", "description", "licence")}
+        | {"sha256": corpus.card.hash},
         "parameters": loaded.model.count_parameters(),
         "metrics": {key: round(value, 6) for key, value in figures.items() if math.isfinite(value)},
         **({} if alignment_head is None else {CARD_KEY: list(alignment_head)}),

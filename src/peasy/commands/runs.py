@@ -152,9 +152,6 @@ class DiffResult(Result):
         changed = {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
         return {"left": left.name, "right": right.name, "settings": changed, **both}
 
-    def __repr__(self) -> str:
-        return f"DiffResult({self.left.name}, {self.right.name})"
-
 
 @dataclass(frozen=True)
 class RemoveResult(Result):

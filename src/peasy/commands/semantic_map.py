@@ -12,9 +12,9 @@ from annotated_types import Ge, Le
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
 from peasy.errors import InvalidInput
-from peasy.inspection.results import Array, Similarity, Tokens
+from peasy.inspection.results import Array, Similarity
 from peasy.inspection.words import label_text
-from peasy.metrics.kmeans import spherical_kmeans
+from peasy.metrics.kmeans import spherical_kmeans, unit_vectors
 from peasy.views import embedding
 from peasy.views.document import Document
 from peasy.views.embedding import MapPoint, similarity_document, text_map_document, word_map_document
@@ -39,9 +39,6 @@ class TextMapResult(Result):
     def document(self) -> Document:
         """Return the map with its clusters, and the nearest neighbours of each text."""
         return text_map_document(self.model, self.points, self.explained_variance, self.cosines.shape[0])
-
-    def __repr__(self) -> str:
-        return f"TextMapResult({self.model}: {len(self.points)} points)"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -75,9 +72,6 @@ class WordMapResult(Result):
         data = super().data()
         return data | {"exact_init": data.pop("is_exact_init"), "description": self.summary}
 
-    def __repr__(self) -> str:
-        return f"WordMapResult({self.model}: {len(self.after)} words)"
-
 
 def map_texts(
     model: LoadedModel,
@@ -96,26 +90,24 @@ def map_texts(
     """
     sentences = [(text, index) for index, document in enumerate(documents) for text in document if text.strip()]
     if len(sentences) < 2 or len(sentences) > MAX_POINTS:
-        raise InvalidInput(
-            f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}.", hint="Give one text per line."
-        )
-    vectors = model.embed([text for text, _ in sentences])
+        message = f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}."
+        raise InvalidInput(message, hint="Give one text per line.")
+    vectors = model.embed_texts([text for text, _ in sentences])
     names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
     document_numbers = sorted(set(document_of))
     if len(document_numbers) > 1:
         means = np.stack([vectors[np.array(document_of) == number].mean(axis=0) for number in document_numbers])
-        vectors = np.concatenate([vectors, means / np.maximum(np.linalg.norm(means, axis=1, keepdims=True), 1e-12)])
+        vectors = np.concatenate([vectors, unit_vectors(means)])
         names += [f"document {number + 1}" for number in document_numbers]
     count = min(clusters, len(sentences))
     cluster_ids = spherical_kmeans(vectors[: len(sentences)], count, seed)
     nearest = (vectors[len(sentences) :] @ vectors[: len(sentences)].T).argmax(axis=1)
     cluster_ids += [cluster_ids[index] for index in nearest.tolist()]
     kinds = ["sentence"] * len(sentences) + ["document"] * (len(names) - len(sentences))
-    points, explained_variance = _project_points(
-        names, vectors, cluster_ids, kinds, [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
-    )
-    unit_vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return TextMapResult(model.name, points, explained_variance, unit_vectors @ unit_vectors.T)
+    documents_of = [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
+    points, explained_variance = _project_points(names, vectors, cluster_ids, kinds, documents_of)
+    unit = unit_vectors(vectors)
+    return TextMapResult(model.name, points, explained_variance, unit @ unit.T)
 
 
 def map_words(
@@ -139,10 +131,8 @@ def map_words(
 
     known, unknown = _split_known_words(model, list(dict.fromkeys(words)) or _first_words(model))
     if len(known) < 2 or len(known) > MAX_POINTS:
-        raise InvalidInput(
-            f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary.",
-            hint="Give more words that the model knows.",
-        )
+        message = f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary."
+        raise InvalidInput(message, hint="Give more words that the model knows.")
     run_seed = _find_init_seed(model)
     init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
     after, before = _word_vectors(model.model, known), _word_vectors(build(model.model.config, seed=init_seed), known)
@@ -151,27 +141,20 @@ def map_words(
     (before_points, before_share), (after_points, after_share) = (
         _project_points(names, vectors, cluster_ids, kinds) for vectors in (before, after)
     )
-    exact = run_seed is not None and init_seed == run_seed
-    return WordMapResult(
-        model.name, before_points, after_points, (before_share, after_share), tuple(unknown), init_seed, exact
-    )
+    exact, shown = run_seed is not None and init_seed == run_seed, (before_share, after_share)
+    return WordMapResult(model.name, before_points, after_points, shown, tuple(unknown), init_seed, exact)
 
 
 def _project_points(
-    names: Sequence[str],
-    vectors: Array,
-    cluster_ids: Sequence[int],
-    kinds: Sequence[str],
-    document_of: Sequence[int] = (),
+    names: Sequence[str], vectors: Array, clusters: Sequence[int], kinds: Sequence[str], document_of: Sequence[int] = ()
 ) -> tuple[tuple[MapPoint, ...], float]:
     """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
     coordinates, explained_variance = embedding.pca_2d(np.asarray(vectors, dtype=float))
     neighbours = embedding.nearest_neighbours(np.asarray(vectors, dtype=float))
+    rows = zip(names, coordinates, clusters, kinds, document_of or [0] * len(names), neighbours, strict=True)
     return tuple(
         MapPoint(name, float(x), float(y), f"cluster {cluster + 1}", kind, document, tuple(nearest))
-        for name, (x, y), cluster, kind, document, nearest in zip(
-            names, coordinates, cluster_ids, kinds, document_of or [0] * len(names), neighbours, strict=True
-        )
+        for name, (x, y), cluster, kind, document, nearest in rows
     ), explained_variance
 
 
@@ -180,13 +163,15 @@ def _split_known_words(
 ) -> tuple[list[tuple[str, tuple[int, ...]]], list[str]]:
     """Split words into known ones with their token ids (encoded after a space) and words with an unknown token."""
     tokenizer = loaded.require_tokenizer()
-    known: list[tuple[str, tuple[int, ...]]] = []
-    unknown: list[tuple[str, tuple[int, ...]]] = []
+    known, unknown = list[tuple[str, tuple[int, ...]]](), list[str]()
     for word in words:
         encoded = tokenizer.encode(f" {word.strip()}", add_special_tokens=False).ids if word.strip() else ()
         ids = tuple(id for id in encoded if tokenizer.piece(id).strip("· "))  # without the space before the word
-        (known if ids and tokenizer.special_tokens.unk not in ids else unknown).append((word, ids))
-    return known, [word for word, _ in unknown]
+        if ids and tokenizer.special_tokens.unk not in ids:
+            known.append((word, ids))
+        else:
+            unknown.append(word)
+    return known, unknown
 
 
 def _first_words(loaded: LoadedModel, limit: int = 40) -> list[str]:
@@ -218,9 +203,7 @@ def _find_init_seed(loaded: LoadedModel) -> int | None:
 class SimilarityResult(RecordResult, Similarity):
     """Similarity explained: the cosine of two sentence embeddings as a sum over word pairs."""
 
-    def document(self) -> Document:
-        """The word pairs that contribute most, and all of them."""
-        return similarity_document(self)
+    document = similarity_document
 
 
 def similarity_by_words(model: LoadedModel, first: str, second: str) -> SimilarityResult:
@@ -233,10 +216,10 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
     """
     from peasy.inspection.analysis import explain_similarity
 
-    tokens = _embedded_tokens(model, first), _embedded_tokens(model, second)
-    return SimilarityResult.of(explain_similarity(model.model, *tokens, model.name))
-
-
-def _embedded_tokens(loaded: LoadedModel, text: str) -> Tokens:
-    """Return the tokens that `embed` reads; a text that is too long is truncated."""
-    return label_text(loaded.require_tokenizer(), text, loaded.truncate_ids(loaded.encode_prompt(text)))
+    one, other = (
+        label_text(
+            model.require_tokenizer(), text, model.truncate_ids(model.encode_prompt(text))
+        )  # as `embed` reads it
+        for text in (first, second)
+    )
+    return SimilarityResult.of(explain_similarity(model.model, one, other, model.name))

@@ -9,7 +9,7 @@ import numpy as np
 from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
 from peasy.commands.model_input import LabelledInput, make_input
-from peasy.commands.result import RecordResult
+from peasy.commands.result import OnProgress, RecordResult
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
 from peasy.views.document import Document
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
-OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -160,10 +159,8 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | 
     base = make_input(loaded, corrupt)
     first, second = len(clean.model_input.output_ids), len(base.model_input.output_ids)
     if first != second:
-        raise InvalidInput(
-            f"The clean text has {first} tokens, the corrupt one {second}.",
-            hint="A patch needs texts with equally many tokens; see them with peasy tokenize.",
-        )
+        hint = "A patch needs texts with equally many tokens; see them with peasy tokenize."
+        raise InvalidInput(f"The clean text has {first} tokens, the corrupt one {second}.", hint=hint)
     return base
 
 

@@ -56,8 +56,6 @@ def tokenize(
         model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
         text: Text to tokenize.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
-        offline: Never use the network.
-        confirm: Called with a question before a download; nothing is downloaded unless it returns True.
 
     >>> from tempfile import TemporaryDirectory
     >>> from peasy.tokenization import train_tokenizer

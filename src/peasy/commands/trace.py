@@ -16,7 +16,6 @@ from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, 
 from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
 from peasy.inspection.words import label_ids
-from peasy.views.document import Document
 from peasy.views.inspection import trace_document
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ class TraceResult(RecordResult, GenerationTrace):
 
     text: str  # type: ignore[assignment]
 
-    def document(self) -> Document:
-        """Candidates and attention of every token."""
-        return trace_document(self)
+    document = trace_document
 
 
 def trace(
@@ -71,19 +68,15 @@ def trace(
     check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
     edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
+    query = AttentionQuery(None if layers is None else tuple(layers), None if heads is None else tuple(heads), top)
     request = Request(
-        prompt.ids, SamplingParams(**sampling), None if source is None else source.ids,
-        attention_query=AttentionQuery(
-            None if layers is None else tuple(layers), None if heads is None else tuple(heads), top
-        ),
+        prompt.ids, SamplingParams(**sampling), None if source is None else source.ids, attention_query=query,
         intervention=make_intervention(edits, edit_context(model)),
     )  # fmt: skip
     if num_beams is not None:
         if ignored := [name for name in sampling if name != "max_tokens"]:
-            raise InvalidInput(
-                f"Beam search does not sample: {', '.join(ignored)} would have no effect.",
-                hint="Leave it out, or leave out num_beams.",
-            )
+            message = f"Beam search does not sample: {', '.join(ignored)} would have no effect."
+            raise InvalidInput(message, hint="Leave it out, or leave out num_beams.")
         params = BeamSearchParams(num_beams, request.max_tokens, length_penalty, num_beams, early_stopping)
         request = replace(request, beam_search=params)
     steps: RecordedSteps = {}
@@ -134,13 +127,9 @@ def record_steps(loaded: LoadedModel, request: "Request", steps: RecordedSteps) 
 
 
 def trace_steps(
-    loaded: LoadedModel,
-    steps: RecordedSteps,
-    context: tuple[int, ...],
-    ids: Sequence[int],
-    candidates: int = 5,
+    loaded: LoadedModel, steps: RecordedSteps, context: tuple[int, ...], ids: Sequence[int], candidates: int = 5,
     score: float = 0.0,
-) -> Iterator[TraceStep]:
+) -> Iterator[TraceStep]:  # fmt: skip
     """Yield what was recorded for each of the ids after a context; `score` is the log-probability so far."""
     tokenizer = loaded.output_tokenizer()
     for id in ids:

@@ -5,8 +5,9 @@ import itertools
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
@@ -16,26 +17,35 @@ from peasy.checkpoint.paths import data_dir, find_runs, run_path
 from peasy.commands.load import LoadedModel, choose_device, load
 from peasy.commands.plan import PlanResult, plan
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
-from peasy.commands.result import JsonDict
+from peasy.commands.result import JsonDict, OnProgress
 from peasy.commands.runs import RECIPE, RunResult, open_run
-from peasy.datasets import BUILT_IN, Corpus, Sample, TextPair, prepare_shards, sample_texts, shards_fingerprint
+from peasy.datasets import (
+    BUILT_IN,
+    Conversation,
+    Corpus,
+    Sample,
+    TextPair,
+    prepare_shards,
+    sample_texts,
+    shards_fingerprint,
+)
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
 from peasy.extras import require_extra
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
+from peasy.tokenization.chat_template import apply_chat_template
 from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name
 from peasy.training.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
+    from peasy.tokenization import Tokenizer
     from peasy.training.attention_snapshots import TrackedSentence
     from peasy.training.loop import SampleFn, TrainSpec
     from peasy.training.metrics_log import Sink
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
-
-OnProgress = Callable[[int, int], None]
 
 _RESUMABLE = ("steps", "minutes", "parallel")
 """Settings that may change when a run is resumed."""
@@ -107,11 +117,8 @@ def train_events(
 
     with process_group(num_processes, request.worker_command(device)) as group:
         folder, rank_device = Path(group.broadcast_str(str(_run_folder(run)))), group.device(choose_device(device))
-        spec = main_first(
-            group,
-            lambda: request.open(folder, rank_device, resume, progress),
-            lambda: request.join_run(folder, rank_device),
-        )
+        on_main = partial(request.open, folder, rank_device, resume, progress)
+        spec = main_first(group, on_main, partial(request.join_run, folder, rank_device))
         yield from parallel.train(replace(spec, sinks=tuple(sinks)), group)
 
 
@@ -198,28 +205,22 @@ def train(
     return TrainResult(open_run(folder))
 
 
-def _signature() -> inspect.Signature:
-    """Return the signature of `train` with the keywords of `train_events` spelled out, for help and completion."""
-    parameters = list(inspect.signature(train_events).parameters.values())
-    dry_run = inspect.signature(train).parameters["dry_run"]
-    return inspect.Signature([*parameters, dry_run], return_annotation=inspect.signature(train).return_annotation)
-
-
-train.__signature__ = _signature()  # type: ignore[attr-defined]
+# its keywords are those of `train_events`, spelled out for help and completion
+train.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*inspect.signature(train_events).parameters.values(), inspect.signature(train).parameters["dry_run"]],
+    return_annotation=inspect.signature(train).return_annotation,
+)
 
 
 def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> PlanResult:
-    """Plan the run that `train` would start with these options."""
     if unsupported := [name for name in ("resume", "init_from", "num_processes") if options.get(name)]:
         flag = f"--{unsupported[0].replace('_', '-')}"
         raise UsageError(f"A dry run does not support {flag}.", hint=f"Leave out {flag} or --dry-run.")
     if data is None:
         raise UsageError("Training needs data.", hint=_DATA_HINT)
-    return plan(
-        kind, data, preset=options.get("preset") or "small", minutes=options.get("minutes"), steps=options.get("steps"),
-        seed=options.get("seed"), device=options.get("device", "auto"), lr=options.get("lr"),
-        batch_size=options.get("batch_size"), config=options.get("config"), settings=options.get("settings"),
-    )  # fmt: skip
+    names = ("minutes", "steps", "seed", "device", "lr", "batch_size", "config", "settings")
+    given: JsonDict = {name: options.get(name) for name in names if name in options}
+    return plan(kind, data, preset=options.get("preset") or "small", **given)
 
 
 @dataclass(frozen=True)
@@ -242,7 +243,6 @@ class _TrainRequest:
         return self.start(folder, device, progress)
 
     def start(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
-        """Start a new run."""
         from peasy.training.recipe import make_recipe
         from peasy.training.setup import resolve_setup, write_run
 
@@ -294,13 +294,9 @@ class _TrainRequest:
 
 
 def _make_spec(
-    folder: Path,
-    setup: "RunSetup",
-    corpus: Corpus,
-    pretrained: "PretrainedModel | None",
-    device: str,
+    folder: Path, setup: "RunSetup", corpus: Corpus, pretrained: "PretrainedModel | None", device: str,
     progress: OnProgress | None,
-) -> "TrainSpec":
+) -> "TrainSpec":  # fmt: skip
     from peasy.training.data_loader import SpecialTokens, make_data_loader
     from peasy.training.loop import TrainSpec
     from peasy.training.setup import build_model
@@ -314,9 +310,8 @@ def _make_spec(
     model = build_model(setup, pretrained).to(device)
     assert recipe.objective is not None, "set when the run was started"
     special, frame = model.config.special_tokens, SpecialTokens.from_tokenizer(tokenizer)
-    loader = make_data_loader(
-        shards, recipe.objective, special, frame, seed=recipe.seed, sample_unit=recipe.sample_unit
-    )
+    unit = recipe.sample_unit
+    loader = make_data_loader(shards, recipe.objective, special, frame, seed=recipe.seed, sample_unit=unit)
     examples = list(itertools.islice(corpus.documents("valid"), 2)) if "valid" in corpus.splits else []
     return TrainSpec(
         folder, recipe, model, recipe.objective, loader, tokenizer,
@@ -358,8 +353,10 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
 
     recipe, tokenizer = setup.recipe, setup.tokenizer
     translates = recipe.model_kind in ("translator", "rnn-translator")
-    prompts = recipe.prompts or tuple(_make_prompt(sample) for sample in examples)
-    ids, output_tokenizer = [tokenizer.encode_ids(prompt) for prompt in prompts], setup.target_tokenizer or tokenizer
+    prompts = recipe.prompts or tuple(_make_prompt(sample, tokenizer) for sample in examples)
+    is_chat = not recipe.prompts and any(isinstance(sample, Conversation) for sample in examples)
+    ids = [tokenizer.encode_ids(prompt, add_special_tokens=not is_chat) for prompt in prompts]
+    output_tokenizer = setup.target_tokenizer or tokenizer
     if recipe.model_kind in ("encoder", "words") or not all(ids) or not ids:
         return None
     sampling = SamplingParams(max_tokens=48, temperature=0.0 if translates else 0.8, seed=recipe.seed)
@@ -374,7 +371,10 @@ def _make_sampler(setup: "RunSetup", examples: Sequence[Sample]) -> "SampleFn | 
     return sample
 
 
-def _make_prompt(sample: Sample) -> str:
+def _make_prompt(sample: Sample, tokenizer: "Tokenizer") -> str:
+    if isinstance(sample, Conversation):
+        asked = itertools.takewhile(lambda message: message[0] != "assistant", sample.messages)
+        return apply_chat_template(tokenizer, [{"role": role, "content": text} for role, text in asked])
     text = sample_texts(sample)[0]
     return text if isinstance(sample, TextPair) else " ".join(text.split(" ")[:3])[:60]
 

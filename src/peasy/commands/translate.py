@@ -1,7 +1,7 @@
 """`translate`: beam search or greedy translation, with word alignments from cross-attention."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,7 +10,7 @@ from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
-from peasy.commands.result import JsonDict, Result
+from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import EngineLimits
@@ -135,7 +135,7 @@ def translate(
     device: str = "auto",
     offline: bool = False,
     confirm: Confirm | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> TranslateResult:
     """Translate with an encoder-decoder model, with word alignment if `align`.
 
@@ -170,9 +170,8 @@ def translate(
     if not texts:
         raise InvalidInput("There is no text to translate.")
     if gold and len(gold) != len(texts):
-        raise InvalidInput(
-            f"There are {len(texts)} texts and {len(gold)} gold alignments.", hint="Give one alignment per text."
-        )
+        message = f"There are {len(texts)} texts and {len(gold)} gold alignments."
+        raise InvalidInput(message, hint="Give one alignment per text.")
     start, by_index = time.perf_counter(), dict[int, Translation]()
     num_beams = max(num_beams, n) if num_beams > 0 else num_beams
     search = BeamSearchParams(num_beams, max_tokens or 64, length_penalty, n, early_stopping)
@@ -189,12 +188,9 @@ def translate(
 
 
 def _translate_each(
-    loaded: LoadedModel,
-    texts: Sequence[str],
-    search: BeamSearchParams,
-    fixed_length: bool = False,
-    languages: tuple[str | None, str | None] = (None, None),
-) -> Iterator[tuple[int, Translation]]:
+    loaded: LoadedModel, texts: Sequence[str], search: BeamSearchParams, fixed_length: bool,
+    languages: tuple[str | None, str | None],
+) -> Iterator[tuple[int, Translation]]:  # fmt: skip
     """Yield (source index, translation) as translations are finished.
 
     Unless `fixed_length`, the limit is three times the source length plus 16 tokens.
@@ -225,10 +221,8 @@ def _translate_each(
     for event in run_requests(Engine(loaded.model, limits=limits, isolate_errors=False), requests):
         if isinstance(event, Ended):
             hypotheses = tuple(
-                TranslationHypothesis(
-                    tokenizer.decode(one.ids), tuple(map(tokenizer.piece, one.ids)), one.ids, one.score, one.logprob
-                )
-                for one in event.hypotheses
+                TranslationHypothesis(tokenizer.decode(h.ids), tokenizer.pieces(h.ids), h.ids, h.score, h.logprob)
+                for h in event.hypotheses
             )
             yield rows[event.choice], Translation(texts[rows[event.choice]], hypotheses, loaded, event.error)
 
@@ -239,10 +233,8 @@ def _language_id(loaded: LoadedModel, language: str) -> int:
     for name in (language, f"__{language}__"):
         if (id := tokenizer.id(name)) is not None:
             return id
-    raise InvalidInput(
-        f'{loaded.name} has no token for the language "{language}".',
-        hint="Multilingual models have them: eng_Latn in NLLB, en in M2M100, en_XX in mBART.",
-    )
+    hint = "Multilingual models have them: eng_Latn in NLLB, en in M2M100, en_XX in mBART."
+    raise InvalidInput(f'{loaded.name} has no token for the language "{language}".', hint=hint)
 
 
 def _encode_source(loaded: LoadedModel, text: str, language: int | None) -> list[int]:

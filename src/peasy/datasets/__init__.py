@@ -18,6 +18,7 @@ from peasy.datasets.batches import (
 )
 from peasy.datasets.catalogue import BUILT_IN, open_corpus
 from peasy.datasets.corpus import (
+    Conversation,
     Corpus,
     DataProblems,
     DatasetCard,
@@ -32,8 +33,9 @@ from peasy.datasets.corpus import (
 from peasy.datasets.shards import TokenColumn, TokenShards, open_shards, prepare_shards, shards_fingerprint
 
 __all__ = [
-    "BUILT_IN", "Corpus", "DataProblems", "DatasetCard", "LabelledText", "PaddedBatch", "Probe", "Sample", "SplitSize",
-    "TextPair", "TokenColumn", "TokenShards", "UnlabelledCorpus", "WindowBatch", "bucketed_indices", "num_windows",
+    "BUILT_IN", "Conversation", "Corpus", "DataProblems", "DatasetCard", "LabelledText", "PaddedBatch", "Probe",
+    "Sample", "SplitSize", "TextPair", "TokenColumn", "TokenShards", "UnlabelledCorpus", "WindowBatch",
+    "bucketed_indices", "num_windows",
     "open_corpus", "open_shards", "padded_batch", "permute", "prepare_shards", "rank_slice", "sample_texts",
     "sequential_windows", "shards_fingerprint", "shuffled_indices", "window_batch",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 from types import MappingProxyType
 from typing import Any
@@ -37,6 +37,16 @@ class LabelledText:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages as pairs of role and content; a model learns the answers, which have the role "assistant"."""
+
+    messages: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{role}: {content}" for role, content in self.messages)
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Prompt with its correct ending.
 
@@ -58,11 +68,13 @@ class Probe:
         return self.prompt + self.right
 
 
-Sample = str | TextPair | LabelledText
+Sample = str | TextPair | LabelledText | Conversation
 
 
 def sample_texts(sample: Sample) -> tuple[str, ...]:
-    """Return all texts of a sample: two of a pair, else one."""
+    """Return all texts of a sample: two of a pair, all messages of a conversation, else one."""
+    if isinstance(sample, Conversation):
+        return tuple(content for _, content in sample.messages)
     if isinstance(sample, TextPair):
         return sample.source, sample.target
     return (sample,) if isinstance(sample, str) else (sample.text,)
@@ -139,8 +151,9 @@ class CorpusSurvey:
 class Corpus(ABC):
     """Training data.
 
-    `kind` is "text" (documents are strings), "pairs" (`TextPair`) or "labelled" (`LabelledText`). Reading is
-    repeatable: the same split yields the same documents in the same order; memory does not grow with the corpus.
+    `kind` is "text" (documents are strings), "pairs" (`TextPair`), "labelled" (`LabelledText`) or "chat"
+    (`Conversation`). Reading is repeatable: the same split yields the same documents in the same order; memory does not
+    grow with the corpus.
     """
 
     kind = "text"
@@ -269,11 +282,14 @@ def _sample_data(sample: Sample) -> str | dict[str, str]:
         return {"source": sample.source, "target": sample.target, "category": sample.category}
     if isinstance(sample, LabelledText):
         return {"text": sample.text, "label": sample.label}
-    return sample
+    return str(sample)
 
 
 def _sample_bytes(sample: Sample) -> bytes:
-    parts = (sample.text, sample.label) if isinstance(sample, LabelledText) else sample_texts(sample)
+    if isinstance(sample, Conversation):
+        parts: tuple[str, ...] = tuple(chain.from_iterable(sample.messages))
+    else:
+        parts = (sample.text, sample.label) if isinstance(sample, LabelledText) else sample_texts(sample)
     return "\x1f".join(parts).encode("utf-8", "surrogatepass")
 
 

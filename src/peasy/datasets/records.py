@@ -9,6 +9,7 @@ from pathlib import Path
 
 from peasy.datasets.charset import data_suffix, read_blocks, read_lines
 from peasy.datasets.corpus import (
+    Conversation,
     CorpusSurvey,
     DataProblems,
     FilesCorpus,
@@ -52,6 +53,8 @@ class FilesConfig:
     """Field of a record that holds the target of a pair."""
     label: str = "label"
     """Field of a record that holds the label."""
+    messages: str = "messages"
+    """Field of a record that holds the messages of a conversation, each with role and content."""
 
 
 class RecordCorpus(FilesCorpus):
@@ -65,9 +68,7 @@ class RecordCorpus(FilesCorpus):
         self.problems, self._options = DataProblems(strict=options.strict), options
         self._files = {split: tuple(groups) for split, groups in files.items()}
         first = next((sample for split in self._files for sample in self._read_all(split, DataProblems())), None)
-        self.kind = (
-            "pairs" if isinstance(first, TextPair) else "labelled" if isinstance(first, LabelledText) else "text"
-        )
+        self.kind = {TextPair: "pairs", LabelledText: "labelled", Conversation: "chat"}.get(type(first), "text")
 
     def survey(self) -> CorpusSurvey:
         """Count, hash and check every record; problems are collected here, once."""
@@ -109,7 +110,7 @@ class RecordCorpus(FilesCorpus):
         first = "first {}: {}".format(*problems.listed[0]) if problems else ""
         if problems.count > max(count, 1):
             total = f"{problems.count:,} of {problems.count + count:,} rows"
-            hint = "A row is a JSON object with text (and label) or source and target, or two columns of a .tsv."
+            hint = "A row has text (and label), source and target, or messages as JSON; or two columns of a .tsv."
             raise InvalidInput(f"{total} of {self.name} are unusable; {first}.", hint=hint)
         if count < (2 if self.split_by_count else 1):
             shortage = "has no rows" if not count else "has only one row, and validation needs one"
@@ -118,6 +119,7 @@ class RecordCorpus(FilesCorpus):
 
 
 _TYPE_NAMES: dict[type, str] = {str: "a text", TextPair: "a pair", LabelledText: "a labelled text"}
+_TYPE_NAMES |= {Conversation: "a conversation"}
 
 
 def _read_group(group: Group, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
@@ -181,7 +183,7 @@ def _read_parquet(path: Path, options: FilesConfig, problems: DataProblems) -> I
     parquet = require_extra("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
-        fields = (options.text, options.source, options.target, options.label)
+        fields = (options.text, options.source, options.target, options.label, options.messages)
         columns = [name for name in fields if name in file.schema_arrow.names]
         number = 0
         for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns):
@@ -198,6 +200,8 @@ def _parse_record(record: object, options: FilesConfig, where: str, problems: Da
     if not isinstance(record, dict):
         problems.add(where, "the row is not an object with named fields")
         return None
+    if options.messages in record:
+        return _parse_messages(record[options.messages], where, problems)
     if options.source in record or options.target in record:
         fields: tuple[str, ...] = (options.source, options.target)
     elif record.get(options.label) is not None:
@@ -217,6 +221,22 @@ def _parse_record(record: object, options: FilesConfig, where: str, problems: Da
         return texts[0]
     first, second = texts
     return TextPair(first, second) if fields[0] == options.source else LabelledText(first, second)
+
+
+def _parse_messages(messages: object, where: str, problems: DataProblems) -> Sample | None:
+    """Return a conversation that has an answer, or None after reporting a problem."""
+    rows = [row for row in messages if isinstance(row, dict)] if isinstance(messages, list) else []
+    if not isinstance(messages, list) or len(rows) < len(messages):
+        problems.add(where, '"messages" is not a list of objects with role and content')
+        return None
+    for name in ("role", "content"):
+        if reason := next((reason for row in rows if (reason := _invalid_reason(row.get(name)))), None):
+            problems.add(where, f'the "{name}" of a message {reason}')
+            return None
+    if all(row["role"] != "assistant" for row in rows):
+        problems.add(where, 'there is no answer: no message has the role "assistant"')
+        return None
+    return Conversation(tuple((row["role"], row["content"]) for row in rows))
 
 
 def _invalid_reason(value: object) -> str | None:

@@ -2,7 +2,8 @@
 
 A folder holds `shards.json` and, for each split and column, the numbers (`train.tokens.bin`) and the document ends
 (`train.tokens.ends`). The columns are `tokens` for text, `source` and `target` for pairs, `tokens` and `labels`
-for labelled text. Every block of every file has its SHA-256 in the header and is checked when it is first read.
+for labelled text, `tokens` and `answers` (1 = a token of an answer) for conversations. Every block of every file has
+its SHA-256 in the header and is checked when it is first read.
 """
 
 import glob
@@ -22,9 +23,10 @@ from filelock import FileLock, Timeout
 from numpy.typing import ArrayLike, NDArray
 
 from peasy.atomic import atomic_dir
-from peasy.datasets.corpus import Corpus, LabelledText, Sample, sample_texts
+from peasy.datasets.corpus import Conversation, Corpus, LabelledText, Sample, sample_texts
 from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer
+from peasy.tokenization.chat_template import encode_conversations
 
 BLOCK_BYTES = 1 << 22
 """Bytes per SHA-256."""
@@ -93,9 +95,8 @@ class CheckedArray:
         size = path.stat().st_size if path.is_file() else -1
         if size != items * dtype.itemsize or len(self._hashes) != -(-size // self._block_bytes):
             status = "is missing" if size < 0 else f"has {size:,} bytes"
-            raise InvalidInput(
-                f"{path} {status} and should have {items * dtype.itemsize:,} bytes.", hint="Prepare the corpus again."
-            )
+            message = f"{path} {status} and should have {items * dtype.itemsize:,} bytes."
+            raise InvalidInput(message, hint="Prepare the corpus again.")
         self._values = np.memmap(path, dtype=dtype, mode="r") if items else np.empty(0, dtype=dtype)
         self._verified = np.zeros(len(self._hashes), dtype=bool)
 
@@ -136,16 +137,15 @@ class CheckedArray:
         values = self._values[block * size : (block + 1) * size]
         if hashlib.sha256(values.tobytes()).hexdigest() != self._hashes[block]:
             start, end = block * self._block_bytes, (block + 1) * self._block_bytes
-            raise InvalidInput(
-                f"{self.path} is corrupt between bytes {start:,} and {end:,}.",
-                hint="Delete the folder and prepare the corpus again.",
-            )
+            message = f"{self.path} is corrupt between bytes {start:,} and {end:,}."
+            raise InvalidInput(message, hint="Delete the folder and prepare the corpus again.")
         self._verified[block] = True
 
 
 _HEADER = "shards.json"
 _FORMAT = {"format": "peasy-shards", "version": 1}
 COLUMNS = {"text": ("tokens",), "pairs": ("source", "target"), "labelled": ("tokens", "labels")}
+COLUMNS |= {"chat": ("tokens", "answers")}
 _ProgressCallback = Callable[[int, int], None]
 """Progress callback: called with characters done and total characters."""
 
@@ -215,7 +215,7 @@ class TokenShards:
 
     def num_tokens(self, split: str = "train") -> int:
         """Return the number of tokens of a split, both sides of pairs."""
-        names = [name for name in COLUMNS[self.kind] if name != "labels"]
+        names = [name for name in COLUMNS[self.kind] if name not in ("labels", "answers")]
         return sum(len(self.column(split, name)) for name in names)
 
     def num_documents(self, split: str = "train") -> int:
@@ -246,6 +246,7 @@ _REBUILD_HINT = "Delete the folder and prepare the corpus again."
 def shards_fingerprint(corpus: Corpus, tokenizer: Tokenizer, target_tokenizer: Tokenizer | None = None) -> str:
     """Return one hash of everything the shards depend on; used as the name of their folder."""
     parts = [_FORMAT, corpus.kind, corpus.cached_survey.hash, _tokenizer_hash(tokenizer)]
+    parts += [tokenizer.chat_template or ""] if corpus.kind == "chat" else []
     parts += [] if target_tokenizer is None else [_tokenizer_hash(target_tokenizer)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -367,6 +368,8 @@ class _SplitWriter:
 
     def add(self, batch: Sequence[tuple[Sample, bool]]) -> int:
         """Write some pieces; return their number of characters."""
+        if self._kind == "chat":
+            return self._add_conversations([sample for sample, _ in batch if isinstance(sample, Conversation)])
         texts = [sample_texts(sample) for sample, _ in batch]
         for index, name in enumerate(self._names):
             ids = self._tokenizers[index].encode_batch_ids([text[index] for text in texts], add_special_tokens=False)
@@ -375,6 +378,13 @@ class _SplitWriter:
             labels = [sample.label for sample, _ in batch if isinstance(sample, LabelledText)]
             self._files["labels.bin"].write([self._labels.setdefault(label, len(self._labels)) for label in labels])
         return sum(len(text) for row in texts for text in row)
+
+    def _add_conversations(self, conversations: list[Conversation]) -> int:
+        messages = [[{"role": role, "content": text} for role, text in chat.messages] for chat in conversations]
+        encoded = encode_conversations(self._tokenizers[0], messages)
+        for index, name in enumerate(self._names):
+            self._add_column(name, [chat[index] for chat in encoded], [True] * len(encoded))
+        return sum(len(text) for chat in conversations for text in sample_texts(chat))
 
     def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
         eos = self._tokenizers[0].special_tokens.eos if self._kind == "text" else None

@@ -149,7 +149,6 @@ def _text_rows(tokenizer: Tokenizer, pieces: Pieces, begin: Sequence[int], conte
 
 
 def _window_batches(tokenizer: Tokenizer, pieces: Pieces, context: int, batch_size: int) -> Iterator[_WindowBatch]:
-    """Yield batches of consecutive windows."""
     pending, num_chars, num_bytes = np.empty(0, np.int64), 0, 0
     batch_tokens = batch_size * context
     for chunk in piece_batches(pieces):
@@ -206,10 +205,8 @@ def score_texts(
     rows = [begin + ids for ids in tokenizer.encode_batch_ids(texts, add_special_tokens=False)]
     longest = max(map(len, rows))
     if context is not None and longest > context + 1:
-        raise InvalidInput(
-            f"A text has {longest:,} tokens, and the context of {bundle.name} is {context:,}.",
-            hint="Train it with a longer context.",
-        )
+        message = f"A text has {longest:,} tokens, and the context of {bundle.name} is {context:,}."
+        raise InvalidInput(message, hint="Train it with a longer context.")
     ids, padding_mask = (tensor.to(model.device) for tensor in pad_sequences(rows))
     logprobs = functional.log_softmax(model(ids[:, :-1], padding_mask=padding_mask[:, :-1]).float(), dim=-1)
     chosen = logprobs.gather(2, ids[:, 1:, None])[..., 0].double()

@@ -1,14 +1,17 @@
 """`experiment`: run an experiment that tests a claim of the lecture notes against a control."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
-from peasy.commands.result import Result
-from peasy.errors import NotFound, PeasyError, check_keywords, did_you_mean, parameter_names
+from peasy.commands.result import JsonDict, Result
+from peasy.errors import NotFound, PeasyError, UsageError, check_keywords, did_you_mean, parameter_names
 from peasy.experiments.result import EXPERIMENTS, Experiment, ExperimentResult, OnStatus, ignore_status, save_result
+from peasy.experiments.statistics import pool
+from peasy.experiments.stored import SeedsResult, settings_hash, stored_results, versions
 from peasy.views.document import Document
 from peasy.views.evaluation import experiments_document
 
@@ -36,7 +39,6 @@ class ExperimentOptions(TypedDict, total=False):
     rnn_model: "ModelSource"
     scale: float | None
     search_probes: int
-    seeds: int
     sentences: "ModelSource"
     steps: int
     texts: int
@@ -53,38 +55,45 @@ class ExperimentsResult(Result):
 
     def document(self) -> Document:
         """One row for each experiment."""
-        return experiments_document([(e.name, e.question, e.duration) for e in self.experiments])
+        stored = {name: str(result.outcome) for name, result in stored_results().items()}
+        rows = [(e.name, e.question, e.duration, stored.get(e.name, "")) for e in self.experiments]
+        return experiments_document(rows)
+
+    def data(self) -> JsonDict:
+        """Return the experiments, each with its result over the stored seeds."""
+        data, stored = super().data(), stored_results()
+        for row in data["experiments"]:
+            row["stored"] = stored[row["name"]].data() if row["name"] in stored else None
+        return data
 
 
 @overload
 def experiment(name: None = None) -> ExperimentsResult: ...
 @overload
 def experiment(
-    name: str,
-    *,
-    seed: int = 0,
-    on_progress: OnStatus | None = None,
-    store: bool = False,
+    name: str, *, seed: int = 0, seeds: Literal[1] = 1, on_progress: OnStatus | None = None, store: bool = False,
     **options: Unpack[ExperimentOptions],
-) -> ExperimentResult: ...
+) -> ExperimentResult: ...  # fmt: skip
+@overload
 def experiment(
-    name: str | None = None,
-    *,
-    seed: int = 0,
-    on_progress: OnStatus | None = None,
-    store: bool = False,
+    name: str, *, seed: int = 0, seeds: int, on_progress: OnStatus | None = None, store: bool = False,
     **options: Unpack[ExperimentOptions],
-) -> ExperimentResult | ExperimentsResult:
+) -> ExperimentResult | SeedsResult: ...  # fmt: skip
+def experiment(
+    name: str | None = None, *, seed: int = 0, seeds: int = 1, on_progress: OnStatus | None = None,
+    store: bool = False, **options: Unpack[ExperimentOptions],
+) -> ExperimentResult | ExperimentsResult | SeedsResult:  # fmt: skip
     """Run an experiment by name; without a name, list them all. `store` saves the result for `load_result`.
 
-    >>> experiment("matrix-form", tokens=8).holds
-    True
+    >>> experiment("matrix-form", tokens=8).comparisons[0].outcome.value
+    'supported'
     >>> "matrix-form" in experiment().text()
     True
 
     Args:
         name: Name of the experiment; without it, all are listed.
         seed: Seed of the random numbers.
+        seeds: Number of seeds to run, from `seed` on; several give means with 95 % intervals and effect sizes.
         on_progress: Called with a short description of each step.
         store: Save the result for `load_result`.
         **options: Parameters of the experiment itself, such as `steps`.
@@ -94,10 +103,31 @@ def experiment(
     if name not in EXPERIMENTS:
         hint = did_you_mean(name, EXPERIMENTS) or "See all: peasy experiment"
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
+    if seeds < 1:
+        raise UsageError(
+            f"seeds must be at least 1, not {seeds}.", hint="Five are the fewest that can show a difference."
+        )
     run: Callable[..., ExperimentResult] = import_module(f"peasy.experiments.{name.replace('-', '_')}").run
     check_keywords(name, options, parameter_names(run))
-    result = run(seed=seed, on_status=on_progress or ignore_status, **options)
+    on_status = on_progress or ignore_status
+    if seeds > 1:
+        return _run_seeds(name, run, range(seed, seed + seeds), on_status, options)
+    result = run(seed=seed, on_status=on_status, **options)
     if store:
         with suppress(PeasyError, OSError):  # the result is worth showing even if it cannot be stored
             save_result(result)
     return result
+
+
+def _run_seeds(
+    name: str, run: Callable[..., ExperimentResult], seeds: Sequence[int], on_status: OnStatus,
+    options: ExperimentOptions,
+) -> SeedsResult:  # fmt: skip
+    """Run an experiment with each seed; options other than the defaults give another settings hash."""
+    start, runs = time.perf_counter(), []
+    for seed in seeds:
+        on_status(f"seed {seed} ({seed - seeds[0] + 1} of {len(seeds)}) ...")
+        runs.append(run(seed=seed, on_status=on_status, **options).comparisons)
+    settings = "other settings" if options else settings_hash(name)
+    seconds = round(time.perf_counter() - start, 1)
+    return SeedsResult(name, tuple(seeds), pool(runs), settings, versions(), seconds)

@@ -12,7 +12,7 @@ from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
-from peasy.experiments.statistics import ALPHA, Outcome, paired_p_value
+from peasy.experiments.statistics import Comparison, Outcome
 from peasy.formula import attend
 from peasy.views.document import Maps
 
@@ -146,8 +146,19 @@ def conclude(
     strongest = max(trained.heads, key=lambda head: trained.heads[head])
     means = {name: float(np.mean(by_text)) for name, by_text in losses.items()}
     increase = {name: loss - means["none"] for name, loss in means.items()}
-    p_value = paired_p_value(losses["first"], losses["second"], seed)
-    is_sink = p_value < ALPHA and trained.heads[strongest] > fresh.heads[strongest]
+    comparisons = (
+        Comparison(
+            "the first context is its value", "difference", comparison.value_error, "rounding", _TOLERANCE, True, True
+        ),
+        Comparison.of_pairs(
+            "later tokens need the first", "loss, first masked", losses["first"], "second masked", losses["second"]
+        ),
+        Comparison(
+            "a head attends to it", "weight in the strongest head", trained.heads[strongest],
+            "untrained", max(fresh.heads.values()),
+        ),
+    )  # fmt: skip
+    is_sink = comparisons[1].outcome is Outcome.SUPPORTED and trained.heads[strongest] > fresh.heads[strongest]
     verdict = (
         f"An identity of the formula: under the causal mask the context of the first token is "
         f"{'its own value' if alone else 'NOT its own value'} "
@@ -156,8 +167,7 @@ def conclude(
         f"weight (untrained: {len(fresh.sinks)}); the strongest is head {format_head(strongest)} with a weight of "
         f"{trained.heads[strongest]:.2f} (uniform attention: {trained.uniform:.2f}). Masking the first token raises "
         f"the loss by {increase['first']:.2f} nats per token, masking the second {increase['second']:.2f} "
-        f"(p = {p_value:.3f} over {len(losses['first'])} texts): "
-        f"{'there is an attention sink' if is_sink else 'there is no attention sink here'}."
+        f"({len(losses['first'])} texts): there is {'an' if is_sink else 'no'} attention sink."
     )
     by_head = {name: {format_head(head): weight for head, weight in by.heads.items()} for name, by in attention.items()}
     changes = {"change of the context": [*enumerate(comparison.context_change, 1)]}
@@ -177,9 +187,7 @@ def conclude(
         "uniform": trained.uniform,
         "losses": losses,
     }
-    identity = alone and first > _TOLERANCE and last < _TOLERANCE
-    outcome = Outcome.NOT_SUPPORTED if not identity else Outcome.SUPPORTED if is_sink else Outcome.CONDITIONS
-    return make_result("first-word", parts, verdict, outcome, numbers, seed)
+    return make_result("first-word", parts, verdict, comparisons, numbers, seed)
 
 
 def _attention_maps(comparison: MaskComparison) -> Maps:

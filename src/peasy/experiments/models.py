@@ -1,11 +1,11 @@
 """Models of experiments: loaded by name, untrained, with ablated heads, or small ones trained from scratch."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from peasy.commands.alignment_head import LayerHead
 from peasy.commands.load import LoadedModel, load
@@ -14,7 +14,14 @@ from peasy.datasets import Corpus, open_corpus
 from peasy.experiments.result import OnStatus, Points
 from peasy.extras import require_extra
 
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from peasy.inspection.forward import ModelInput
+
 ModelSource = str | Path | LoadedModel
+TRAIN_SETTINGS = {"num_validations": 8, "num_samplings": 0, "num_saves": 1, "precision": "float32"}
+"""Settings of all training runs: float32, so that results do not depend on what the processor supports."""
 
 
 def open_model(model: ModelSource) -> LoadedModel:
@@ -42,12 +49,17 @@ def training_seed(loaded: LoadedModel) -> int:
     return int(SafeFolder(loaded.folder).read_json(RECIPE).get("seed", 0))
 
 
-def ablate_heads(loaded: LoadedModel, heads: Iterable[LayerHead]) -> LoadedModel:
-    """Return the same model with some heads ablated."""
+def ablate_heads(loaded: LoadedModel, heads: Iterable[LayerHead], mean_of: Sequence[str] = ()) -> LoadedModel:
+    """Return the same model with some heads ablated: set to zero, or to their mean over the texts `mean_of`."""
+    from peasy.commands.model_input import make_input
     from peasy.inspection import edit
     from peasy.inspection.apply_edits import EditContext, IntervenedModel, make_intervention
 
-    change = make_intervention([edit.zero(layer, head) for layer, head in heads], EditContext(loaded.model))
+    def read_texts(texts: edit.Texts) -> list["ModelInput"]:
+        return [make_input(loaded, str(text)).model_input for text in texts]
+
+    edits = [edit.mean(mean_of, *head) if mean_of else edit.zero(*head) for head in heads]
+    change = make_intervention(edits, EditContext(loaded.model, read_texts=read_texts))
     if change is None:
         return loaded
     return replace(loaded, model=cast(Any, IntervenedModel(loaded.model, change)), packed_models={})
@@ -100,7 +112,7 @@ def train_temporary(
     losses = []
     with TemporaryDirectory() as folder:
         run = Path(folder, "run")
-        run_settings = {"num_validations": 8, "num_samplings": 0, "num_saves": 1, **settings}
+        run_settings = {**TRAIN_SETTINGS, **settings}
         for event in train_events(kind, data, preset=preset, steps=steps, seed=seed, run=run, settings=run_settings):
             if isinstance(event, Validated):
                 losses.append((float(event.step), event.loss))
@@ -108,6 +120,24 @@ def train_temporary(
             elif isinstance(event, Saved) and on_checkpoint is not None:
                 on_checkpoint(event.step, load(event.folder, device="cpu"))
         return TrainedModel(load(run), tuple(losses))
+
+
+def fit(
+    parameters: Iterable["Tensor"], loss: Callable[["Generator"], "Tensor"], steps: int, seed: int, lr: float
+) -> Points:
+    """Minimize a loss of random batches by Adam; return about 20 points of the loss by step."""
+    import torch
+
+    rng = torch.Generator().manual_seed(seed)
+    optimizer, points = torch.optim.Adam(parameters, lr=lr), []
+    for step in range(steps):
+        value = loss(rng)
+        optimizer.zero_grad()
+        torch.autograd.backward(value)
+        optimizer.step()
+        if step % max(steps // 20, 1) == 0 or step == steps - 1:
+            points.append((float(step), float(value.detach())))
+    return tuple(points)
 
 
 def time_call(work: Callable[[], object]) -> float:

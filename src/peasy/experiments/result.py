@@ -13,9 +13,10 @@ from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import JsonDict, Result
-from peasy.experiments.statistics import Outcome
+from peasy.experiments.statistics import Comparison, Outcome, claim_outcome
+from peasy.experiments.stored import SeedsResult, stored_result
 from peasy.render import json as plain_json
-from peasy.views.document import Curves, Document, DocumentPart, Node, Rows, Table, Vectors
+from peasy.views.document import Curves, Document, DocumentPart, Node, Paragraph, Rows, Table, Vectors
 from peasy.views.evaluation import experiment_document
 
 OnStatus = Callable[[str], None]
@@ -33,7 +34,7 @@ _NODES: dict[str, type] = {
 _NUMERIC_FIELDS = ("lines", "values", "points", "shades")
 """Numeric fields, in which a string can only be nan, inf or -inf, which JSON lacks."""
 
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 """Format version; files of other versions are ignored."""
 
 
@@ -43,17 +44,27 @@ def ignore_status(_: str) -> None:
 
 @dataclass(frozen=True, repr=False)
 class ExperimentResult(Result):
-    """Claim, outcome, numbers that decide it (`verdict`), caveat; `numbers` is plain data."""
+    """Claim, numbers that decide it (`verdict`, `comparisons`), caveat; `numbers` is plain data."""
 
     experiment: str
     claim: str
     question: str
     parts: tuple[DocumentPart, ...] = field(repr=False)
     verdict: str
-    outcome: Outcome
+    comparisons: tuple[Comparison, ...]
     caveat: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of the claim in this one run."""
+        return claim_outcome(self.comparisons)
+
+    @property
+    def stored(self) -> SeedsResult | None:
+        """The result over several seeds that is stored with the package."""
+        return stored_result(self.experiment)
 
     @property
     def holds(self) -> bool:
@@ -61,18 +72,41 @@ class ExperimentResult(Result):
         return self.outcome is Outcome.SUPPORTED
 
     def document(self) -> Document:
-        """Return claim, question, tables and figures, outcome with its numbers, caveat."""
-        conclusion = f"{self.outcome.capitalize()}: {self.verdict}"
-        return experiment_document(
-            self.experiment, self.claim, self.question, self.parts, conclusion, self.holds, self.caveat, self.seed
-        )
+        """Return claim, question, tables and figures, outcome of this run and of the stored seeds, caveat."""
+        conclusion = f"This run (seed {self.seed}): {self.outcome}. {self.verdict}"
+        parts = [*self.parts, table("What decides, in this run", _DECIDING, map(_deciding_row, self.comparisons))]
+        notes = [Paragraph(conclusion, _tone(self.outcome))]
+        if self.stored is not None:
+            parts.append(self.stored.table())
+            summary = f"Stored result ({len(self.stored.seeds)} seeds): {self.stored.outcome}."
+            notes += [Paragraph(summary, _tone(self.stored.outcome)), Paragraph(self.stored.origin, "note")]
+        return experiment_document(self.experiment, self.claim, self.question, parts, notes, self.caveat, self.seed)
 
     def data(self) -> JsonDict:
-        """Return the fields, and whether the claim holds."""
-        return super().data() | {"outcome": self.outcome.value, "holds": self.holds}
+        """Return the fields, the outcome in this run, and the result of the stored seeds."""
+        stored = self.stored.data() if self.stored is not None else None
+        return super().data() | {"outcome": self.outcome.value, "holds": self.holds, "stored": stored}
 
     def __repr__(self) -> str:
         return f"ExperimentResult({self.experiment}: {self.outcome}: {self.verdict})"
+
+
+_DECIDING = (("part of the claim", ""), ("measured", ""), ("control", ""), ("p", ""), ("outcome", ""))
+
+
+def _deciding_row(part: Comparison) -> tuple[str, ...]:
+    p_value = "exact" if part.exact else "needs seeds" if part.p_value is None else f"{part.p_value:.3f}"
+    sides = (f"{name}: {value:.3g}" for name, value in _sides(part))
+    return (part.name, *sides, p_value, str(part.outcome))
+
+
+def _sides(part: Comparison) -> tuple[tuple[str, float], tuple[str, float]]:
+    return (part.value_name, part.value), (part.control_name, part.control)
+
+
+def _tone(outcome: Outcome) -> str:
+    """Tone of a conclusion: only full support is good, only a claim that is not supported is bad."""
+    return {Outcome.SUPPORTED: "good", Outcome.NOT_SUPPORTED: "bad"}.get(outcome, "plain")
 
 
 @dataclass(frozen=True)
@@ -98,13 +132,12 @@ EXPERIMENTS = {
 
 
 def make_result(
-    name: str, parts: Sequence[DocumentPart], verdict: str, outcome: Outcome, numbers: Mapping[str, Any], seed: int
-) -> ExperimentResult:
+    name: str, parts: Sequence[DocumentPart], verdict: str, comparisons: Sequence[Comparison],
+    numbers: Mapping[str, Any], seed: int,
+) -> ExperimentResult:  # fmt: skip
     """Return the result of an experiment, with its claim, question and caveat."""
-    about = EXPERIMENTS[name]
-    return ExperimentResult(
-        name, about.claim, about.full_question, tuple(parts), verdict, outcome, about.caveat, numbers, seed
-    )
+    about, measured = EXPERIMENTS[name], (tuple(parts), verdict, tuple(comparisons))
+    return ExperimentResult(name, about.claim, about.full_question, *measured, about.caveat, numbers, seed)
 
 
 def table(title: str, columns: Sequence[tuple[str, str]], rows: Iterable[Iterable[object]]) -> Table:
@@ -145,7 +178,7 @@ def load_result(name: str) -> tuple[ExperimentResult, float] | None:
         if payload["format_version"] != _FORMAT_VERSION or payload["experiment"] != name:
             return None
         payload["parts"] = tuple(map(_read_node, payload["parts"]))
-        payload["outcome"] = Outcome(payload["outcome"])
+        payload["comparisons"] = tuple(Comparison(**part) for part in payload["comparisons"])
         result = ExperimentResult(**{entry.name: payload[entry.name] for entry in fields(ExperimentResult)})
         return result, float(payload["time"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

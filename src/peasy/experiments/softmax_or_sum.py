@@ -1,11 +1,13 @@
 """`softmax-or-sum`: softmax against division by the sum, on chosen scores and in training."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from peasy.experiments.models import fit
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
-from peasy.experiments.statistics import Outcome, can_reach, decide, effect_size, mean_interval, paired_p_value
+from peasy.experiments.statistics import Comparison
 from peasy.extras import require_extra
 from peasy.formula import attend
 from peasy.views.document import DocumentPart, Matrix
@@ -30,10 +32,9 @@ def normalize(scores: tuple[float, ...], normalization: str) -> np.ndarray:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 300, normalize: _Normalize = normalize,
-    seeds: int = 5,
-) -> ExperimentResult:  # fmt: skip
-    """Compare weights of chosen and random scores, their derivatives, and training of a small layer with each seed."""
+    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 300, normalize: _Normalize = normalize
+) -> ExperimentResult:
+    """Compare weights of chosen and random scores, their derivatives, and training of a small layer."""
     on_status("chosen scores ...")
     weights = {name: {way: normalize(scores, way) for way in _WAYS} for name, scores in _SCORES.items()}
     derivatives = {
@@ -44,8 +45,7 @@ def run(
         name: {way: float(np.mean([not is_valid(normalize(tuple(row), way)) for row in scores])) for way in _WAYS}
         for name, scores in (("signed", rows), ("non-negative", np.abs(rows)))
     }
-    runs = [_train_both(one, steps, on_status) for one in range(seed, seed + seeds)] if steps else []
-    return _conclude(weights, derivatives, random, runs, seed)
+    return conclude(weights, derivatives, random, _train_both(seed, steps, on_status) if steps else {}, seed)
 
 
 def _derivative(normalize: _Normalize, scores: tuple[float, ...], way: str, step: float = 1e-6) -> float:
@@ -66,31 +66,29 @@ def _train_both(seed: int, steps: int, on_status: OnStatus) -> dict[str, Points]
     losses = {}
     for way in _WAYS:
         on_status(f"training with {way} ...")
-        rng = torch.Generator().manual_seed(seed)
-        projections = [torch.nn.Parameter(torch.randn(16, 16, generator=rng) / 4) for _ in range(2)]
-        optimizer, points = torch.optim.Adam(projections, lr=0.02), []
-        for step in range(steps):
-            inputs = torch.randn(32, 8, 16, generator=rng)
-            targets = torch.randint(8, (32,), generator=rng)
+        start = torch.Generator().manual_seed(seed)
+        projections = [torch.nn.Parameter(torch.randn(16, 16, generator=start) / 4) for _ in range(2)]
+
+        def loss(
+            rng: torch.Generator, way: str = way, projections: list[torch.nn.Parameter] = projections
+        ) -> torch.Tensor:
+            inputs, targets = torch.randn(32, 8, 16, generator=rng), torch.randint(8, (32,), generator=rng)
             query, key = inputs[torch.arange(32), targets][:, None] @ projections[0], inputs @ projections[1]
             if way == "sum":
                 query, key = (torch.nn.functional.softplus(vectors) for vectors in (query, key))
             weights = attend(query, key, inputs, normalise=way).weights[:, 0]
-            loss = -weights[torch.arange(32), targets].clamp(min=1e-6).log().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            if step % max(steps // 20, 1) == 0 or step == steps - 1:
-                points.append((float(step), float(loss.detach())))
-        losses[way] = tuple(points)
+            likely: torch.Tensor = weights[torch.arange(32), targets].clamp(min=1e-6)
+            return -likely.log().mean()
+
+        losses[way] = fit(projections, loss, steps, seed, lr=0.02)
     return losses
 
 
-def _conclude(
+def conclude(
     weights: dict[str, dict[str, np.ndarray]], derivatives: dict[str, dict[str, float]],
-    random: dict[str, dict[str, float]], runs: list[dict[str, Points]], seed: int,
+    random: dict[str, dict[str, float]], losses: dict[str, Points], seed: int,
 ) -> ExperimentResult:  # fmt: skip
-    """The trained losses decide, by a paired test over seeds; that softmax gives valid weights is an identity."""
+    """The trained losses decide, over seeds; that softmax gives valid weights is an identity."""
     largest = {way: max(by[way] for by in derivatives.values()) for way in _WAYS}
     verdict = (
         f"Of {_NUM_RANDOM} random rows of scores, division by the sum gives invalid weights in "
@@ -106,24 +104,27 @@ def _conclude(
             ((name, *(by[way] for way in _WAYS)) for name, by in derivatives.items()),
         ),
     ]
-    outcome, losses = Outcome.CANNOT_TELL, {way: [run[way][-1][1] for run in runs] for way in _WAYS}
-    if runs:
-        p_value = paired_p_value(losses["sum"], losses["softmax"])
-        outcome = decide(p_value, can_reach=can_reach(len(runs)))
+    invalid = random["signed"]["softmax"]
+    ends = {way: losses[way][-1][1] if losses else math.nan for way in _WAYS}
+    comparisons = (
+        Comparison("softmax gives valid weights", "invalid rows", invalid, "allowed", 0.0, lower=True, exact=True),
+        Comparison(
+            "softmax learns to pick a key", "loss with softmax", ends["softmax"], "sum", ends["sum"], lower=True
+        ),
+    )
+    if losses:
         verdict += (
             f" Trained to find a key among eight with non-negative scores for the sum, the loss ended at "
-            f"{mean_interval(losses['softmax'])} with softmax and {mean_interval(losses['sum'])} with the sum "
-            f"(chance: {np.log(8):.3f}; effect size {effect_size(losses['sum'], losses['softmax']):.1f}, "
-            f"p = {p_value:.3f})."
+            f"{ends['softmax']:.3f} with softmax and {ends['sum']:.3f} with the sum (chance: {np.log(8):.3f})."
         )
-        parts.append(curves("Learning to find a key among eight", runs[0], "step", "loss"))
+        parts.append(curves("Learning to find a key among eight", losses, "step", "loss"))
     numbers = {
         "weights": {name: {way: row.tolist() for way, row in by.items()} for name, by in weights.items()},
         "derivatives": derivatives,
         "invalid": random,
         "losses": losses,
     }
-    return make_result("softmax-or-sum", tuple(parts), verdict, outcome, numbers, seed)
+    return make_result("softmax-or-sum", parts, verdict, comparisons, numbers, seed)
 
 
 def is_valid(weights: np.ndarray) -> bool:

@@ -1,7 +1,10 @@
-"""Statistics of experiments: mean with 95 % interval, effect size, permutation tests, outcome of a claim."""
+"""Statistics of experiments: mean with 95 % interval, effect size, permutation tests, outcome of a claim.
+
+A claim is decided by comparisons, each of a measured value with its control, in one run or over several seeds.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,6 +44,8 @@ class MeanInterval:
     def __str__(self) -> str:
         if self.count < 2:
             return f"{self.mean:.3g}"
+        if self.low == self.high:
+            return f"{self.mean:.3g} (n = {self.count})"
         return f"{self.mean:.3g} (95 % interval {self.low:.3g} to {self.high:.3g}, n = {self.count})"
 
 
@@ -124,31 +129,140 @@ def binomial_p_value(successes: int, trials: int, chance: float) -> float:
     )
 
 
-def decide(p_value: float, *, can_reach: bool = True, conditions: bool = False) -> Outcome:
+def least_above_chance(trials: int, chance: float) -> float:
+    """Return the smallest fraction of successes that is significantly above chance; more than 1 if none is.
+
+    >>> least_above_chance(48, 0.5), least_above_chance(4, 0.5)
+    (0.625, 1.25)
+    """
+    counts = range(trials + 1)
+    return next((k for k in counts if binomial_p_value(k, trials, chance) < ALPHA), trials + 1) / trials
+
+
+def decide(p_value: float, *, can_reach: bool = True) -> Outcome:
     """Return the outcome of a claim from its p-value.
 
-    `can_reach`: whether the sample could have shown the effect at all; if not, nothing can be told. `conditions`: the
-    claim holds only in a part of what was measured.
+    `can_reach`: whether the sample could have shown the effect at all; if not, nothing can be told.
     """
-    if p_value < ALPHA:
-        return Outcome.CONDITIONS if conditions else Outcome.SUPPORTED
-    return Outcome.NOT_SUPPORTED if can_reach else Outcome.CANNOT_TELL
+    if not can_reach:
+        return Outcome.CANNOT_TELL
+    return Outcome.SUPPORTED if p_value < ALPHA else Outcome.NOT_SUPPORTED
 
 
-def outcome_of(holds: bool) -> Outcome:
-    """Return the outcome of a claim that one exact comparison decides, such as equal numbers."""
+@dataclass(frozen=True)
+class Comparison:
+    """One part of a claim: a measured value that must be larger than its control, or `lower`.
+
+    `exact`: one comparison decides, such as equal numbers or an identity of the formula. Otherwise `p_value` of a test
+    within the run (over texts or words) decides; without one (None), only several seeds can tell.
+    """
+
+    name: str
+    value_name: str
+    value: float
+    control_name: str
+    control: float
+    lower: bool = False
+    exact: bool = False
+    p_value: float | None = None
+
+    @classmethod
+    def of_pairs(
+        cls, name: str, value_name: str, values: Sequence[float], control_name: str, controls: Sequence[float], *,
+        lower: bool = False,
+    ) -> "Comparison":  # fmt: skip
+        """Compare paired samples of one run by a permutation test; too few of them give no p-value."""
+        larger, smaller = (controls, values) if lower else (values, controls)
+        p_value = paired_p_value(larger, smaller) if can_reach(len(values)) else None
+        value, control = (float(np.mean(np.asarray(side, dtype=float))) for side in (values, controls))
+        return cls(name, value_name, value, control_name, control, lower, p_value=p_value)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of this part in this run."""
+        if self.exact:
+            return _exact_outcome([self.value], [self.control], self.lower)
+        return Outcome.CANNOT_TELL if self.p_value is None else decide(self.p_value)
+
+
+@dataclass(frozen=True)
+class SeedsComparison:
+    """One part of a claim over several seeds: `values` and `controls` by seed, compared in pairs."""
+
+    name: str
+    value_name: str
+    values: tuple[float, ...]
+    control_name: str
+    controls: tuple[float, ...]
+    lower: bool = False
+    exact: bool = False
+
+    @property
+    def effect_size(self) -> float:
+        """Cohen's d of the values against the controls, positive in the direction of the claim."""
+        return effect_size(*self._larger_smaller)
+
+    @property
+    def p_value(self) -> float:
+        """One-sided p-value of the paired test over seeds."""
+        return paired_p_value(*self._larger_smaller)
+
+    @property
+    def _larger_smaller(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return (self.controls, self.values) if self.lower else (self.values, self.controls)
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of this part over all seeds."""
+        if self.exact:
+            return _exact_outcome(self.values, self.controls, self.lower)
+        return decide(self.p_value, can_reach=can_reach(len(self.values)))
+
+    def __str__(self) -> str:
+        values, controls = mean_interval(self.values), mean_interval(self.controls)
+        if self.exact:
+            sides = f"{self.value_name} {max(self.values):.3g}, {self.control_name} {min(self.controls):.3g}"
+            return f"{self.name}: {sides} (exact, in each seed)"
+        size = f"{self.effect_size:.1f}" if math.isfinite(self.effect_size) else "infinite, as nothing varies"
+        sides = f"{self.value_name} {values}, {self.control_name} {controls}"
+        return f"{self.name}: {sides} (effect size {size}, p = {self.p_value:.3f})"
+
+
+def pool(runs: Sequence[Sequence[Comparison]]) -> tuple[SeedsComparison, ...]:
+    """Return the comparisons of several runs, seed by seed.
+
+    >>> pool([[Comparison("loss", "four", 1.0, "one", 2.0, lower=True)]] * 5)[0].outcome.value
+    'supported'
+    """
+    return tuple(
+        SeedsComparison(
+            one.name, one.value_name, tuple(part.value for part in parts), one.control_name,
+            tuple(part.control for part in parts), one.lower, one.exact,
+        )
+        for parts in zip(*runs, strict=True)
+        for one in parts[:1]
+    )  # fmt: skip
+
+
+def _exact_outcome(values: Iterable[float], controls: Iterable[float], lower: bool) -> Outcome:
+    pairs = zip(values, controls, strict=True)
+    holds = all(value <= control if lower else value >= control for value, control in pairs)
     return Outcome.SUPPORTED if holds else Outcome.NOT_SUPPORTED
 
 
-def combine(outcomes: Sequence[Outcome]) -> Outcome:
-    """Return the outcome of a claim with several parts, each of which has to be supported.
+def claim_outcome(parts: Sequence[Comparison | SeedsComparison]) -> Outcome:
+    """Return the outcome of a claim from its parts, each of which has to be supported.
 
-    >>> combine([Outcome.SUPPORTED, Outcome.NOT_SUPPORTED]).value
-    'supported under conditions'
+    An exact part is a condition: without it nothing is supported, and it supports nothing if there is something to
+    measure. Of the others, some supported and some not is support under conditions.
+
+    >>> good, bad = (Comparison("x", "a", 1.0, "b", 0.0, p_value=p) for p in (0.01, 0.5))
+    >>> claim_outcome([good]).value, claim_outcome([good, bad]).value, claim_outcome([bad]).value
+    ('supported', 'supported under conditions', 'not supported')
     """
-    kinds = set(outcomes)
-    if len(kinds) == 1:
-        return outcomes[0]
-    if kinds & {Outcome.SUPPORTED, Outcome.CONDITIONS}:
+    if any(part.exact and part.outcome is Outcome.NOT_SUPPORTED for part in parts):
+        return Outcome.NOT_SUPPORTED
+    kinds = {part.outcome for part in parts if not part.exact} or {Outcome.SUPPORTED}
+    if {Outcome.SUPPORTED, Outcome.NOT_SUPPORTED} <= kinds:
         return Outcome.CONDITIONS
-    return Outcome.CANNOT_TELL if Outcome.CANNOT_TELL in kinds else Outcome.NOT_SUPPORTED
+    return next(kind for kind in (Outcome.NOT_SUPPORTED, Outcome.CANNOT_TELL, Outcome.SUPPORTED) if kind in kinds)

@@ -37,9 +37,8 @@ def to_common_namespace(**named: Array) -> tuple[Namespace, list[Array]]:
             for name, value in named.items()
             if array_api_compat.is_array_api_obj(value)
         )
-        raise InvalidInput(
-            f"The arrays come from different libraries: {libraries}.", hint="Convert them to one library first."
-        ) from None
+        message = f"The arrays come from different libraries: {libraries}."
+        raise InvalidInput(message, hint="Convert them to one library first.") from None
     device = array_api_compat.device(arrays[0]) if arrays else None
     return xp, [
         value if value is None or array_api_compat.is_array_api_obj(value) else _from_list(xp, name, value, device)
@@ -52,9 +51,8 @@ def _from_list(xp: Namespace, name: str, values: Array, device: object) -> Array
     try:
         array = np.asarray(values)
     except ValueError:
-        raise InvalidInput(
-            f"{name} has rows of different lengths.", hint="All rows must have the same length."
-        ) from None
+        message = f"{name} has rows of different lengths."
+        raise InvalidInput(message, hint="All rows must have the same length.") from None
     if array.dtype.kind not in "biuf":
         raise InvalidInput(f"{name} contains something that is not a number.")
     return xp.asarray(array, device=device)
@@ -124,10 +122,8 @@ def check_shapes(query: Array, key: Array, value: Array) -> None:
             f"query is {format_shape(query.shape)} and key is {format_shape(key.shape)}: the batch sizes differ."
         )
     if query.ndim == 4 and query.shape[1] != key.shape[1] and (not key.shape[1] or query.shape[1] % key.shape[1]):
-        raise InvalidInput(
-            f"{query.shape[1]} query heads cannot share {key.shape[1]} KV heads evenly.",
-            hint="The number of query heads must be a multiple of the number of KV heads.",
-        )
+        message = f"{query.shape[1]} query heads cannot share {key.shape[1]} KV heads evenly."
+        raise InvalidInput(message, hint="The number of query heads must be a multiple of the number of KV heads.")
 
 
 def check_axes(**named: Array | None) -> None:
@@ -136,10 +132,8 @@ def check_axes(**named: Array | None) -> None:
         if array is None:
             raise InvalidInput(f"{name} is missing.")
         if array.ndim not in (2, 3, 4):
-            raise InvalidInput(
-                f"{name} has {array.ndim} axes.",
-                hint="Use [time, width], [batch, time, width] or [batch, head, time, width].",
-            )
+            message = f"{name} has {array.ndim} axes."
+            raise InvalidInput(message, hint="Use [time, width], [batch, time, width] or [batch, head, time, width].")
         if array.shape[-1] == 0:
             raise InvalidInput(f"{name} is {format_shape(array.shape)}: its vectors are empty.")
 
@@ -151,10 +145,8 @@ def check_broadcastable(name: str, array: Array, scores_shape: tuple[int, ...]) 
     )
     if not fits:
         n_query, n_key = scores_shape[-2:]
-        raise InvalidInput(
-            f"{name} is {format_shape(array.shape)}, but the scores are {format_shape(scores_shape)}.",
-            hint=f"{name} must be {n_query}x{n_key}: one row per query, one column per key.",
-        )
+        message = f"{name} is {format_shape(array.shape)}, but the scores are {format_shape(scores_shape)}."
+        raise InvalidInput(message, hint=f"{name} must be {n_query}x{n_key}: one row per query, one column per key.")
 
 
 def check_number(name: str, number: float | None, *, positive: bool = False) -> None:

@@ -153,10 +153,8 @@ def unnormalised_weights(
 def _append_sinks(xp: Namespace, masked: Array, sinks: Array) -> Array:
     """Append a column with the sink score of each head."""
     if sinks.shape not in ((), masked.shape[1:2] if masked.ndim == 4 else ()):
-        raise InvalidInput(
-            f"sinks is {format_shape(sinks.shape)}, but the scores are {format_shape(masked.shape)}.",
-            hint="Give one number, or with [batch, head, time, width] one per head.",
-        )
+        message = f"sinks is {format_shape(sinks.shape)}, but the scores are {format_shape(masked.shape)}."
+        raise InvalidInput(message, hint="Give one number, or with [batch, head, time, width] one per head.")
     column = xp.reshape(sinks, (*sinks.shape, 1, 1))
     return xp.concat((masked, xp.broadcast_to(column, (*masked.shape[:-1], 1))), axis=-1)
 

@@ -16,13 +16,14 @@ from peasy.formula.step import (
     HEAD,
     KEY,
     QUERY,
+    TOKEN,
     Array,
     FormulaStep,
     Namespace,
     StepArrays,
 )
 
-X = FormulaStep("x", "X", "The token vectors, one row each.", (QUERY, D_MODEL))
+X = FormulaStep("x", "X", "The token vectors, one row each.", (TOKEN, D_MODEL))
 SOURCE = FormulaStep("source", r"X_{\text{source}}", "The token vectors of the source, one row each.", (KEY, D_SOURCE))
 W_Q = FormulaStep("w_q", "W_Q", "The query projection.", (D_MODEL, D_KEY))
 W_K = FormulaStep("w_k", "W_K", "The key projection.", (D_MODEL, D_KEY))
@@ -68,10 +69,10 @@ def attend_with_weights(
     steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
-    return steps.with_steps(before=before, after=output_steps(xp, steps, heads, w_o))
+    return steps.with_steps(before=before, after=_output_steps(xp, steps, heads, w_o))
 
 
-def output_steps(xp: Namespace, steps: AttentionSteps, heads: int, w_o: Array | None) -> StepArrays:
+def _output_steps(xp: Namespace, steps: AttentionSteps, heads: int, w_o: Array | None) -> StepArrays:
     """Return the concatenated heads and the output projection, as far as there are several heads and `w_o`."""
     after: StepArrays = ()
     context, name, tex = steps.context, "context", steps.step("context").tex
@@ -87,9 +88,8 @@ def split_heads(xp: Namespace, array: Array, heads: int) -> Array:
     """Split heads: `[..., time, heads * width]` to `[..., head, time, width]`."""
     *leading, time, width = array.shape
     if width % heads:
-        raise InvalidInput(
-            f"A width of {width} cannot be split into {heads} heads.", hint=f"Choose heads that divide {width}."
-        )
+        message = f"A width of {width} cannot be split into {heads} heads."
+        raise InvalidInput(message, hint=f"Choose heads that divide {width}.")
     by_head = xp.reshape(array, (*leading, time, heads, width // heads))
     return xp.moveaxis(by_head, -2, -3)
 
@@ -110,10 +110,8 @@ def attend_multi_head(
     query = split_heads(xp, query, heads)
     kv_heads, remainder = divmod(key.shape[-1], query.shape[-1])
     if remainder or not kv_heads:
-        raise InvalidInput(
-            f"Keys of width {key.shape[-1]} do not fit {heads} query heads of width {query.shape[-1]}.",
-            hint=f"The columns of w_k must be a multiple of {query.shape[-1]}.",
-        )
+        message = f"Keys of width {key.shape[-1]} do not fit {heads} query heads of width {query.shape[-1]}."
+        raise InvalidInput(message, hint=f"The columns of w_k must be a multiple of {query.shape[-1]}.")
     key, value = split_heads(xp, key, kv_heads), split_heads(xp, value, kv_heads)
     if query.ndim == 4:
         return attend(query, key, value, **options)

@@ -68,10 +68,8 @@ def _as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...]) -> Array:
     """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores."""
     xp, (_, mask) = to_common_namespace(query=query, mask=mask)
     if not xp.isdtype(mask.dtype, "bool"):
-        raise InvalidInput(
-            f"mask has dtype {mask.dtype}, not bool.",
-            hint="Use True where a query may attend. Pass an additive mask as bias=.",
-        )
+        message = f"mask has dtype {mask.dtype}, not bool."
+        raise InvalidInput(message, hint="Use True where a query may attend. Pass an additive mask as bias=.")
     check_broadcastable("mask", mask, scores_shape)
     return mask
 

@@ -44,10 +44,8 @@ def _divide_by_sum(xp: Namespace, masked: Array) -> Array:
     rounding = xp.finfo(unmasked.dtype).eps * xp.sum(xp.abs(unmasked), axis=-1, keepdims=True)
     any_unmasked = xp.any(masked != -xp.inf, axis=-1, keepdims=True)
     if bool(xp.any((xp.abs(total) <= rounding) & any_unmasked)):
-        raise InvalidInput(
-            "The unmasked scores of a row sum to 0, so they cannot be divided by their sum.",
-            hint='Use normalise="softmax": powers of e are always above 0.',
-        )
+        message = "The unmasked scores of a row sum to 0, so they cannot be divided by their sum."
+        raise InvalidInput(message, hint='Use normalise="softmax": powers of e are always above 0.')
     return unmasked / xp.where(any_unmasked, total, xp.ones_like(total))
 
 

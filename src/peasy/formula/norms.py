@@ -66,10 +66,8 @@ def _output(normalised: Array, weight: Array | None, bias: Array | None) -> tupl
     output, tex = normalised, r"\hat{x}"
     for name, learned in {"weight": weight, "bias": bias}.items():
         if learned is not None and learned.shape != normalised.shape[-1:]:
-            raise InvalidInput(
-                f"{name} is {format_shape(learned.shape)}, but the vectors have width {normalised.shape[-1]}.",
-                hint="Pass one number for each dimension.",
-            )
+            message = f"{name} is {format_shape(learned.shape)}, but the vectors have width {normalised.shape[-1]}."
+            raise InvalidInput(message, hint="Pass one number for each dimension.")
     if weight is not None:
         output, tex = output * weight, rf"\gamma \odot {tex}"
     if bias is not None:

@@ -17,6 +17,7 @@ Namespace = ModuleType
 BATCH = "batch"
 HEAD = "head"
 TIME = "time"
+TOKEN = "token"
 QUERY = "query"
 KEY = "key"
 PAIR = "pair"

@@ -20,12 +20,9 @@ _SMALL_PART = 16
 
 
 def admit(
-    model: Model,
-    tokenizer: Tokenizer | None,
-    response: ResponseStream,
-    limits: EngineLimits,
+    model: Model, tokenizer: Tokenizer | None, response: ResponseStream, limits: EngineLimits,
     footprint: Callable[[], StateFootprint],
-) -> None:
+) -> None:  # fmt: skip
     """Set the prompt and the resource estimate of a request, or raise an error that says what to change."""
     request = response.request
     if request.num_sequences > limits.max_num_seqs:
@@ -40,7 +37,7 @@ def admit(
         raise InvalidInput("This encoder-decoder model needs a source.", hint=hint)
     if request.source and not model.is_encoder_decoder:
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
-    source, context = fit_source(model, request.source or (), request.long), context_limit(model, request.long)
+    source, context = _fit_source(model, request.source or (), request.long), _context_limit(model, request.long)
     prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.long)
     check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
@@ -57,22 +54,18 @@ def admit(
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
         response.state_bytes = request.num_sequences * per_sequence
         if response.state_bytes > limits.kv_cache_bytes:
-            raise ResourceUnavailable(
-                f"This request may need {response.state_bytes:,} bytes of memory; "
-                f"the engine has {limits.kv_cache_bytes:,}.",
-                hint="Request fewer tokens or choices, or give the engine more memory.",
-            )
+            needed = f"This request may need {response.state_bytes:,} bytes of memory"
+            hint = "Request fewer tokens or choices, or give the engine more memory."
+            raise ResourceUnavailable(f"{needed}; the engine has {limits.kv_cache_bytes:,}.", hint=hint)
     is_small = _SMALL_PART * response.state_bytes <= (limits.kv_cache_bytes or math.inf)
     response.is_short = len(prompt) + len(source) <= limits.prefill_chunk and is_small
     if response.total_tokens > limits.max_queued_tokens:
-        raise ResourceUnavailable(
-            f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
-            hint="Request fewer tokens or choices.",
-        )
+        needed = f"This request has up to {response.total_tokens:,} tokens"
+        hint = "Request fewer tokens or choices."
+        raise ResourceUnavailable(f"{needed}; the engine takes {limits.max_queued_tokens:,}.", hint=hint)
 
 
 def _check_attention_query(query: AttentionQuery, model: Model) -> None:
-    """Raise if the decoder does not have these layers or heads."""
     config = model.config
     stack = getattr(config, "stack", None) or getattr(config, "decoder", None)
     shape = (0, 0) if stack is None else (stack.num_layers, stack.attention.num_heads)
@@ -86,11 +79,10 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
 
 def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
     """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
-    special = model.config.special_tokens
-    bos = [] if special.bos is None else [special.bos]
-    first = special.decoder_prompt if model.is_encoder_decoder else bos
     if prompt:
         return [int(id) for id in prompt]
+    special = model.config.special_tokens
+    first = special.decoder_prompt if model.is_encoder_decoder else [] if special.bos is None else [special.bos]
     if not first:
         raise empty_prompt_error()
     return first
@@ -101,7 +93,7 @@ def empty_prompt_error() -> InvalidInput:
     return InvalidInput("The prompt is empty, and the model has no bos token.", hint="Give at least one token id.")
 
 
-def context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
+def _context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
     """Return the most tokens of a sequence: the one place that decides; None: unlimited."""
     return None if long == "extend" and can_extend_context(model.config) else context_length(model.config)
 
@@ -111,27 +103,27 @@ def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongProm
 
     A cut prompt keeps its bos token, and leaves space for `max_tokens` new tokens where possible.
     """
-    context = context_limit(model, long)
+    context = _context_limit(model, long)
     if context is None or len(ids) <= context:
         return ids
     if long != "cut":
-        raise long_text_error(model, len(ids), "prompt")
+        raise _long_text_error(model, len(ids), "prompt")
     begin = ids[:1] if ids[0] == model.config.special_tokens.bos and context > 1 else []
-    return begin + ids[-max(context - max_tokens + 1 - len(begin), 1) :]
+    return begin + ids[-max(context - max(max_tokens, 1) + 1 - len(begin), 1) :]
 
 
-def fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
+def _fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
     """Return the source of a translation if it fits the context; a longer one raises, or loses its end but not eos."""
-    context = context_limit(model, long)
+    context = _context_limit(model, long)
     if context is None or len(ids) <= context:
         return ids
     if long != "cut":
-        raise long_text_error(model, len(ids), "source")
+        raise _long_text_error(model, len(ids), "source")
     ends = ids[-1:] if ids[-1] in model.config.special_tokens.eos else ids[:0]
     return [*ids[: context - len(ends)], *ends]
 
 
-def long_text_error(model: Model, count: int, what: str) -> InvalidInput:
+def _long_text_error(model: Model, count: int, what: str) -> InvalidInput:
     """Return the error for a text that is longer than the context."""
     extend = ", go beyond it (long=extend)" if can_extend_context(model.config) else ""
     return InvalidInput(
@@ -145,7 +137,7 @@ def long_text_note(model: Model, count: int, max_tokens: int, long: LongPrompt) 
     context = context_length(model.config)
     if context is None or model.is_encoder_decoder or count + max_tokens - 1 <= context:
         return None
-    if context_limit(model, long) is None:
+    if _context_limit(model, long) is None:
         return f"The text may go beyond the {context:,} tokens that the model was made for: expect worse text there."
     if count > context:
         kept = len(fit_to_context(model, [0] * count, max_tokens, "cut"))

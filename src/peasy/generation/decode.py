@@ -176,7 +176,6 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
 
 
 def _collect(events: list[DecodeEvent], index: int, event: Token | Ended) -> None:
-    """Append an event under the index of its request."""
     events.append(replace(event, choice=index))
 
 
@@ -185,21 +184,18 @@ def _count_sequences(prompts: TokenIds | None, source: TokenIds | None) -> int:
     if not (prompts or source) or (prompts is not None and not prompts):
         raise empty_prompt_error()
     if prompts is not None and source is not None and len(source) != len(prompts):
-        raise InvalidInput(
-            f"There are {len(source)} sources and {len(prompts)} prompts.", hint="Give equally many of both."
-        )
+        message = f"There are {len(source)} sources and {len(prompts)} prompts."
+        raise InvalidInput(message, hint="Give equally many of both.")
     return len(prompts or source or ())
 
 
 def _sampling_per_sequence(
     sampling: SamplingParams | Sequence[SamplingParams] | None, count: int
 ) -> Sequence[SamplingParams]:
-    """Return sampling parameters for each sequence."""
     if sampling is None or isinstance(sampling, SamplingParams):
         shared = sampling or SamplingParams()
         return [replace(shared, seed=shared.seed + row) for row in range(count)]
     if len(sampling) != count:
-        raise InvalidInput(
-            f"There are {count} sequences but {len(sampling)} sampling parameters.", hint="Give one for each sequence."
-        )
+        message = f"There are {count} sequences but {len(sampling)} sampling parameters."
+        raise InvalidInput(message, hint="Give one for each sequence.")
     return sampling

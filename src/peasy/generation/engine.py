@@ -166,7 +166,6 @@ class Engine:
     # Admission and completion.
 
     def _reap(self, now: float) -> None:
-        """End requests that were cancelled or have timed out."""
         if len(self.queue):
             for queued, reason in self.queue.expire(lambda response: self._stop_reason(response, now)):
                 self._notify(queued, reason)
@@ -242,21 +241,14 @@ class Engine:
                 source_page = self.prefix_cache.insert((), key, sequence.state.fork()) if request.source else ()
                 sequence.pages = source_page
         if request.max_draft_tokens and not isinstance(sequence.state, KVCache):
-            raise InvalidInput(
-                f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state.",
-                hint="Generate without speculation.",
-            )
+            message = f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state."
+            raise InvalidInput(message, hint="Generate without speculation.")
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
-        capacity, new_state = len(sequence.ids) + sequence.max_new_tokens, self.model.new_state
-        source = sequence.source
-        state: DecodeState = (
-            new_state(capacity=capacity) if source is None else new_state(capacity=capacity, source=source)
-        )
-        return state
+        capacity = len(sequence.ids) + sequence.max_new_tokens
+        return self.model.new_state(capacity=capacity, source=sequence.source)
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
-        """End all choices of a request and release its reserved memory."""
         user_error = as_user_error(error)
         for sequence in [sequence for sequence in self.running if sequence.response is response]:
             sequence.finish(reason, user_error)
@@ -265,7 +257,6 @@ class Engine:
         self.reserved_bytes.pop(response, None)
 
     def _notify(self, response: ResponseStream, reason: FinishReason, error: PeasyError | None = None) -> None:
-        """Emit the final event of choices that were never started."""
         for choice in sorted(response.open_choices):
             response.put(Ended(choice, reason, 0, "", error))
             self.stats.finished[reason] += 1
@@ -320,9 +311,8 @@ class Engine:
         if not prompts:
             return ends
         budget = self.limits.prefill_chunk
-        allowance = min(
-            [budget, *(sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)]
-        )
+        started = (sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)
+        allowance = min([budget, *started])
         order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
         if self._num_passed_over >= _MAX_PASSED_OVER:
             order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
@@ -373,7 +363,6 @@ class Engine:
                 self._advance(again)
 
     def _forward_pass(self, rows: list[Row]) -> None:
-        """Compute the logits of all rows."""
         began = time.perf_counter()
         if all(row.sequence.is_plain and not row.num_draft for row in rows):
             all_logits = self.model.forward_varlen([row.ids for row in rows], [row.state for row in rows])
@@ -393,12 +382,9 @@ class Engine:
             taps = [None if row.attention is None else row.attention.tap for row in cached]
             interventions = [row.sequence.request.intervention for row in cached]
             all_logits = self.model.forward_varlen(
-                [row.ids for row in cached],
-                [row.state for row in cached],
-                all_positions=all_positions,
-                tap=taps if any(taps) else None,
-                intervention=interventions if any(interventions) else None,
-            )
+                [row.ids for row in cached], [row.state for row in cached], all_positions=all_positions,
+                tap=taps if any(taps) else None, intervention=interventions if any(interventions) else None,
+            )  # fmt: skip
             for row, logits, scores in zip(cached, all_logits, scoring, strict=True):
                 if scores:
                     row.sequence.score_prompt(row.num_cached, logits)

@@ -86,7 +86,6 @@ def _score_block(
 
 @njit(error_model="numpy", fastmath={"nnan", "nsz"})
 def _row_max(row: ndarray) -> np.float32:
-    """Return the maximum."""
     top = row[0]
     for index in range(row.size):
         top = max(top, row[index])

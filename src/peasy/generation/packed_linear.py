@@ -91,7 +91,7 @@ class Int8PerRow(PackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        weights, scale = quantise_weights(weight.detach().float())
+        weights, scale = _quantise_weights(weight.detach().float())
         self.packed = _prepack_int8(weights, scale)
         self.weight_sums = weights.sum(dim=1, dtype=torch.int32) * scale
 
@@ -171,7 +171,7 @@ def channel_scales(weight: Tensor) -> Tensor:
     return torch.maximum(weight.abs().amax(dim=1) / 127, same_sign / (_MAX_PAIR_SUM - 1)).clamp_(min=TINY)
 
 
-def quantise_weights(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _quantise_weights(weight: Tensor) -> tuple[Tensor, Tensor]:
     """Return int8 weights and the scale of each channel: weight ≈ int8 · scale."""
     scale = channel_scales(weight)
     return torch.round(weight * (1 / scale)[:, None]).clamp_(-128, 127).to(torch.int8), scale

@@ -26,8 +26,6 @@ _PageContent = list[dict[str, Tensor]] | DecodeState
 
 @dataclass(frozen=True, eq=False)
 class _PrefixPage:
-    """Cached page of a sequence."""
-
     page_id: int
     key: _PageKey
     content: _PageContent

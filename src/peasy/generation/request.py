@@ -47,7 +47,8 @@ class Request(BoundedSettings):
 
     `source`: input of an encoder-decoder model; its prompt may be empty. `timeout`: seconds from submission, queueing
     included. `attention_query`: which attention weights to report with every token. `scores_prompt`: also report the
-    log-probabilities of the prompt's own tokens, in the `prompt_logprobs` of the response. Strategies instead of plain
+    log-probabilities of the prompt's own tokens, in the `prompt_logprobs` of the response. `generates` False computes
+    the prompt and ends (`max_tokens: 0` of OpenAI's API). Strategies instead of plain
     sampling with a KV cache: `use_cache` False recomputes the whole sequence for each token, `max_draft_tokens` above 0
     is speculative decoding, `beam_search` searches. `observer` is called with each step, `intervention` changes it.
 
@@ -62,6 +63,7 @@ class Request(BoundedSettings):
     timeout: float | None = None
     attention_query: AttentionQuery | None = None
     scores_prompt: bool = False
+    generates: bool = True
     long: LongPrompt = "refuse"
     use_cache: bool = True
     max_draft_tokens: Annotated[int, Ge(0)] = 0
@@ -85,7 +87,8 @@ class Request(BoundedSettings):
     @property
     def max_tokens(self) -> int:
         """Most tokens to generate."""
-        return self.sampling.max_tokens if self.beam_search is None else self.beam_search.max_tokens
+        sampling = self.sampling if self.beam_search is None else self.beam_search
+        return sampling.max_tokens if self.generates else 0
 
     @property
     def num_sequences(self) -> int:

@@ -59,9 +59,8 @@ class SamplingParams(BoundedSettings):
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
-            raise InvalidInput(
-                "A logit bias is not a finite number.", hint="Minus infinity is allowed: it forbids an id."
-            )
+            message = "A logit bias is not a finite number."
+            raise InvalidInput(message, hint="Minus infinity is allowed: it forbids an id.")
 
     @property
     def changes_logits(self) -> bool:
@@ -106,9 +105,8 @@ class BeamSearchParams(BoundedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n > self.num_beams:
-            raise InvalidInput(
-                f"n is {self.n}, but there are only {self.num_beams} beams.", hint="Use at least n beams."
-            )
+            message = f"n is {self.n}, but there are only {self.num_beams} beams."
+            raise InvalidInput(message, hint="Use at least n beams.")
         if not math.isfinite(self.length_penalty):
             raise InvalidInput(f"length_penalty is {self.length_penalty}.", hint="Give a finite number.")
         if self.early_stopping not in ("always", "heuristic", "never"):

@@ -91,6 +91,9 @@ class RunningSequence:
 
     def sample_next(self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()) -> None:
         """Sample the next token and emit its event, and the final event if it was the last."""
+        if not self.max_new_tokens:
+            self.finish("length")
+            return
         try:
             chosen = self.sampler.sample(logits)
         except InvalidInput as error:
@@ -240,7 +243,6 @@ class _Detokenizer:
         return self._release(text) if self._stop_strings else (text, False)
 
     def finish(self) -> str:
-        """Return the remaining text."""
         if self._decoder is None:
             return ""
         text, stopped = self._release(self._decoder.finish())

@@ -22,10 +22,8 @@ def parse_gold_pairs(text: str) -> tuple[tuple[int, int], ...]:
     pairs = [pair.partition("-") for pair in text.split()]
     for source, dash, target in pairs:
         if not (source.isdecimal() and target.isdecimal()):
-            raise InvalidInput(
-                f'"{source}{dash}{target}" is not a pair of word numbers.',
-                hint='Write source word, dash, target word: "0-0 1-2".',
-            )
+            hint = 'Write source word, dash, target word: "0-0 1-2".'
+            raise InvalidInput(f'"{source}{dash}{target}" is not a pair of word numbers.', hint=hint)
     if not pairs:
         raise InvalidInput("No word pair is given.", hint='For example "0-0 1-2": source word, dash, target word.')
     return tuple((int(source), int(target)) for source, _, target in pairs)
@@ -68,9 +66,8 @@ def align(
         raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {last}.")
     weights = tables[chosen.path, chosen.head]
     pairs = tuple((source_word, word) for word, sources in sorted(links.items()) for source_word in sorted(sources))
-    return Alignment(
-        record.model, record.tokens, target, weights, chosen.path, chosen.head, tuple(scores), pairs, record.caveat
-    )
+    chosen_head = (weights, chosen.path, chosen.head)
+    return Alignment(record.model, record.tokens, target, *chosen_head, tuple(scores), pairs, record.caveat)
 
 
 def _gold_links(gold: GoldPairs, source: Tokens, target: Tokens) -> dict[int, set[int]]:

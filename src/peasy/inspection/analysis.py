@@ -81,13 +81,10 @@ def explain_similarity(model: Model, first: Tokens, second: Tokens, name: str = 
     if not isinstance(model, Encoder):
         raise InvalidInput(f"{name or 'This model'} is a {type(model.config).kind}: only an encoder embeds sentences.")
     if model.config.pooling != "mean":
-        raise InvalidInput(
-            f"{name or 'This encoder'} pools by {model.config.pooling}, not by the mean.",
-            hint="Only mean pooling can be decomposed into words.",
-        )
-    left, right = (
-        forward_hidden(model, ModelInput(tokens.ids))[0].double().cpu().numpy() for tokens in (first, second)
-    )
+        message = f"{name or 'This encoder'} pools by {model.config.pooling}, not by the mean."
+        raise InvalidInput(message, hint="Only mean pooling can be decomposed into words.")
+    hidden = (forward_hidden(model, ModelInput(tokens.ids)) for tokens in (first, second))
+    left, right = (states[0].double().cpu().numpy() for states in hidden)
     norms = np.linalg.norm(left.mean(0)) * np.linalg.norm(right.mean(0))
     token_pairs = left @ right.T / (len(left) * len(right) * norms)
     word_pairs = np.stack([token_pairs[list(positions)].sum(0) for positions in first.word_positions])

@@ -66,7 +66,7 @@ class _CombinedIntervention(Intervention):
             if not isinstance(spec, edits.Edit):
                 self.functions.append(spec)
                 continue
-            for address, heads in resolve_site(spec, context.model):
+            for address, heads in _resolve_site(spec, context.model):
                 self._add(spec, address, heads, context)
 
     def _add(self, spec: edits.Edit, address: Address, heads: list[int] | None, context: EditContext) -> None:
@@ -81,9 +81,8 @@ class _CombinedIntervention(Intervention):
             positions = None
             if spec.site.positions is not None:
                 side = int(address.step in ("key", "value"))
-                positions = torch.tensor(
-                    [at for word in spec.site.positions for at in context.positions(word, path, side)]
-                )
+                words = spec.site.positions
+                positions = torch.tensor([at for word in words for at in context.positions(word, path, side)])
             change = partial(_change_at, _make_change(spec, address, positions, context), heads, positions)
             self.changes.setdefault(address, []).append(change)
 
@@ -95,9 +94,8 @@ class _CombinedIntervention(Intervention):
         size = num_heads, len(query_positions), len(key_positions)
         hidden = torch.zeros(size, dtype=torch.bool, device=key_positions.device)
         for heads, query, key in self.cut[path]:
-            rows, columns = (
-                torch.isin(at, wanted.to(at)) for at, wanted in ((query_positions, query), (key_positions, key))
-            )
+            sides = ((query_positions, query), (key_positions, key))
+            rows, columns = (torch.isin(at, wanted.to(at)) for at, wanted in sides)
             hidden[heads] |= rows[:, None] & columns
         return hidden
 
@@ -116,7 +114,7 @@ class _CombinedIntervention(Intervention):
         return array
 
 
-def resolve_site(spec: edits.Edit, model: Model) -> list[tuple[Address, list[int] | None]]:
+def _resolve_site(spec: edits.Edit, model: Model) -> list[tuple[Address, list[int] | None]]:
     """Return the addresses that an edit changes, each with its heads; None = not a step of heads.
 
     Keys and values are numbered by KV head: heads that share one (GQA) are changed together.
@@ -169,9 +167,8 @@ def _check_site(site: edits.Site, step: str, model: Model, attentions: Sequence[
         hint = f"Choose from 0 to {heads - 1}." if heads else "This model has no attention."
         raise InvalidInput(f"There is no head {site.head}.", hint=hint)
     if site.head is not None and step not in HEAD_STEPS:
-        raise InvalidInput(
-            f"{step} has no heads.", hint="Leave out head, or choose query, key, value, weights, context."
-        )
+        hint = "Leave out head, or choose query, key, value, weights, context."
+        raise InvalidInput(f"{step} has no heads.", hint=hint)
 
 
 def _heads(head: int | None, step: str, info: AttentionInfo) -> list[int]:
@@ -246,9 +243,8 @@ def _make_mean(spec: edits.MeanAblation, address: Address, wanted: Tensor | None
     arrays = [capture_activation(context.model, text, address) for text in _texts(spec.data, context)]
     if spec.by_position or address.step == "weights":
         if len({array.shape for array in arrays}) > 1:
-            raise InvalidInput(
-                "A mean by position needs texts with equally many tokens.", hint="Leave out by_position."
-            )
+            hint = "Leave out by_position."
+            raise InvalidInput("A mean by position needs texts with equally many tokens.", hint=hint)
         return partial(_take_positions, torch.stack(arrays).mean(0), wanted)
     tokens = torch.cat(arrays, dim=-2).double().mean(dim=-2, keepdim=True)
     return lambda array, positions: tokens.to(array).expand_as(array)
@@ -271,10 +267,8 @@ class _Resample:
             lengths = {text: _length(text, self.address) for text in self.inputs}
             fitting = [text for text, size in lengths.items() if size == length or (size > length and not exact)]
             if not fitting:
-                raise InvalidInput(
-                    f"No text of the data set has {'exactly' if exact else 'at least'} {length} tokens.",
-                    hint="Give longer texts to resample from.",
-                )
+                message = f"No text of the data set has {'exactly' if exact else 'at least'} {length} tokens."
+                raise InvalidInput(message, hint="Give longer texts to resample from.")
             chosen = fitting[int(self.rng.integers(len(fitting)))]
             self.source = capture_activation(self.model, chosen, self.address)
         return _take_positions(self.source, self.wanted, array, positions)
@@ -288,10 +282,8 @@ def _length(text: ModelInput, address: Address) -> int:
 
 def _add_vector(vector: Tensor, array: Tensor, positions: Tensor) -> Tensor:
     if vector.ndim != 1 or vector.shape[-1] != array.shape[-1]:
-        raise InvalidInput(
-            f"The steering vector has the shape {tuple(vector.shape)}; this activation has {array.shape[-1]} numbers.",
-            hint="Give a vector with as many numbers.",
-        )
+        message = f"The steering vector has the shape {tuple(vector.shape)}; this activation has"
+        raise InvalidInput(f"{message} {array.shape[-1]} numbers.", hint="Give a vector with as many numbers.")
     return array + vector.to(array)
 
 
@@ -300,10 +292,8 @@ def _take_positions(source: Tensor, wanted: Tensor | None, array: Tensor, positi
     length = source.shape[-2]
     needed = positions if wanted is None else positions[torch.isin(positions, wanted.to(positions))]
     if needed.numel() and int(needed.max()) >= length:
-        raise InvalidInput(
-            f"The source text has only {length} tokens: nothing to patch at position {int(needed.max())}.",
-            hint="Give a text with as many tokens, or name the positions.",
-        )
+        message = f"The source text has only {length} tokens: nothing to patch at position {int(needed.max())}."
+        raise InvalidInput(message, hint="Give a text with as many tokens, or name the positions.")
     if source.shape[-1] != array.shape[-1]:
         raise InvalidInput("Weights can be taken only from a text with equally many tokens.")
     rows = [source[0].index_select(-2, row.clamp(0, length - 1)) for row in positions]

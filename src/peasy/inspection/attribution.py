@@ -36,7 +36,6 @@ class _Direction:
     components: list[LogitComponent] = field(default_factory=list)
 
     def add(self, part: str, value: Tensor | float, layer: int | None = None) -> None:
-        """Add one component."""
         self.components.append(LogitComponent(part, layer, None, float(value)))
 
     def add_edit(self, value: Tensor | float, layer: int) -> None:
@@ -52,10 +51,9 @@ def attribute_logit(
     """Return the logit of a token after a position, and the components that sum to it, first to last."""
     stack, head = getattr(model, default_stack(model), None), getattr(model, "lm_head", None)
     if not isinstance(stack, Stack) or not isinstance(head, LMHead):
-        raise InvalidInput(
-            f"A {type(model.config).kind} has no residual stream with an LM head: its logits are no sums over layers.",
-            hint="Choose a Transformer that predicts tokens.",
-        )
+        message = f"A {type(model.config).kind} has no residual stream with an LM head"
+        hint = "Choose a Transformer that predicts tokens."
+        raise InvalidInput(f"{message}: its logits are no sums over layers.", hint=hint)
     found: dict[tuple[ModulePath, str], Tensor] = {}
 
     def keep(activation: Activation) -> None:

@@ -36,10 +36,9 @@ def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
         needed = num_values * np.dtype(dtype).itemsize
         if needed <= budget:
             return dtype
-    raise ResourceUnavailable(
-        f"This would keep {format_bytes(needed)} in {dtypes[-1]}, but the budget is {format_bytes(budget)}.",
-        hint='Choose fewer layers, heads or queries, or overview="mean", or raise max_memory.',
-    )
+    message = f"This would keep {format_bytes(needed)} in {dtypes[-1]}, but the budget is {format_bytes(budget)}."
+    hint = 'Choose fewer layers, heads or queries, or overview="mean", or raise max_memory.'
+    raise ResourceUnavailable(message, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -141,9 +140,8 @@ class Recorder:
         num_values = spec.count_values(model, lengths) + extra_values
         recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))
         recorder.nbytes = num_values * np.dtype(recorder.storage).itemsize
-        recorder.output_weights = {
-            module.path: module.output.weight for module in model.modules() if isinstance(module, Attention)
-        }
+        layers = (module for module in model.modules() if isinstance(module, Attention))
+        recorder.output_weights = {layer.path: layer.output.weight for layer in layers}
         return recorder
 
     def tap(self, on_attention: Callable[[ModulePath, AttentionInputs], object] | None = None) -> Tap:
@@ -176,12 +174,10 @@ class Recorder:
         if (path, step) not in self.captured:
             num_rows = self.lengths[path.stack] if self.spec.rows is None else len(self.spec.rows)
             whole = np.empty((len(values), num_rows, values.shape[-1]), values.dtype)
-            norms, output_norms = (
-                norms.get(path) if step == "weights" else None for norms in (self._value_norms, self._output_norms)
-            )
-            self.captured[path, step] = Capture(
-                path, step, whole, heads, (), norms, activation.caption, output_norms=output_norms
-            )
+            pair = (self._value_norms, self._output_norms)
+            norms, output = (found.get(path) if step == "weights" else None for found in pair)
+            capture = Capture(path, step, whole, heads, (), norms, activation.caption, output_norms=output)
+            self.captured[path, step] = capture
         capture = self.captured[path, step]
         joined = (*(capture.rows or ()), *(rows or ()))
         capture.array[:, len(capture.rows or ()) : len(joined)] = values

@@ -10,7 +10,6 @@ in one, at all positions or at some. `layer` and `head` may be negative: -1 is t
 - `part`: attention, cross_attention or feedforward. `stack`: encoder or decoder.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack
@@ -62,16 +61,23 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Edit(ABC):
-    """Base class of the edits."""
+class Edit:
+    """Base class of the edits; `description` is their summary, with the fields of the edit."""
 
     site: Site
     default_step: ClassVar[str] = "output"
+    description: ClassVar[str]
 
-    @abstractmethod
     def summary(self) -> str:
         """Describe the edit."""
+        shown = {name: _DESCRIBED[name](value) if name in _DESCRIBED else value for name, value in vars(self).items()}
+        return self.description.format(**shown)
 
+
+_DESCRIBED: dict[str, Callable[[Texts], str]] = {
+    "data": lambda data: data if isinstance(data, str) else f"{len(data)} texts",
+    "source": lambda source: f'"{source}"' if isinstance(source, str) else f"{len(source)} token ids",
+}
 
 EditLike = Edit | Callable[[Address, "Tensor"], "Tensor | None"]
 """An edit, or a function of an address and an activation that returns the changed activation."""
@@ -81,9 +87,7 @@ EditLike = Edit | Callable[[Address, "Tensor"], "Tensor | None"]
 class ZeroAblation(Edit):
     """Zero ablation."""
 
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} set to zero"
+    description = "{site} set to zero"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +96,7 @@ class MeanAblation(Edit):
 
     data: Texts
     by_position: bool = False
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} set to its mean over {_describe_data(self.data)}"
+    description = "{site} set to its mean over {data}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +105,7 @@ class ResampleAblation(Edit):
 
     data: Texts
     seed: int = 0
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} from a random text of {_describe_data(self.data)}"
+    description = "{site} from a random text of {data}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +113,7 @@ class ActivationPatch(Edit):
     """Activation patching from another text."""
 
     source: TextOrIds
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} from {_quote(self.source)}"
+    description = "{site} from {source}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +122,8 @@ class Steering(Edit):
 
     vector: "ArrayLike"
     factor: float = 1.0
-    default_step: ClassVar[str] = "residual"
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.factor:g} times a vector added to {self.site}"
+    default_step = "residual"
+    description = "{factor:g} times a vector added to {site}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,19 +131,14 @@ class Scaling(Edit):
     """Activations multiplied by a factor."""
 
     factor: float
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} times {self.factor:g}"
+    description = "{site} times {factor:g}"
 
 
 @dataclass(frozen=True, eq=False)
 class UniformAttention(Edit):
     """Uniform attention: the same weight for every visible key."""
 
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f"{self.site} attends uniformly"
+    description = "{site} attends uniformly"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,10 +147,7 @@ class CutEdge(Edit):
 
     query: TokenRef
     key: TokenRef
-
-    def summary(self) -> str:
-        """Describe the edit."""
-        return f'"{self.query}" cannot attend to "{self.key}" in {self.site}'
+    description = '"{query}" cannot attend to "{key}" in {site}'
 
 
 def zero(layer: int, head: int | None = None, **where: Unpack[Where]) -> ZeroAblation:
@@ -283,15 +267,6 @@ def parse_cut(text: str) -> tuple[TokenRef, TokenRef]:
     """
     query, colon, key = text.partition(":")
     if not (query and colon and key):
-        raise InvalidInput(
-            f'"{text}" is not a pair query:key.', hint="it:pizza stops the word it from attending to the word pizza."
-        )
+        hint = "it:pizza stops the word it from attending to the word pizza."
+        raise InvalidInput(f'"{text}" is not a pair query:key.', hint=hint)
     return int(query) if query.isdecimal() else query, int(key) if key.isdecimal() else key
-
-
-def _describe_data(data: Texts) -> str:
-    return data if isinstance(data, str) else f"{len(data)} texts"
-
-
-def _quote(source: TextOrIds) -> str:
-    return f'"{source}"' if isinstance(source, str) else f"{len(source)} token ids"

@@ -59,13 +59,9 @@ def dims_of(model: Model) -> ModelDims:
     for module in modules:
         if isinstance(module, Attention | FeedForward):
             layers[module.path.stack] = max(layers.get(module.path.stack, 0), module.path.layer + 1)
-    return ModelDims(
-        d_model,
-        max(heads, default=d_model if isinstance(model, RecurrentTranslator) else 0),
-        max(inner, default=0),
-        layers or {"decoder": getattr(config, "num_layers", 0)},
-        target_size or vocab_size,
-    )
+    d_head = max(heads, default=d_model if isinstance(model, RecurrentTranslator) else 0)
+    layers = layers or {"decoder": getattr(config, "num_layers", 0)}
+    return ModelDims(d_model, d_head, max(inner, default=0), layers, target_size or vocab_size)
 
 
 def default_stack(model: Model) -> str:
@@ -103,9 +99,8 @@ def check_input(model: Model, model_input: ModelInput) -> None:
     context = context_length(model.config)
     longest = max(len(model_input.ids), len(model_input.target or ()))
     if context is not None and longest > context:
-        raise InvalidInput(
-            f"The text has {longest:,} tokens; this model reads at most {context:,}.", hint="Give a shorter text."
-        )
+        message = f"The text has {longest:,} tokens; this model reads at most {context:,}."
+        raise InvalidInput(message, hint="Give a shorter text.")
 
 
 @torch.inference_mode()

@@ -28,7 +28,6 @@ class _HeadSums:
     count: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, values: Tensor) -> None:
-        """Add values `[head, query, ...]`."""
         total = values.double().sum(dim=1)
         self.total[name] = self.total[name] + total if name in self.total else total
         self.count[name] = self.count.get(name, 0) + values.shape[1]
@@ -44,9 +43,8 @@ def score_heads(model: Model, inputs: Iterable[ModelInput], *, name: str = "", s
     """Score every self-attention head on some texts and on repeated random tokens."""
     attentions = [attention for attention in attentions_of(model) if not attention.cross]
     if not attentions:
-        raise InvalidInput(
-            f"{name or 'This model'} has no self-attention.", hint="For cross-attention heads, use alignment."
-        )
+        message = f"{name or 'This model'} has no self-attention."
+        raise InvalidInput(message, hint="For cross-attention heads, use alignment.")
     sums = {attention.path: _HeadSums(attention.num_heads) for attention in attentions}
     sentences = tokens = 0
     for model_input in inputs:
@@ -58,9 +56,8 @@ def score_heads(model: Model, inputs: Iterable[ModelInput], *, name: str = "", s
         raise InvalidInput("There is no sentence to score heads on.")
     half = _add_repeated_random(model, sums, seed)
     scores = tuple(_score(info, sums[info.path], head) for info in attentions for head in range(info.num_heads))
-    notes: tuple[str, ...] = (
-        "The context is too short for repeated random tokens: induction and position are not measured.",
-    )
+    short = "The context is too short for repeated random tokens: induction and position are not measured."
+    notes: tuple[str, ...] = (short,)
     if half:
         method = f"on {_NUM_RANDOM_SEQUENCES} sequences of {half} random tokens, each repeated once."
         first_query = "In causal attention the first query, which sees only itself, is not counted."

@@ -324,13 +324,9 @@ class HeadScore:
     def summary(self) -> str:
         """Describe the dominant behaviour in a few words."""
         behaviours = {
-            "previous token": self.previous,
-            "next token": self.next,
-            "first token": self.first,
-            "itself": self.own,
-            "same token elsewhere": self.same,
-            "induction head": self.induction or 0.0,
-        }
+            "previous token": self.previous, "next token": self.next, "first token": self.first, "itself": self.own,
+            "same token elsewhere": self.same, "induction head": self.induction or 0.0,
+        }  # fmt: skip
         best = max(behaviours, key=lambda name: behaviours[name])
         return best if behaviours[best] >= 0.4 else "broad" if self.sharpness < 0.2 else "mixed"
 

@@ -36,9 +36,8 @@ class Tiler:
         heads = tuple(range(inputs.query.shape[1])) if self.heads is None else self.heads
         tiles = _tile_heads(inputs, heads, self.tile, self.reduction, self.value_weighted).cpu().numpy()
         n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
-        self.overviews.append(
-            AttentionOverview(path, heads, self.tile, self.reduction, tiles, n_query, n_key, self.value_weighted)
-        )
+        options = (self.tile, self.reduction, tiles, n_query, n_key, self.value_weighted)
+        self.overviews.append(AttentionOverview(path, heads, *options))
 
 
 def choose_tile(length: int, max_tiles: int = 128) -> int:
@@ -81,9 +80,8 @@ def _tile_heads(
             reduced = _fold(_fold(exponentials, tile, reduction) / total, tile, reduction, by_rows=True)
             tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
     if reduction == "mean":
-        rows_of, columns_of = (
-            (size - torch.arange(0, size, tile, device=tiles.device)).clamp(max=tile) for size in (n_query, n_key)
-        )
+        sizes = (size - torch.arange(0, size, tile, device=tiles.device) for size in (n_query, n_key))
+        rows_of, columns_of = (left.clamp(max=tile) for left in sizes)
         tiles /= (rows_of[:, None] * columns_of).float()
     return tiles
 

@@ -25,10 +25,8 @@ def label_tokens(
             groups.append([])
         groups[-1].append(position)
     word_numbers = [numbers[group[0]] for group in groups]
-    words = [
-        pieces[group[0]] if number is None else encoding.text[slice(*spans[number])]
-        for group, number in zip(groups, word_numbers, strict=True)
-    ]
+    named = zip(groups, word_numbers, strict=True)
+    words = [pieces[g[0]] if number is None else encoding.text[slice(*spans[number])] for g, number in named]
     return Tokens(encoding.text, ids, pieces, tuple(words), tuple(map(tuple, groups)), tuple(word_numbers))
 
 

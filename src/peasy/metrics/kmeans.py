@@ -24,9 +24,8 @@ def spherical_kmeans(vectors: NDArray[Float], num_clusters: int, seed: int = 0) 
     [0, 1, 0, 1]
     """
     if not 1 <= num_clusters <= len(vectors):
-        raise InvalidInput(
-            f"{len(vectors)} vectors cannot form {num_clusters} clusters.", hint=f"Choose 1 to {len(vectors)}."
-        )
+        message = f"{len(vectors)} vectors cannot form {num_clusters} clusters."
+        raise InvalidInput(message, hint=f"Choose 1 to {len(vectors)}.")
     unit = unit_vectors(vectors)
     centroids = unit[_farthest_first(unit, num_clusters, np.random.default_rng(seed))]
     for _ in range(_MAX_ITERATIONS):

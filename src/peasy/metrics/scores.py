@@ -75,30 +75,31 @@ class AccuracyCounter:
 
 
 class TranslationMetrics:
-    """Corpus BLEU and chrF (sacreBLEU), accumulated from n-gram counts without storing the texts."""
+    """Corpus BLEU and chrF (sacreBLEU) of translations that come in parts."""
 
     def __init__(self) -> None:
-        from sacrebleu.metrics.bleu import BLEU
-        from sacrebleu.metrics.chrf import CHRF
+        self._hypotheses: list[str] = []
+        self._references: list[str] = []
 
-        self._metrics = (BLEU(), CHRF())
-        self._sums: list[list[float]] = [[], []]
-        self.count = 0
+    @property
+    def count(self) -> int:
+        """Number of translations."""
+        return len(self._hypotheses)
 
     def add(self, hypotheses: Sequence[str], references: Sequence[str]) -> None:
         """Add some translations with their references."""
-        self.count += len(hypotheses)
-        for index, metric in enumerate(self._metrics):
-            statistics = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
-            previous = self._sums[index]
-            self._sums[index] = np.sum([*statistics, *([previous] if previous else [])], axis=0).tolist()
+        self._hypotheses += hypotheses
+        self._references += references
 
     def scores(self) -> tuple[tuple[str, float, str], ...]:
         """Return name, score and signature of each metric."""
+        from sacrebleu.metrics.bleu import BLEU
+        from sacrebleu.metrics.chrf import CHRF
+
         if not self.count:
             raise InvalidInput("There are no translations to score.")
-        pairs = zip(self._metrics, self._sums, strict=True)
-        results = [(metric, metric._aggregate_and_compute([sums])) for metric, sums in pairs]
+        metrics = (BLEU(), CHRF())
+        results = [(metric, metric.corpus_score(self._hypotheses, [self._references])) for metric in metrics]
         return tuple((score.name, float(score.score), str(metric.get_signature())) for metric, score in results)
 
 
@@ -169,7 +170,6 @@ def spearman(left: ArrayLike, right: ArrayLike) -> float:
 
 
 def _ranks(values: ArrayLike) -> NDArray[np.float64]:
-    """Return ranks; ties share the mean of their ranks."""
     array = np.asarray(values, dtype=np.float64)
     _, inverse, counts = np.unique(array, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)

@@ -42,7 +42,7 @@ def build(config: kinds.ModelConfig, *, seed: int | None = 0) -> Model:
         model = model_class(config)
     if seed is not None:
         model.to_empty(device="cpu")
-        init_weights(model, seed)
+        _init_weights(model, seed)
     return model.eval()
 
 
@@ -64,7 +64,7 @@ class _SkipInit(TorchFunctionMode):
         return function(*args, **kwargs or {})
 
 
-def init_weights(model: nn.Module, seed: int) -> None:
+def _init_weights(model: nn.Module, seed: int) -> None:
     """Initialise all weights from `seed`, in the order of the modules.
 
     Linear layers are normal with standard deviation 1/sqrt(fan_in), embeddings with 0.02 (tied heads use them too)

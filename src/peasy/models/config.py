@@ -76,10 +76,14 @@ class DecoderConfig(_NetworkConfig):
     """Token embedding."""
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
+    classifier: nn_config.ClassifierConfig | None = None
+    """Classification head, which replaces the language-model head; null: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_transformer(self, self.stack)
+        if self.classifier is not None and self.classifier.pooling not in ("last", "first"):
+            raise InvalidInput(f"A decoder's classifier cannot pool with {self.classifier.pooling}.", hint="Use last.")
 
 
 @dataclass(frozen=True)
@@ -255,15 +259,17 @@ def read_config(data: object, where: str = "") -> ModelConfig:
 def _check_transformer(
     config: DecoderConfig | EncoderConfig | EncoderDecoderConfig, *stacks: nn_config.StackConfig
 ) -> None:
+    head = config.lm_head
+    if (config.embedding.width or config.d_model) != config.d_model and head is not None and head.transform is None:
+        hint = "Set lm_head.transform, or leave out embedding.width."
+        raise InvalidInput("Embeddings of another width need an LM head with a transform.", hint=hint)
     if isinstance(config.position, nn_config.LearnedPositionConfig) and config.max_seq_len is None:
         raise InvalidInput("max_seq_len is missing.", hint="Learned positions need a maximum sequence length.")
     for stack in stacks:
         num_heads = stack.attention.num_heads
         if stack.attention.d_head is None and config.d_model % num_heads:
-            raise InvalidInput(
-                f"d_model {config.d_model} cannot be split into {num_heads} heads.",
-                hint="Choose num_heads that divides d_model, or set d_head.",
-            )
+            message = f"d_model {config.d_model} cannot be split into {num_heads} heads."
+            raise InvalidInput(message, hint="Choose num_heads that divides d_model, or set d_head.")
         d_head = stack.attention.d_head or config.d_model // num_heads
         if isinstance(config.position, nn_config.RotaryConfig):
             width = config.position.rotated_width(d_head)

@@ -31,14 +31,14 @@ class Encoder(Model[KVCache]):
         self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
         self.encoder = Stack("encoder", c.d_model, c.stack, c.position, causal=False, dropout=c.dropout)
         self.pooler = nn.Linear(c.d_model, c.d_model) if c.pooler else None
-        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.lm_head else None
+        width = c.embedding.width
+        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm, width) if c.lm_head else None
         self.classifier = Classifier(c.d_model, c.classifier, norm) if c.classifier else None
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Raise: an encoder cannot decode token by token."""
-        raise InvalidInput(
-            "An encoder cannot generate text: it has no KV cache.", hint="Use a decoder to generate, or embed the text."
-        )
+        message = "An encoder cannot generate text: it has no KV cache."
+        raise InvalidInput(message, hint="Use a decoder to generate, or embed the text.")
 
     def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
         ctx = make_context(self.embedding, ids, inputs, causal=False)

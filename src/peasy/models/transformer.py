@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, EncoderDecoderConfig
 from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, broadcast, require_source
+from peasy.nn.classifier import Classifier
 from peasy.nn.embedding import Embedding
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.intervention import InterventionLike
@@ -23,7 +24,7 @@ class CausalTransformer(Model[KVCache]):
     """Base of the models with a decoder stack and a KV cache."""
 
     decoder: Stack
-    lm_head: LMHead
+    lm_head: LMHead | None
 
     @property
     @abstractmethod
@@ -56,11 +57,13 @@ class CausalTransformer(Model[KVCache]):
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the next token."""
+        if self.lm_head is None:
+            raise InvalidInput("This decoder has a classification head and no LM head.", hint="Use peasy classify.")
         return self.lm_head(hidden_states, self.decoder_embedding.token.weight)
 
 
 class Decoder(CausalTransformer):
-    """Causal Transformer: embedding, blocks, LM head."""
+    """Causal Transformer: embedding, blocks, and an LM head or a classification head."""
 
     config: DecoderConfig
 
@@ -69,7 +72,8 @@ class Decoder(CausalTransformer):
         c, norm = config, config.stack.norm
         self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
         self.decoder = Stack("decoder", c.d_model, c.stack, c.position, causal=True, dropout=c.dropout)
-        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm)
+        self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.classifier is None else None
+        self.classifier = None if c.classifier is None else Classifier(c.d_model, c.classifier, norm)
 
     @property
     def decoder_embedding(self) -> Embedding:
@@ -79,6 +83,18 @@ class Decoder(CausalTransformer):
     def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
         ctx = make_context(self.embedding, ids, inputs, causal=True)
         return self.decoder(self.embedding(ids, ctx), ctx)
+
+    def classify(self, ids: Tensor, *, padding_mask: Tensor | None = None) -> Tensor:
+        """Return the logits of the labels: `[batch, labels]` of the last token, or `[batch, time, labels]`."""
+        if self.classifier is None:
+            raise InvalidInput("This decoder has no classification head.", hint="Use hidden().")
+        hidden = self.hidden(ids, padding_mask=padding_mask)
+        if self.classifier.settings.level == "text":
+            at = torch.full((len(ids),), ids.shape[1] - 1, device=ids.device)
+            if padding_mask is not None:
+                at -= padding_mask.int().flip(1).argmax(dim=1)
+            hidden = hidden[torch.arange(len(ids), device=ids.device), at]
+        return self.classifier(hidden)
 
 
 class EncoderDecoder(CausalTransformer):
@@ -208,7 +224,5 @@ def check_token_range(ids: Sequence[int], vocab_size: int) -> None:
     """Raise if an id is outside the vocabulary: a tokenizer may have more tokens than the embedding has rows."""
     for id in (min(ids, default=0), max(ids, default=0)):
         if not 0 <= id < vocab_size:
-            raise InvalidInput(
-                f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}.",
-                hint="Was the text tokenized with this model's own tokenizer?",
-            )
+            message = f"There is no token {id}: the vocabulary has ids 0 to {vocab_size - 1}."
+            raise InvalidInput(message, hint="Was the text tokenized with this model's own tokenizer?")

@@ -46,9 +46,8 @@ class Attention(nn.Module):
         self.value = nn.Linear(d_model, self.num_kv_heads * self.d_head, bias=settings.bias)
         self.output = nn.Linear(self.num_heads * self.d_head, d_model, bias=settings.output_bias)
         self.norm_projections = settings.qk_norm_over == "projection"
-        widths = [
-            self.d_head * (heads if self.norm_projections else 1) for heads in (self.num_heads, self.num_kv_heads)
-        ]
+        counts = (self.num_heads, self.num_kv_heads) if self.norm_projections else (1, 1)
+        widths = [self.d_head * count for count in counts]
         self.query_norm = make_norm(norm, widths[0]) if settings.qk_norm else None
         self.key_norm = make_norm(norm, widths[1]) if settings.qk_norm else None
         self.sinks = nn.Parameter(torch.zeros(self.num_heads)) if settings.sinks else None
@@ -132,14 +131,12 @@ class CrossAttention(Attention):
         key, value = (_split_heads(projection, self.num_kv_heads) for projection in projections)
         key = self._norm_heads(self.key_norm, key)
         positions = torch.arange(key.shape[2], device=key.device)[None]
-        key, value = (
-            edit_activation(ctx.active_intervention, self.path, step, array, positions)
-            for step, array in (("key", key), ("value", value))
-        )
-        cross_kv = key, value
+        pairs = (("key", key), ("value", value))
+        intervention = ctx.active_intervention
+        key, value = (edit_activation(intervention, self.path, step, array, positions) for step, array in pairs)
         if cache is not None:
-            cache.cross_kv = cross_kv
-        return cross_kv
+            cache.cross_kv = key, value
+        return key, value
 
     def fuse_projections(self, make_linear: LinearFactory) -> None:
         """Do nothing: queries, keys and values have different inputs."""

@@ -24,6 +24,7 @@ class Block(nn.Module):
         super().__init__()
         self.placement, self.token_shift = settings.norm.placement, settings.token_shift
         self.parallel, self.residual_scale = settings.parallel, settings.residual_scale
+        self.shared_norm = settings.shared_norm
         self.sublayers = ("attention", "cross_attention", "feedforward") if cross else ("attention", "feedforward")
         self.attention = Attention(d_model, settings.attention, settings.norm, path._replace(part="attention"))
         has_norm = settings.first_norm or path.layer > 0
@@ -34,7 +35,7 @@ class Block(nn.Module):
             self.cross_attention = CrossAttention(d_model, settings.attention, settings.norm, cross_path)
             self._add_norms("cross_attention", settings.norm, d_model)
         self.feedforward = FeedForward(d_model, settings.feedforward, path._replace(part="feedforward"))
-        self._add_norms("feedforward", settings.norm, d_model)
+        self._add_norms("feedforward", None if settings.shared_norm else settings.norm, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def _add_norms(self, sublayer: str, norm: nn_config.NormConfig | None, d_model: int) -> None:
@@ -55,7 +56,7 @@ class Block(nn.Module):
 
     def _run(self, name: str, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Return what a sublayer adds to x, with the norms before it and on its output."""
-        sublayer, norm = getattr(self, name), getattr(self, f"{name}_norm")
+        sublayer, norm = getattr(self, name), getattr(self, f"{'attention' if self.shared_norm else name}_norm")
         inputs = norm(x) if norm is not None and self.placement in ("pre", "around") else x
         if self.token_shift and name != "cross_attention":
             inputs = token_shift(inputs, ctx, sublayer.path)

@@ -66,14 +66,10 @@ class AttentionInputs:
         """Return the inputs of some heads and query rows, each head with the key/value head it shares."""
         kv_heads = tuple(head * self.key.shape[1] // self.query.shape[1] for head in heads)
         return AttentionInputs(
-            _select_heads_and_rows(self.query, heads, rows),
-            _select_heads_and_rows(self.key, kv_heads),
-            _select_heads_and_rows(self.value, kv_heads),
-            self.attention_mask.select(heads, rows, self.query),
-            self.scale,
-            self.softcap,
-            None if self.sinks is None else self.sinks[list(heads)],
-        )
+            _select_heads_and_rows(self.query, heads, rows), _select_heads_and_rows(self.key, kv_heads),
+            _select_heads_and_rows(self.value, kv_heads), self.attention_mask.select(heads, rows, self.query),
+            self.scale, self.softcap, None if self.sinks is None else self.sinks[list(heads)],
+        )  # fmt: skip
 
     def slice_rows(self, rows: slice, n_key: int) -> "AttentionInputs":
         """Return the inputs of a slice of rows and the first keys, with one column of values: no context is needed."""
@@ -100,9 +96,8 @@ def capture_steps(
         if recomputed:
             _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
         if weights is not None and "weights" in tap.steps:
-            tap.callback(
-                Activation(path, "weights", _select_heads_and_rows(weights, heads, rows[piece]), heads, rows[piece])
-            )
+            selected_weights = _select_heads_and_rows(weights, heads, rows[piece])
+            tap.callback(Activation(path, "weights", selected_weights, heads, rows[piece]))
     if "context" in tap.steps:
         tap.callback(Activation(path, "context", _select_heads_and_rows(context, heads, rows), heads, rows))
 
@@ -117,14 +112,9 @@ def _select_heads_and_rows(array: Tensor, heads: tuple[int, ...], rows: tuple[in
 
 
 def _capture_rows(
-    tap: Tap,
-    path: ModulePath,
-    inputs: AttentionInputs,
-    step_names: list[str],
-    heads: tuple[int, ...],
-    rows: tuple[int, ...],
-    row_slice: slice,
-) -> None:
+    tap: Tap, path: ModulePath, inputs: AttentionInputs, step_names: list[str], heads: tuple[int, ...],
+    rows: tuple[int, ...], row_slice: slice,
+) -> None:  # fmt: skip
     n_key, arrays, steps = inputs.key.shape[2], {}, None
     skip_future = inputs.attention_mask.causal and set(step_names) <= _MASK_FILL.keys()
     rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (inputs.query.shape[1] * n_key)))

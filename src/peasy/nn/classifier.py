@@ -16,7 +16,7 @@ class Classifier(nn.Module):
         self.activation = ACTIVATIONS[settings.transform] if settings.transform else None
         self.transform = nn.Linear(d_model, d_model, bias=settings.transform_bias) if settings.transform else None
         self.norm = make_norm(norm, d_model) if settings.transform_norm else None
-        self.output = nn.Linear(d_model, len(settings.labels))
+        self.output = nn.Linear(d_model, len(settings.labels), bias=settings.bias)
 
     def summary(self) -> str:
         """Return a one-line summary."""

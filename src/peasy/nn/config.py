@@ -91,10 +91,8 @@ class Llama3RopeScaling(BoundedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.high_freq_factor <= self.low_freq_factor:
-            raise InvalidInput(
-                f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}.",
-                hint="high_freq_factor must be above low_freq_factor.",
-            )
+            message = f"high_freq_factor is {self.high_freq_factor} and low_freq_factor is {self.low_freq_factor}."
+            raise InvalidInput(message, hint="high_freq_factor must be above low_freq_factor.")
 
 
 @dataclass(frozen=True)
@@ -234,10 +232,8 @@ class AttentionConfig(BoundedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.num_heads % (self.num_kv_heads or self.num_heads):
-            raise InvalidInput(
-                f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly.",
-                hint="num_heads must be a multiple of num_kv_heads.",
-            )
+            message = f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly."
+            raise InvalidInput(message, hint="num_heads must be a multiple of num_kv_heads.")
 
     def window_for_layer(self, layer: int) -> int | None:
         """Return the attention window of one layer, None = unlimited."""
@@ -291,11 +287,15 @@ class StackConfig(BoundedSettings):
     """Whether attention and MLP of a block both read its input (parallel residual), not one after the other."""
     residual_scale: Annotated[float, Ge(0)] = 1.0
     """Factor of each sublayer's output before it is added to the residual stream."""
+    shared_norm: bool = False
+    """Whether attention and MLP of a parallel block read the same norm."""
     first_norm: bool = True
     """Whether the first block has a norm before its attention; without it, the embedding is normalised instead."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.shared_norm and not (self.parallel and self.norm.placement == "pre"):
+            raise InvalidInput("Only a parallel pre-norm block has one norm for both.", hint="Set parallel to true.")
         if self.parallel and self.norm.placement == "post":
             raise InvalidInput("A parallel residual cannot be post-norm.", hint='Set norm.placement to "pre".')
 
@@ -319,6 +319,8 @@ class EmbeddingConfig(BoundedSettings):
     """Vectors per table of n-gram embeddings."""
     multiplier: float = 1.0
     """Factor of the token embeddings."""
+    width: Size | None = None
+    """Width of the embeddings, which a linear layer then maps to d_model (factorised embedding); null: d_model."""
 
 
 @dataclass(frozen=True)
@@ -349,8 +351,10 @@ class ClassifierConfig:
     """Names of the labels."""
     level: Literal["text", "token"] = "text"
     """Whether texts or tokens are classified."""
-    pooling: Literal["first", "mean", "pooler"] = "first"
-    """How the hidden states become one vector of the text: of its first token, their mean, or by the pooler."""
+    pooling: Literal["first", "last", "mean", "pooler"] = "first"
+    """How the hidden states become one vector of the text: of its first or last token, their mean, or by the pooler."""
+    bias: bool = True
+    """Whether the scores have a bias."""
     transform: ActivationName | None = None
     """Activation of a linear layer before the head; null: no such layer."""
     transform_bias: bool = True

@@ -30,19 +30,21 @@ class Embedding(nn.Module):
     ) -> None:
         super().__init__()
         self.position_config, self.max_seq_len = position, max_seq_len
+        width = settings.width or d_model
         self.scale = settings.multiplier * (d_model**0.5 if settings.scaled else 1.0)
         if tokens is None:
-            self.token = nn.Embedding(vocab_size, d_model)
+            self.token = nn.Embedding(vocab_size, width)
         else:
             object.__setattr__(self, "token", tokens)  # not registered: its weight is stored once, by its owner
         self.position = None
         if isinstance(position, nn_config.LearnedPositionConfig):
             assert max_seq_len is not None, "learned positions need a maximum length"
-            self.position = nn.Embedding(max_seq_len + position.offset, d_model)
-        tables = [nn.Embedding(settings.ngram_buckets, d_model) for _ in range(settings.max_ngram - 1)]
+            self.position = nn.Embedding(max_seq_len + position.offset, width)
+        tables = [nn.Embedding(settings.ngram_buckets, width) for _ in range(settings.max_ngram - 1)]
         self.ngram = nn.ModuleList(tables) if tables else None
-        self.segment = nn.Embedding(settings.segments, d_model) if settings.segments else None
-        self.norm = make_norm(norm, d_model) if settings.norm else None
+        self.segment = nn.Embedding(settings.segments, width) if settings.segments else None
+        self.norm = make_norm(norm, width) if settings.norm else None
+        self.projection = None if settings.width is None else nn.Linear(width, d_model)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, ids: Tensor, ctx: ForwardContext, segments: Tensor | None = None) -> Tensor:
@@ -53,7 +55,8 @@ class Embedding(nn.Module):
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
         x = self._add_positions(x, ctx.mask_spec.query_positions)
-        return self.dropout(x if self.norm is None else self.norm(x))
+        x = self.dropout(x if self.norm is None else self.norm(x))
+        return x if self.projection is None else self.projection(x)
 
     def summary(self) -> str:
         """Return a one-line summary."""
@@ -83,10 +86,8 @@ class Embedding(nn.Module):
     def check_length(self, length: int) -> None:
         """Raise if a sequence is longer than the learned position table."""
         if self.position is not None and self.max_seq_len is not None and length > self.max_seq_len:
-            raise InvalidInput(
-                f"The text has {length} tokens; this model reads at most {self.max_seq_len}.",
-                hint="Shorten the text, or choose a model with a longer context.",
-            )
+            message = f"The text has {length} tokens; this model reads at most {self.max_seq_len}."
+            raise InvalidInput(message, hint="Shorten the text, or choose a model with a longer context.")
 
 
 def token_shift(x: Tensor, ctx: ForwardContext, path: ModulePath) -> Tensor:

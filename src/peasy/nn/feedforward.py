@@ -38,11 +38,8 @@ class FeedForward(nn.Module):
         self.gate_up_proj: nn.Module | None = None
         self.activation = ACTIVATIONS[settings.activation]
         self.up = nn.Linear(d_model, settings.d_ff, bias=settings.bias)
-        self.gate = (
-            nn.Linear(d_model, settings.d_ff, bias=settings.bias)
-            if isinstance(settings, nn_config.GatedMLPConfig)
-            else None
-        )
+        gated = isinstance(settings, nn_config.GatedMLPConfig)
+        self.gate = nn.Linear(d_model, settings.d_ff, bias=settings.bias) if gated else None
         self.down = nn.Linear(settings.d_ff, d_model, bias=settings.bias)
 
     def summary(self) -> str:

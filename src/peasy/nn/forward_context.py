@@ -56,8 +56,8 @@ class ForwardContext:
             return edit_activation(self.active_intervention, path, step, array, self.mask_spec.query_positions)
         pairs = zip(self.sequences, array.split(self.seq_lens, dim=time_axis), strict=True)
         changed = [
-            edit_activation(sequence.active_intervention, path, step, values, sequence.mask_spec.query_positions)
-            for sequence, values in pairs
+            edit_activation(one.active_intervention, path, step, values, one.mask_spec.query_positions)
+            for one, values in pairs
         ]
         return torch.cat(changed, dim=time_axis)
 

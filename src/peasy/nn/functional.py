@@ -53,7 +53,7 @@ class RMSNorm(nn.RMSNorm):
         return super().forward(x)
 
 
-class UnitOffsetRMSNorm(RMSNorm):
+class _UnitOffsetRMSNorm(RMSNorm):
     """RMSNorm whose weight is stored as the difference from 1; computed in float32."""
 
     unit_offset = True
@@ -69,7 +69,7 @@ def make_norm(settings: nn_config.NormConfig, width: int) -> nn.LayerNorm | RMSN
     """Build the layer norm or RMSNorm described by `settings` for vectors of `width`."""
     if isinstance(settings, nn_config.LayerNormConfig):
         return nn.LayerNorm(width, eps=settings.eps, bias=settings.bias)
-    return (UnitOffsetRMSNorm if settings.unit_offset else RMSNorm)(width, eps=settings.eps)
+    return (_UnitOffsetRMSNorm if settings.unit_offset else RMSNorm)(width, eps=settings.eps)
 
 
 def use_fused_backward(*arrays: Tensor) -> bool:

@@ -66,11 +66,9 @@ class _FunctionIntervention(Intervention):
 
 def to_intervention(intervention: InterventionLike | None) -> Intervention | None:
     """Return an intervention; a function becomes one."""
-    return (
-        intervention
-        if intervention is None or isinstance(intervention, Intervention)
-        else _FunctionIntervention(intervention)
-    )
+    if intervention is None or isinstance(intervention, Intervention):
+        return intervention
+    return _FunctionIntervention(intervention)
 
 
 def edit_activation(

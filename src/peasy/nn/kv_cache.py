@@ -108,10 +108,9 @@ class LayerKVCache:
     def crop(self, length: int) -> None:
         """Drop everything after the first `length` tokens."""
         if self.window is not None and self.num_evicted and length < self.num_evicted + self.window - 1:
-            raise InvalidInput(
-                f"A KV cache with a window of {self.window} cannot be cropped to {length} tokens.",
-                hint=f"The first {self.num_evicted} tokens were evicted; the next token would attend to some of them.",
-            )
+            message = f"A KV cache with a window of {self.window} cannot be cropped to {length} tokens."
+            hint = f"The first {self.num_evicted} tokens were evicted; the next token would attend to some of them."
+            raise InvalidInput(message, hint=hint)
         self.length = min(self.length, length - self.num_evicted)
         for state in self.token_shift_states.values():
             state.crop(length)
@@ -126,9 +125,8 @@ class LayerKVCache:
 
     def fork(self) -> "LayerKVCache":
         """Return an independent copy; cross-attention keys and values are never written to, so they are shared."""
-        keys, values = (
-            None if old is None else _grown(old, self.length, old, 2, old.shape[2]) for old in (self.keys, self.values)
-        )
+        buffers = (self.keys, self.values)
+        keys, values = (None if b is None else _grown(b, self.length, b, 2, b.shape[2]) for b in buffers)
         states = {part: state.fork() for part, state in self.token_shift_states.items()}
         return replace(self, keys=keys, values=values, token_shift_states=states)
 

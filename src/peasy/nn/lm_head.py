@@ -12,19 +12,25 @@ from peasy.nn.functional import batch_invariant, make_norm
 
 
 class LMHead(nn.Module):
-    """Linear layer to the vocabulary; a tied head shares the token embedding and has no weight."""
+    """Linear layer to the vocabulary; a tied head shares the token embedding, of this `width`, and has no weight."""
 
     def __init__(
-        self, vocab_size: int, d_model: int, settings: nn_config.LMHeadConfig, norm: nn_config.NormConfig | None = None
+        self,
+        vocab_size: int,
+        d_model: int,
+        settings: nn_config.LMHeadConfig,
+        norm: nn_config.NormConfig | None = None,
+        width: int | None = None,
     ) -> None:
         super().__init__()
+        width = width or d_model
         self.packed_linear: nn.Module | None = None
         self.scale = (d_model**-0.5 if settings.scaled else 1.0) / settings.divisor
         self.softcap = settings.softcap
         self.activation = ACTIVATIONS[settings.transform] if settings.transform else None
-        self.transform = nn.Linear(d_model, d_model, bias=settings.transform_bias) if settings.transform else None
-        self.norm = make_norm(norm or nn_config.LayerNormConfig(), d_model) if settings.transform else None
-        self.weight = None if settings.tied else nn.Parameter(torch.empty(vocab_size, d_model))
+        self.transform = nn.Linear(d_model, width, bias=settings.transform_bias) if settings.transform else None
+        self.norm = make_norm(norm or nn_config.LayerNormConfig(), width) if settings.transform else None
+        self.weight = None if settings.tied else nn.Parameter(torch.empty(vocab_size, width))
         self.bias = nn.Parameter(torch.zeros(vocab_size)) if settings.bias else None
 
     def pack(self, make_linear: Callable[[Tensor, Tensor | None], nn.Module], token_embedding: Tensor) -> None:

@@ -76,9 +76,8 @@ def scale_rope_frequency(frequency: Tensor, settings: nn_config.RotaryConfig) ->
         scaled_share = _yarn_ramp(len(frequency), settings.base, scaling).to(frequency.device)
         return frequency / scaling.factor * scaled_share + frequency * (1 - scaled_share)
     periods_in_context = scaling.original_max_seq_len * frequency / (2 * math.pi)
-    unscaled_share = (
-        (periods_in_context - scaling.low_freq_factor) / (scaling.high_freq_factor - scaling.low_freq_factor)
-    ).clamp(0, 1)
+    low, high = scaling.low_freq_factor, scaling.high_freq_factor
+    unscaled_share = ((periods_in_context - low) / (high - low)).clamp(0, 1)
     return unscaled_share * frequency + (1 - unscaled_share) * frequency / scaling.factor
 
 

@@ -39,10 +39,8 @@ class Recurrent(nn.Module):
     ) -> None:
         super().__init__()
         cell_class: Any = nn.LSTM if cell == "lstm" else nn.GRU
-        layer_dropout = dropout if layers > 1 else 0.0
-        self.cell = cell_class(
-            d_input, d_state, layers, batch_first=True, dropout=layer_dropout, bidirectional=bidirectional
-        )
+        options = {"batch_first": True, "dropout": dropout if layers > 1 else 0.0, "bidirectional": bidirectional}
+        self.cell = cell_class(d_input, d_state, layers, **options)
 
     def forward(
         self, x: Tensor, state: HiddenState | None = None, padding_mask: Tensor | None = None

@@ -48,10 +48,9 @@ class SelfAttention(nn.Module):
     def _as_batch(self, x: Tensor) -> tuple[Tensor, torch.Size]:
         axes = {axis % x.ndim for axis in (self.row_dim, self.col_dim) if -x.ndim <= axis < x.ndim}
         if len(axes) < 2:
-            raise InvalidInput(
-                f"row_dim {self.row_dim} and col_dim {self.col_dim} are not two axes of an array with {x.ndim}.",
-                hint="Use row_dim=0, col_dim=1 for one sequence and row_dim=1, col_dim=2 for a batch.",
-            )
+            message = f"row_dim {self.row_dim} and col_dim {self.col_dim} are not two axes of an array with {x.ndim}."
+            hint = "Use row_dim=0, col_dim=1 for one sequence and row_dim=1, col_dim=2 for a batch."
+            raise InvalidInput(message, hint=hint)
         x = x.movedim((self.row_dim, self.col_dim), (-2, -1))
         if x.shape[-1] != self.d_model:
             raise InvalidInput(f"Tokens have {x.shape[-1]} numbers each, d_model is {self.d_model}.")

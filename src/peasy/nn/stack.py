@@ -27,10 +27,8 @@ class Stack(nn.Module):
         super().__init__()
         self.name, self.settings, self.position, self.causal = name, settings, position, causal
         self.windows = [settings.attention.window_for_layer(layer) for layer in range(settings.num_layers)]
-        self.blocks = nn.ModuleList(
-            Block(d_model, settings, ModulePath(name, layer, "block"), cross, dropout)
-            for layer in range(settings.num_layers)
-        )
+        paths = (ModulePath(name, layer, "block") for layer in range(settings.num_layers))
+        self.blocks = nn.ModuleList(Block(d_model, settings, path, cross, dropout) for path in paths)
         self.norm = None if settings.norm.placement == "post" else make_norm(settings.norm, d_model)
         heads = settings.attention.num_heads
         self.d_head = settings.attention.d_head or d_model // heads

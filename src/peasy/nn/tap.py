@@ -89,9 +89,8 @@ class Tap:
     def wants(self, path: ModulePath, step: str | None = None) -> bool:
         """Return True if this module, or this step of it, is to be captured."""
         filters = ((path.layer, self.layers), (path.part, self.parts), (path.stack, self.stacks))
-        return all(wanted is None or value in wanted for value, wanted in filters) and (
-            step is None or step in self.steps
-        )
+        selected = all(wanted is None or value in wanted for value, wanted in filters)
+        return selected and (step is None or step in self.steps)
 
     def resolve_heads(self, count: int) -> tuple[int, ...]:
         """Return the requested heads as indices from 0 to `count` - 1."""
@@ -146,6 +145,5 @@ class AttentionTopK:
         first = length - weights.shape[-1] if activation.path.part == "attention" else 0
         top = weights.topk(weights.shape[-1] if self.top_k is None else min(self.top_k, weights.shape[-1]))
         values = top.values.to(torch.promote_types(top.values.dtype, torch.float32))  # NumPy has no bfloat16
-        return LayerTopK(
-            activation.path, (top.indices + first).cpu().numpy(), values.cpu().numpy(), activation.heads or ()
-        )
+        keys = (top.indices + first).cpu().numpy()
+        return LayerTopK(activation.path, keys, values.cpu().numpy(), activation.heads or ())

@@ -1,4 +1,4 @@
-"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy.
+"""Output formats of documents: terminal text, Markdown, LaTeX, HTML, SVG, PNG, PDF, CSV, JSON, NumPy, Excel.
 
 May import: views and the packages below; rich only in terminal. Imported by: commands, the front ends.
 In: a Document. Out: text or bytes, or a file in the format of its suffix.
@@ -11,7 +11,7 @@ from pathlib import Path
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError, did_you_mean
 from peasy.models.describe import Box
-from peasy.views.document import Document
+from peasy.views.document import Arithmetic, Document
 
 FORMATS = {
     "text": "terminal.draw",
@@ -24,6 +24,7 @@ FORMATS = {
     "csv": "csv.draw",
     "json": "json.draw",
     "npz": "npz.draw",
+    "xlsx": "xlsx.draw",
 }
 """Format -> module of this package and its function that renders a document; imported on first use."""
 
@@ -34,7 +35,7 @@ __all__ = ["FORMATS", "SUFFIXES", "document_of", "draw", "format_of", "mimebundl
 
 
 def draw(document: Document, format: str = "text") -> str | bytes:
-    """Render the document in one of `FORMATS`; bytes for png, pdf and npz, text for all others.
+    """Render the document in one of `FORMATS`; bytes for png, pdf, npz and xlsx, text for all others.
 
     >>> from peasy.views.document import Document, Paragraph
     >>> print(draw(Document("Pizza", (Paragraph("is great"),)), "md"))
@@ -59,10 +60,8 @@ def format_of(path: str | Path) -> str:
     suffix = Path(path).suffix.lstrip(".").lower()
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, SUFFIXES) if suffix else None
-        raise UsageError(
-            f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.',
-            hint=hint or f"For example {Path(path).stem or 'page'}.html.",
-        )
+        message = f'"{path}" has no known suffix: its name should end in one of .{", .".join(SUFFIXES)}.'
+        raise UsageError(message, hint=hint or f"For example {Path(path).stem or 'page'}.html.")
     return suffix
 
 
@@ -93,15 +92,18 @@ def document_of(result: object) -> Document | None:
         return document
     from peasy.formula import Steps
     from peasy.inspection.results import LabelledMatrix
+    from peasy.worked.arithmetic import CellArithmetic
 
     if isinstance(result, Steps):
         from peasy.views.steps import steps_document
 
         return steps_document(result)
+    if isinstance(result, CellArithmetic):
+        return Document(f"{result.step}: one number", (Arithmetic(result.title, result.texts),))
     if isinstance(result, LabelledMatrix):
-        from peasy.views.inspection import labelled_matrix_document
+        from peasy.views.inspection import labelled_matrix
 
-        return labelled_matrix_document(result)
+        return Document(result.name or "Matrix", (labelled_matrix(result),))
     if isinstance(result, Box):
         from peasy.views.model import model_document
 

@@ -42,12 +42,10 @@ class _Canvas:
         self.rows = [[" "] * columns for _ in range(HEIGHT)]
 
     def to_cell(self, x: float, y: float) -> tuple[int, int]:
-        """Return (row, column) of a point."""
         across, up = ((v - low) / ((high - low) or 1) for v, low, high in zip((x, y), self.low, self.high, strict=True))
         return round((1 - up) * (HEIGHT - 1)), round(across * (self.columns - 1))
 
     def with_axes(self, x_axis: str, y_axis: str) -> Iterator[str]:
-        """Yield the rows with both axes, their end values and names."""
         top, bottom = _format_end(self.high[1]), _format_end(self.low[1])
         label_width = max(len(top), len(bottom))
         if y_axis:
@@ -97,12 +95,10 @@ def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: in
         row, column = paper.to_cell(x, y)
         label = sanitize.token_label(name)
         label = label if len(label) <= MAX_NAME_LENGTH else label[: MAX_NAME_LENGTH - 1] + "…"
-        free_starts = (
-            start for start in (column, column - len(label) + 1) if _is_free(paper.rows[row], start, len(label))
-        )
+        starts = (column, column - len(label) + 1)
         # Wide and combining characters do not take exactly one terminal column.
         narrow = not any(combining(letter) or east_asian_width(letter) in ("W", "F") for letter in label)
-        start = next(free_starts, None) if narrow else None
+        start = next((at for at in starts if narrow and _is_free(paper.rows[row], at, len(label))), None)
         if start is not None:
             paper.rows[row][start : start + len(label)] = label
         else:

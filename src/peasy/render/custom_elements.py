@@ -50,11 +50,8 @@ def element_data(part: DocumentPart, decimals: int) -> dict[str, object]:
         case Plane():
             finite = [index for index, (_, x, y) in enumerate(part.points) if np.isfinite(x) and np.isfinite(y)]
             new_index = {index: new for new, index in enumerate(finite)}  # only finite points are drawn
-            neighbours = [
-                [new_index[neighbour] for neighbour in part.neighbours[index] if neighbour in new_index]
-                for index in finite
-            ]
-            return {"names": _labels([part.points[index][0] for index in finite]), "neighbours": neighbours}
+            near = [[new_index[other] for other in part.neighbours[index] if other in new_index] for index in finite]
+            return {"names": _labels([part.points[index][0] for index in finite]), "neighbours": near}
     raise AssertionError(f"{type(part).__name__} has no element")
 
 
@@ -64,9 +61,10 @@ def _maps(maps: Maps, decimals: int) -> dict[str, object]:
     return {
         **_lines(title=maps.title, description=maps.description),
         **{name: _labels(getattr(maps, name)) for name in ("rows", "columns", "down", "across")},
-        **_lines(
-            rowAxis=maps.row_axis, columnAxis=maps.column_axis, downAxis=maps.down_axis, acrossAxis=maps.across_axis
-        ),
+        **{
+            f"{side}Axis": sanitize.one_line(getattr(maps, f"{side}_axis"))
+            for side in ("row", "column", "down", "across")
+        },
         "chosen": list(maps.selected),
         "selfAttention": maps.rows == maps.columns,
         "tileSize": maps.tile_size,

@@ -121,16 +121,8 @@ class _Drawing:
     def _bar(self) -> list[str]:
         left, height = self.left + self.cell * len(self.columns) + _GAP, self.cell * len(self.rows)
         step, levels = height / palette.LEVELS, range(palette.LEVELS)
-        bars = [
-            _rect(
-                left,
-                self.top + step * level,
-                _BAR,
-                step,
-                palette.colour(self.scale.palette, 1 - level / palette.LEVELS),
-            )
-            for level in levels
-        ]
+        shades = (palette.colour(self.scale.palette, 1 - level / palette.LEVELS) for level in levels)
+        bars = [_rect(left, self.top + step * level, _BAR, step, shade) for level, shade in enumerate(shades)]
         places = ((self.top + _SIZE * 0.7, self.ends[0]), (self.top + height, self.ends[1]))
         return [*bars, *(_text(left + _BAR + _GAP, y, text, "start") for y, text in places)]
 

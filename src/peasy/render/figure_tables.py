@@ -43,10 +43,9 @@ def tables_of(figure: Plot | Figure) -> list[Matrix | Table]:
 def plot_table(figure: Plot) -> Table:
     """Return a plot or diagram as a table of its named points or boxes."""
     if isinstance(figure, Diagram):
-        boxes = (
-            (f"{'– ' * depth}{node.times}{node.name}", node.description, node.note) for depth, node in figure.walk()
-        )
-        return Table(("part", "what it is", "size"), tuple(boxes), figure.title)
+        walk = ((f"{'– ' * depth}{node.times}{node.name}", node) for depth, node in figure.walk())
+        boxes = tuple((name, node.description, node.note) for name, node in walk)
+        return Table(("part", "what it is", "size"), boxes, figure.title)
     columns = ("", figure.x_axis or "x", figure.y_axis or "y")
     if isinstance(figure, Plane):
         return Table(columns, figure.points, figure.title)

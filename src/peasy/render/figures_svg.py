@@ -24,9 +24,8 @@ _TITLE_HEIGHT, _SHADOW_OFFSET = 26.0, 5.0
 
 def links_fragment(links: Links) -> SvgFragment:
     """Draw attention as two columns of words, or an alignment as ribbons if requested and if they fit."""
-    sides = [
-        [truncate_to_width(sanitize.token_label(w), 13, _MAX_WORD_WIDTH) for w in s] for s in (links.left, links.right)
-    ]
+    shown = ((sanitize.token_label(word) for word in side) for side in (links.left, links.right))
+    sides = [[truncate_to_width(word, 13, _MAX_WORD_WIDTH) for word in side] for side in shown]
     spans = [_word_spans(words) for words in sides]
     title = truncate_to_width(sanitize.one_line(links.title), 13, _MAX_WIDTH)
     body = [text_at(0, 13, title, "name")]
@@ -53,9 +52,8 @@ def _link_columns(links: Links, sides: list[list[str]], body: list[str]) -> tupl
     for a, b, weight in reversed(links.strongest(_MAX_LINKS)):
         if a < len(left) and b < len(right):
             opacity, width = 0.15 + 0.85 * min(weight, 1), 0.8 + 4 * min(weight, 1)
-            body.append(
-                f'<path d="{path(a, b)}" class="link" stroke-opacity="{opacity:.2f}" stroke-width="{width:.1f}"/>'
-            )
+            drawn = f'stroke-opacity="{opacity:.2f}" stroke-width="{width:.1f}"'
+            body.append(f'<path d="{path(a, b)}" class="link" {drawn}/>')
     body += [f'<path d="{path(a, b)}" class="known"/>' for a, b in links.gold if a < len(left) and b < len(right)]
     height = 48 + _LINE_HEIGHT * max(len(left), len(right), 1)
     omitted = max(len(links.left), len(links.right)) - _MAX_WORDS
@@ -129,10 +127,9 @@ def cache_fragment(cache: CacheFigure) -> SvgFragment:
         f'<rect x="{left + 100:.1f}" y="22" width="15" height="15" rx="2" class="reused"/>',
         text_at(left + 121, 34, "reused from the cache", "small"),
     ]
-    body += [
-        text_at(left + _CACHE_CELL * (x + 0.6), top - 6, label, "small", rotate=-48) for x, label in enumerate(tokens)
-    ]
-    body += [text_at(left - 8, top + _CACHE_CELL * (y + 0.75), label, "small", "end") for y, label in enumerate(labels)]
+    side = _CACHE_CELL
+    body += [text_at(left + side * (x + 0.6), top - 6, label, "small", rotate=-48) for x, label in enumerate(tokens)]
+    body += [text_at(left - 8, top + side * (y + 0.75), label, "small", "end") for y, label in enumerate(labels)]
     for y, step in enumerate(steps):
         for x, position in enumerate(positions):
             if step is not None and position is not None and position < sum(cache.steps[step]):
@@ -170,9 +167,8 @@ def _box(block: Node) -> SvgFragment:
     width, height = inner_width + 2 * _PAD, head + _PAD / 2 + (inner.height + _PAD if boxes else 0)
     offset = _SHADOW_OFFSET if block.repeat > 1 else 0.0
     body = [rect_at(shift, shift, width, height, "bare", 6) for shift in dict.fromkeys((offset, 0.0))]
-    body += [
-        text_at(_PAD, _PAD + 9 + _NODE_LINE_HEIGHT * index, text, kind) for index, (text, kind) in enumerate(lines)
-    ]
+    starts = enumerate(lines)
+    body += [text_at(_PAD, _PAD + 9 + _NODE_LINE_HEIGHT * at, text, kind) for at, (text, kind) in starts]
     body.append(inner.at(_PAD + (inner_width - inner.width) / 2, head))
     return SvgFragment(width + offset, height + offset, "".join(body))
 

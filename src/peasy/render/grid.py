@@ -68,9 +68,8 @@ class Grid:
 def lay_out(matrix: Matrix, decimals: int, max_size: int) -> Grid:
     """Lay out a matrix with at most `max_size` rows and columns; decimals and shades depend on the shown cells only."""
     rows, columns = (shown_indices(count, max_size) for count in _size(matrix))
-    values = [
-        list(_select(matrix.values[row], columns)) for row in rows if row is not None and row < len(matrix.values)
-    ]
+    kept = [row for row in rows if row is not None and row < len(matrix.values)]
+    values = [list(_select(matrix.values[row], columns)) for row in kept]
     needed = number.decimals_for((cell for row in values for cell in row), decimals)
     shaded = [list(_select(row, columns)) for row in matrix.shades] if matrix.shades else values
     return Grid(matrix, rows, columns, needed, scale_for(shaded) if matrix.shaded else None)
@@ -105,10 +104,11 @@ def table_text(table: Table, max_decimals: int, max_rows: int) -> TableText:
     decimals = [number.decimals_for(column, max_decimals) for column in columns]
     numeric = [any(map(number.is_number, c)) and not any(isinstance(v, str) for v in c) for c in columns]
     indices = shown_indices(len(table.rows), max_rows)
-    rows = [
-        [ELLIPSIS] * width if index is None else [_format_cell(columns[c][index], decimals[c]) for c in range(width)]
-        for index in indices
-    ]
+    rows = []
+    for index in indices:
+        cells = [(None if index is None else columns[c][index], decimals[c]) for c in range(width)]
+        texts = (sanitize.one_line(v) if isinstance(v, str) else number.format_cell(v, d) for v, d in cells)
+        rows.append([ELLIPSIS] * width if index is None else list(texts))
     header = [sanitize.one_line(column) for column in table.columns] + [""] * (width - len(table.columns))
     return TableText(header, rows, numeric, _omission_notice((indices, len(table.rows), "rows")))
 
@@ -116,10 +116,6 @@ def table_text(table: Table, max_decimals: int, max_rows: int) -> TableText:
 def _cell_at(values: Sequence[Sequence[Cell]], row: int, column: int) -> Cell:
     cells = values[row] if row < len(values) else ()
     return cells[column] if column < len(cells) else None
-
-
-def _format_cell(cell: Cell, decimals: int) -> str:
-    return sanitize.one_line(cell) if isinstance(cell, str) else number.format_cell(cell, decimals)
 
 
 def _label(labels: tuple[str, ...], index: int | None) -> str:
@@ -139,8 +135,6 @@ def _size(matrix: Matrix) -> tuple[int, int]:
 
 def _omission_notice(*axes: tuple[_ShownIndices, int, str]) -> str:
     notices = [
-        f"{total - len(indices) + 1:,} of {total:,} {what} are left out"
-        for indices, total, what in axes
-        if None in indices
+        f"{total - len(shown) + 1:,} of {total:,} {what} are left out" for shown, total, what in axes if None in shown
     ]
     return f"{' and '.join(notices)} to keep this readable ({ELLIPSIS})." if notices else ""

@@ -6,21 +6,12 @@ from xml.sax.saxutils import escape
 import numpy as np
 
 from peasy.render import palette, sanitize, tex
+from peasy.render import svg_layout as svg
 from peasy.render.figure_tables import chosen_matrix, tile_notice
 from peasy.render.grid import Grid, lay_out, table_text
 from peasy.render.number import format_number
 from peasy.render.raster import heat_data_uri, max_pool
-from peasy.render.svg_layout import (
-    BOLD_WIDTH_FACTOR,
-    SvgFragment,
-    formula_at,
-    rect_at,
-    stack,
-    text_at,
-    text_fragment,
-    text_width,
-    truncate_to_width,
-)
+from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, text_at, text_width, truncate_to_width
 from peasy.views.document import Document, Maps, Matrix, Table
 
 MAX_SIZE = 64
@@ -80,9 +71,10 @@ class _HeatMap:
         return SvgFragment(width, bottom, "".join([*self._head(), *self._cells(), *notes]))
 
     def _head(self) -> Iterator[str]:
-        yield formula_at(0, 13, self.name, "name") if self.name_is_formula else text_at(0, 13, self.name, "name")
+        name = (0, 13, self.name, "name")
+        yield svg.formula_at(*name) if self.name_is_formula else text_at(*name)
         if self.formula:
-            yield formula_at(0, 31, self.formula)
+            yield svg.formula_at(0, 31, self.formula)
         if self.grid.corner:
             yield text_at(0, 48 if self.formula else 30, self.grid.corner, "axis")
         kind = "label" if self.shows_numbers else "tiny"
@@ -144,25 +136,23 @@ def _colour_bar(scale: palette.ColourScale, left: float, top: float, decimals: i
 def table_fragment(table: Table, document: Document) -> SvgFragment:
     """Draw a table as lines of text below its header."""
     shown = table_text(table, document.decimals, _MAX_TABLE_ROWS)
-    lines = [
-        [truncate_to_width(cell, 13, _MAX_TABLE_CELL_WIDTH) for cell in line] for line in (shown.header, *shown.rows)
-    ]
+    width = _MAX_TABLE_CELL_WIDTH
+    lines = [[truncate_to_width(cell, 13, width) for cell in line] for line in (shown.header, *shown.rows)]
     widths = [max(text_width(line[index], 13) for line in lines) + 18 for index in range(len(shown.numeric))]
     title = sanitize.token_label(table.title)
     top, body = (24, [text_at(0, 13, title, "name")]) if title else (0, [])
     for row_index, line in enumerate(lines):
         left = 0.0
-        for cell, width, numeric in zip(line, widths, shown.numeric, strict=True):
-            x, anchor = (left + width - 18, "end") if numeric else (left, "start")
+        for cell, column_width, numeric in zip(line, widths, shown.numeric, strict=True):
+            x, anchor = (left + column_width - 18, "end") if numeric else (left, "start")
             body.append(text_at(x, top + 14 + 21 * row_index, cell, "label number" if row_index else "axis", anchor))
-            left += width
+            left += column_width
     height = top + 21 * len(lines)
     if shown.notice:
         body.append(text_at(0, height + 14, shown.notice, "small"))
         height += 20
-    return SvgFragment(
-        max(sum(widths), text_width(title, 13) * BOLD_WIDTH_FACTOR), height, "".join(body), ends_line=True
-    )
+    full = max(sum(widths), text_width(title, 13) * BOLD_WIDTH_FACTOR)
+    return SvgFragment(full, height, "".join(body), ends_line=True)
 
 
 def maps_fragment(maps: Maps, decimals: int) -> SvgFragment:
@@ -181,13 +171,10 @@ def _overview(maps: Maps) -> SvgFragment:
     body = [text_at(0, 13, truncate_to_width(sanitize.one_line(title), 13, _MAX_WIDTH), "name")]
     top = 42.0
     for first in range(0, len(maps.across), columns):
-        positions = {
-            across: left + (across - first) * (side + _GAP) for across in range(first, len(maps.across))[:columns]
-        }
-        body += [
-            text_at(x + side / 2, top - 6, _title(maps, across, side), "small", "middle")
-            for across, x in positions.items()
-        ]
+        shown = range(first, len(maps.across))[:columns]
+        positions = {across: left + (across - first) * (side + _GAP) for across in shown}
+        for across, x in positions.items():
+            body.append(text_at(x + side / 2, top - 6, _title(maps, across, side), "small", "middle"))
         for row, row_name in enumerate(maps.down):
             y = top + row * (side + _GAP)
             label = truncate_to_width(_axis_label(maps.down_axis, row_name), 11, _LABEL_WIDTH)
@@ -235,7 +222,7 @@ def _image_map(maps: Maps, decimals: int) -> SvgFragment:
     if shrink == 1 and maps.tile_size == 1:
         return piece
     note = f"Each pixel is the maximum of {tile} by {tile} tokens." if shrink > 1 else tile_notice(maps)
-    return _stack_maps([piece, text_fragment([sanitize.one_line(note)])])
+    return _stack_maps([piece, svg.text_fragment([sanitize.one_line(note)])])
 
 
 def _ticks(labels: tuple[str, ...], tile: int, count: int, length: float) -> Iterator[tuple[float, str]]:
@@ -249,12 +236,10 @@ def _ticks(labels: tuple[str, ...], tile: int, count: int, length: float) -> Ite
 def _image(values: np.ndarray, scale: palette.ColourScale, x: float, y: float, width: float, height: float) -> str:
     # Upscale here: not every renderer keeps the edges of enlarged pixels sharp.
     times = max(1, round(2 * width / max(values.shape[1], 1)))
-    return (
-        f'<image x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none" '
-        f'href="{heat_data_uri(values, scale, times)}"/>'
-    )
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" preserveAspectRatio="none"'
+    return f'<image {place} href="{heat_data_uri(values, scale, times)}"/>'
 
 
 def _stack_maps(fragments: list[SvgFragment]) -> SvgFragment:
-    stacked = stack(fragments, 18)
+    stacked = svg.stack(fragments, 18)
     return SvgFragment(stacked.width, stacked.height - 18, stacked.body, ends_line=True)

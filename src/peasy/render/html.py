@@ -26,10 +26,16 @@ FIGURE_MODULES = (
 )  # fmt: skip
 """Modules of the interactive attention figures, each after the ones it imports."""
 
+PICTURE_MODULES = (
+    "figure.js", "numbers.js", "colour.js", "weight.js", "player.js", "modelflow_layout.js", "modelflow.js",
+    "headzoom.js", "flowview.js", "savedflow.js",
+)  # fmt: skip
+"""Modules of the picture of a whole model."""
+
 _PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")
 """Modules of every saved page."""
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z_]+\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=function|async function|const|class)", re.MULTILINE)
 
 _MAX_SIZE = 200
@@ -44,6 +50,8 @@ MAX_CELLS = 20_000
 MAX_ARITHMETIC_CHARS = 2_000_000
 """Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
+_CELL_HINT = "Click an underlined number to see how it is calculated; arrow keys go to the next one."
+
 _ARITHMETIC_OMITTED = (
     "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."
 )
@@ -51,7 +59,7 @@ _ARITHMETIC_OMITTED = (
 
 def draw(document: Document) -> str:
     """Render a complete page that makes no network requests."""
-    style, script = style_sheet(), page_script(document)
+    style, script = style_sheet(document), page_script(document)
     page = _PageRenderer(document)
     body = page.body()
     policy = (
@@ -65,20 +73,16 @@ def draw(document: Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n"
+        f"<body>\n<main{' class=wide' if document.picture else ''}>\n<h1>{title}</h1>\n{body}</main>\n"
         f'<script type="application/json" id="arithmetic">{_safe_json(page.arithmetic)}</script>\n'
         f'<script type="module">{script}</script>\n</body>\n</html>\n'
     )
 
 
-def widget_parts(document: Document) -> tuple[str, str, str]:
-    """Return the parts of a widget: page content, style for a shadow root, and arithmetic as JSON."""
+def page_content(document: Document) -> tuple[str, dict[str, list[str]]]:
+    """Return the content of the page for the studio, and the arithmetic of its cells."""
     page = _PageRenderer(document, static=False)
-    content = f"<main><h1>{_escape_line(document.title)}</h1>\n{page.body()}</main>"
-    style = style_sheet().replace(":root[data-theme=light]", ":host([data-theme=light])")
-    style = style.replace(":root[data-theme=dark]", ":host([data-theme=dark])").replace(":root", ":host")
-    style += ":host{display:block;color:var(--ink);background:var(--paper)}main{padding:.5rem 1rem 1rem;max-width:none}"
-    return content, style, _safe_json(page.arithmetic)
+    return f"<main><h1>{_escape_line(document.title)}</h1>\n{page.body()}</main>", page.arithmetic
 
 
 INLINE_STYLES = {
@@ -106,20 +110,22 @@ def fragment(document: Document) -> str:
     return html
 
 
-def style_sheet() -> str:
-    """Return the page's style sheet, with one rule for every cell shade."""
+def style_sheet(document: Document | None = None) -> str:
+    """Return the page's style sheet, with one rule for every cell shade; with the picture's, if there is one."""
     shades = "".join(
         f".{_shade_class(shade)}{{background:{shade.background};color:{shade.text_colour}}}"
         for name in ("sequential", "diverging")
         for shade in (palette.Shade(name, level) for level in range(palette.LEVELS + 1))
     )
-    return _web_file("page.css") + shades + svg_layout.page_style()
+    picture = _web_file("flow.css") if document is not None and document.picture else ""
+    return _web_file("page.css") + shades + svg_layout.page_style() + picture
 
 
 def page_script(document: Document) -> str:
     """Return the script of the page: the common modules and those its figures need."""
     live = any(element_name(part) for part in document.parts)
-    return bundle((*(FIGURE_MODULES if live else ()), *_PAGE_MODULES))
+    modules = [*(PICTURE_MODULES if document.picture else ()), *(FIGURE_MODULES if live else ()), *_PAGE_MODULES]
+    return bundle(dict.fromkeys(modules))
 
 
 def bundle(names: Iterable[str]) -> str:
@@ -148,6 +154,11 @@ class _PageRenderer:
 
     def body(self) -> str:
         sections = [self.part(part) for part in self.document.parts]
+        if self.document.picture and self.standalone:
+            data = f'<script type="application/json">{_safe_json(self.document.picture)}</script>'
+            sections.insert(0, f"<peasy-flow>{data}</peasy-flow>\n")
+        if self.arithmetic:
+            sections.insert(0, f'<p class="note hint">{_CELL_HINT}</p>\n')
         if self.document.has_numbers():
             sections.append(f'<p class="note">{number.rounding_notice(self.document.decimals)}</p>\n')
         if self.arithmetic_budget <= 0:
@@ -228,18 +239,14 @@ class _PageRenderer:
     def table(self, table: doc.Table) -> str:
         shown = table_text(table, self.document.decimals, _MAX_SIZE)
         header = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in shown.header)
-        tags = [
-            ("<td>", "</td>") if numeric else ('<td class="word"><bdi>', "</bdi></td>") for numeric in shown.numeric
-        ]
+        tags = [("<td>", "</td>") if n else ('<td class="word"><bdi>', "</bdi></td>") for n in shown.numeric]
         cells = (
             [f"{tag}{escape(cell)}{end}" for (tag, end), cell in zip(tags, row, strict=True)] for row in shown.rows
         )
         body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
-        return (
-            f'<figure class="table"><table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>'
-            f"{_notice(shown.notice)}</figure>\n"
-        )
+        drawn = f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<figure class="table">{drawn}{_notice(shown.notice)}</figure>\n'
 
     def plot(self, part: Plot) -> str:
         details = f"<details><summary>The numbers as a table</summary>{self.table(plot_table(part))}</details>"

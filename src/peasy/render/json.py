@@ -35,7 +35,8 @@ def to_plain(data: object) -> JsonValue:
         # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
         return sanitize.escape_control(data) if any("\ud800" <= letter <= "\udfff" for letter in data) else data
     if is_dataclass(data) and not isinstance(data, type):
-        named = {field.name: to_plain(getattr(data, field.name)) for field in fields(data) if field.name != "explain"}
+        shown = [field.name for field in fields(data) if field.name not in ("explain", "formula")]
+        named = {name: to_plain(getattr(data, name)) for name in shown}
         return {"kind": KINDS.get(type(data).__name__, type(data).__name__.lower()), **named}
     if hasattr(data, "tolist"):  # array or NumPy scalar, without importing NumPy
         return to_plain(data.tolist())

@@ -1,7 +1,8 @@
-r"""LaTeX output: a complete document for pdflatex and lualatex.
+r"""LaTeX output: a complete document for pdflatex and lualatex, or a fragment for slides.
 
 All text is escaped. pdflatex fails on characters without a glyph, so each non-ASCII character is declared in the
-preamble: as a LaTeX command if there is one, else as its code point in a box.
+preamble: as a LaTeX command if there is one, else as its code point in a box; the first lines then name the engines
+that print it.
 """
 
 import unicodedata
@@ -28,14 +29,40 @@ _KEEP_WITH_NEXT = r"\par\nopagebreak"
 """Keeps a caption on the page of its table."""
 
 
+_FRAGMENT_HEAD = r"""% Fragment for \input; the preamble needs \usepackage{amsmath,graphicx,color,colortbl}.
+\providecommand{\peasyfit}[1]{\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{#1}}
+\providecommand{\cellcolor}[2][]{}
+"""
+
+_CJK_PACKAGES = r"""\ifLuaTeX\IfFileExists{luatexja.sty}{\usepackage{luatexja}}{}\fi
+\ifXeTeX\IfFileExists{xeCJK.sty}{\usepackage{xeCJK}}{}\fi
+"""
+"""Fonts of Chinese and Japanese, where they are installed."""
+
+
 def draw(document: Document) -> str:
-    """Render the document as a LaTeX file."""
+    """Render the document as a LaTeX file, or as a fragment without preamble, title and rounding notice."""
     body = "\n\n".join(block for part in document.parts for block in _blocks(part, document))
     notice = _small(escape(number.rounding_notice(document.decimals)))
     closing = f"\n\n{notice}" if document.has_numbers() else ""
     content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
+    boxed = {letter for letter in content if not letter.isascii() and _latex_for(letter).startswith(r"\fbox")}
+    if document.fragment:
+        commands = {ord(letter): _latex_for(letter) for letter in set(body) - boxed if not letter.isascii()}
+        return f"{_engine_note(boxed)}{_FRAGMENT_HEAD}{body.translate(commands)}\n"
     preamble = (resources.files("peasy.render") / "preamble.tex").read_text(encoding="utf-8")
-    return f"{preamble}{_declarations(content)}\\begin{{document}}\n{content}\\end{{document}}\n"
+    declarations = (_CJK_PACKAGES if boxed else "") + _declarations(content)
+    return f"{_engine_note(boxed)}{preamble}{declarations}\\begin{{document}}\n{content}\\end{{document}}\n"
+
+
+def _engine_note(boxed: set[str]) -> str:
+    """Return the first lines of a file with characters that pdfLaTeX has no glyph for."""
+    if not boxed:
+        return ""
+    listed = " ".join(sorted(boxed)[:12])
+    return (
+        f"% !TeX program = lualatex\n% Compile with LuaLaTeX or XeLaTeX: pdfLaTeX prints a box in place of {listed}\n"
+    )
 
 
 def escape(text: str) -> str:
@@ -71,7 +98,8 @@ def _latex_for(character: str) -> str:
 def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
     match part:
         case doc.Heading(text):
-            yield f"\\subsection*{{{part.prefix}{_escape_line(text)}}}"
+            command = "textbf" if document.fragment else "subsection*"
+            yield f"\\{command}{{{part.prefix}{_escape_line(text)}}}"
         case doc.Paragraph(text, tone):
             paragraph = part.sign + _escape_line(text)
             yield f"{{\\small\\itshape {paragraph}\\par}}" if tone == "note" else paragraph

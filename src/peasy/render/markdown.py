@@ -85,10 +85,8 @@ def _cell(grid: Grid, row: int | None, column: int | None) -> str:
 def _titled_table(title: str, table: TableText) -> Iterator[str]:
     if title:
         yield f"**{escape(sanitize.token_label(title))}**"
-    body = (
-        [cell if numeric else escape(cell) for cell, numeric in zip(row, table.numeric, strict=True)]
-        for row in table.rows
-    )
+    rows = (zip(row, table.numeric, strict=True) for row in table.rows)
+    body = ([cell if numeric else escape(cell) for cell, numeric in row] for row in rows)
     yield _table(map(escape, table.header), body, table.numeric)
     if table.notice:
         yield f"> {table.notice}"

@@ -39,9 +39,8 @@ def draw_pdf(document: Document) -> bytes:
 
 def svg_to_pdf(drawn: str, title: str) -> bytes:
     """Draw an SVG in the shipped font as a PDF page; its width and height are plain numbers, in points."""
-    svglib, pdfgen, reader = (
-        _plots(name) for name in ("svglib.svglib", "reportlab.pdfgen.canvas", "reportlab.lib.utils")
-    )
+    names = ("svglib.svglib", "reportlab.pdfgen.canvas", "reportlab.lib.utils")
+    svglib, pdfgen, reader = map(_plots, names)
     width, height = (float(size) for size in re.findall(r'(?:width|height)="([\d.]+)"', drawn)[:2])
     buffer = io.BytesIO()
     # reportlab writes the time of day into a file unless it is told to be invariant
@@ -68,25 +67,17 @@ def _drawn(document: Document) -> str:
 
 def svg_to_png(drawn: str, scale: int) -> bytes:
     """Rasterise an SVG in the shipped font, `scale` times as large."""
-    png = _plots("resvg_py").svg_to_bytes(
-        svg_string=drawn,
-        zoom=scale,
-        font_files=[str(_font_file(name)) for name in _FONTS.values()],
-        font_family=FAMILY,
-        sans_serif_family=FAMILY,
-    )
-    return bytes(png)
+    fonts = [str(_font_file(name)) for name in _FONTS.values()]
+    options = {"font_files": fonts, "font_family": FAMILY, "sans_serif_family": FAMILY}
+    return bytes(_plots("resvg_py").svg_to_bytes(svg_string=drawn, zoom=scale, **options))
 
 
 def _can_set(text: str) -> bool:
     """True if reportlab can set the text in the shipped font; it neither joins letters nor reverses lines."""
     glyphs = _fonts()["normal"].face.charToGlyph
-    return all(
-        ord(character) in glyphs
-        and unicodedata.bidirectional(character) not in _RIGHT_TO_LEFT
-        and not unicodedata.combining(character)
-        for character in set(text) - {"\n"}
-    )
+    characters = set(text) - {"\n"}
+    joined = any(unicodedata.combining(c) or unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in characters)
+    return not joined and all(ord(character) in glyphs for character in characters)
 
 
 @cache
@@ -108,7 +99,5 @@ def _plots(module: str) -> ModuleType:
     try:
         return require_extra(module, extra="plots")
     except MissingExtra:
-        raise MissingExtra(
-            "PNG and PDF output need the extra plots, which is not installed.",
-            hint=f"Install it with: {install_line('plots')} (or write .svg, which needs nothing).",
-        ) from None
+        hint = f"Install it with: {install_line('plots')} (or write .svg, which needs nothing)."
+        raise MissingExtra("PNG and PDF output need the extra plots, which is not installed.", hint=hint) from None

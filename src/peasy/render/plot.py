@@ -49,11 +49,9 @@ class _Axes:
     top: float = 34
 
     def x(self, value: float) -> float:
-        """Return the horizontal coordinate of a value."""
         return self.left + (value - self.x_low) / (self.x_high - self.x_low) * self.width
 
     def y(self, value: float) -> float:
-        """Return the vertical coordinate of a value."""
         return self.top + (self.y_high - value) / (self.y_high - self.y_low) * self.height
 
     def draw(self, title: str, x_axis: str, y_axis: str) -> list[str]:
@@ -83,10 +81,8 @@ def plane_fragment(plane: Plane) -> SvgFragment:
     axes = _equal_axes(_axis_range(xs, plane.arrows), _axis_range(ys, plane.arrows), 300 if plane.arrows else 440)
     elements = axes.draw(plane.title, plane.x_axis, plane.y_axis)
     for x1, y1, x2, y2 in segments:
-        elements.append(
-            f'<path d="M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}" class="line grid-ink" '
-            'stroke-dasharray="4 4"/>'
-        )
+        line = f"M{axes.x(x1):.1f} {axes.y(y1):.1f}L{axes.x(x2):.1f} {axes.y(y2):.1f}"
+        elements.append(f'<path d="{line}" class="line grid-ink" stroke-dasharray="4 4"/>')
     if plane.arrows:
         for index, (name, x, y) in enumerate(points):
             elements.extend(_arrow(axes, index, sanitize.token_label(name), x, y))
@@ -128,11 +124,8 @@ def label_points(points: Sequence[PlotPoint], left: float, right: float) -> Iter
         width = text_width(text, 12)
         for x, y in ((8, 4), (-8 - width, 4), (-width / 2, -10), (-width / 2, 18)):
             box = (dot.x + x, dot.y + y - 10, dot.x + x + width, dot.y + y + 3)
-            overlaps = (
-                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
-                for other in occupied
-            )
-            if left < box[0] and box[2] < right and not any(overlaps):
+            overlaps = any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in occupied)
+            if left < box[0] and box[2] < right and not overlaps:
                 occupied.append(box)
                 yield text_at(dot.x + x, dot.y + y, text, "label")
                 break

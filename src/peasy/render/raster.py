@@ -25,15 +25,11 @@ def heat_png(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -
     lines = np.concatenate([np.zeros((height, 1), np.uint8), codes], axis=1)
     header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     chunks = (
-        (b"IHDR", header),
-        (b"PLTE", _colour_table(scale.palette)),
-        (b"tRNS", b"\xff" * _NUM_COLOURS + b"\0"),
-        (b"IDAT", zlib.compress(lines.tobytes(), 6)),
-        (b"IEND", b""),
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
-    )
+        (b"IHDR", header), (b"PLTE", _colour_table(scale.palette)), (b"tRNS", b"\xff" * _NUM_COLOURS + b"\0"),
+        (b"IDAT", zlib.compress(lines.tobytes(), 6)), (b"IEND", b""),
+    )  # fmt: skip
+    packed = (struct.pack(">I", len(d)) + kind + d + struct.pack(">I", zlib.crc32(kind + d)) for kind, d in chunks)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(packed)
 
 
 def heat_data_uri(values: np.ndarray, scale: palette.ColourScale, upscale: int = 1) -> str:

@@ -35,12 +35,9 @@ def token_label(text: str) -> str:
     inner = text.strip(" ")
     if not inner:
         return SPACE_SYMBOL * min(len(text), MAX_LABEL_LENGTH)
-    before, after = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
-    shown = (
-        SPACE_SYMBOL * min(before, MAX_LABEL_LENGTH)
-        + escape_control(inner[: MAX_LABEL_LENGTH * 2])
-        + SPACE_SYMBOL * min(after, MAX_LABEL_LENGTH)
-    )
+    before, after = (len(text) - len(rest) for rest in (text.lstrip(" "), text.rstrip(" ")))
+    left, right = (SPACE_SYMBOL * min(count, MAX_LABEL_LENGTH) for count in (before, after))
+    shown = left + escape_control(inner[: MAX_LABEL_LENGTH * 2]) + right
     return shown if len(shown) <= MAX_LABEL_LENGTH else shown[: MAX_LABEL_LENGTH - 1] + "…"
 
 

@@ -72,13 +72,9 @@ def text_at(x: float, y: float, text: str, kind: str, anchor: str = "start", rot
 
 def formula_at(x: float, y: float, text: str, kind: str = "formula") -> str:
     """Return a formula as a text element; underscores become subscripts."""
-    pieces = _SUBSCRIPT.split(text)
-    body = "".join(
-        f'<tspan class="index" dy="3">{escape(piece)}</tspan><tspan dy="-3">\u200b</tspan>'
-        if index % 2
-        else escape(piece)
-        for index, piece in enumerate(pieces)
-    )
+    index = '<tspan class="index" dy="3">{}</tspan><tspan dy="-3">\u200b</tspan>'
+    pieces = enumerate(map(escape, _SUBSCRIPT.split(text)))
+    body = "".join(index.format(piece) if at % 2 else piece for at, piece in pieces)
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{kind}">{body}</text>'
 
 

@@ -29,18 +29,11 @@ _STYLES = {"note": "dim", "good": "green", "bad": "red"}
 def draw(document: Document, width: int = 80, colour: bool = False) -> str:
     """Render the document as lines of at most `width` columns, with ANSI colours if `colour`."""
     out = io.StringIO()
+    # in a notebook rich would display every line instead of writing it to `file`
     console = Console(
-        file=out,
-        width=width,
-        force_terminal=colour,
-        force_jupyter=False,  # in a notebook rich would display every line instead of writing it to `file`
-        color_system="truecolor" if colour else None,
-        no_color=not colour,
-        legacy_windows=False,
-        emoji=False,
-        markup=False,
-        highlight=False,
-    )
+        file=out, width=width, force_terminal=colour, force_jupyter=False, no_color=not colour,
+        color_system="truecolor" if colour else None, legacy_windows=False, emoji=False, markup=False, highlight=False,
+    )  # fmt: skip
     print_document(document, console)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n" if not colour else out.getvalue()
 
@@ -155,8 +148,7 @@ def _grid_lines(grid: Grid, width: int, coloured: bool) -> Iterator[Text]:
 
 def _column_groups(widths: list[int], max_width: int) -> Iterator[list[int]]:
     """Yield groups of columns that fit side by side."""
-    band: list[int] = []
-    used = 0
+    band, used = list[int](), 0
     for column, width in enumerate(widths):
         if band and used + _GUTTER + width > max_width:
             yield band

@@ -23,7 +23,7 @@ class UnknownTeX(ValueError):
 
 
 @dataclass(frozen=True)
-class TexNode:
+class _TexNode:
     """Node of a formula. A leaf has `text`; its kind is a MathML tag, "function", "space" or "fence".
 
     Others have `children`: "row", "frac" (above, below), "sqrt", "scripts" (base, subscript, superscript) and "accent"
@@ -32,18 +32,18 @@ class TexNode:
 
     kind: str
     text: str = ""
-    children: "tuple[TexNode | None, ...]" = ()
+    children: "tuple[_TexNode | None, ...]" = ()
 
 
 _LEAVES = {
-    **{name: TexNode("mo", sign) for name, sign in SYMBOLS.items()},
-    **{name: TexNode("mi", letter) for name, letter in LETTERS.items()},
-    **{name: TexNode("function", name) for name in _TABLES["functions"]},
-    **{name: TexNode("space", str(width)) for name, width in _TABLES["spaces"].items()},
+    **{name: _TexNode("mo", sign) for name, sign in SYMBOLS.items()},
+    **{name: _TexNode("mi", letter) for name, letter in LETTERS.items()},
+    **{name: _TexNode("function", name) for name in _TABLES["functions"]},
+    **{name: _TexNode("space", str(width)) for name, width in _TABLES["spaces"].items()},
 }
 
 
-def parse(tex: str) -> TexNode:
+def parse(tex: str) -> _TexNode:
     """Parse a formula into a tree."""
     return _TexParser(tex).row(until=None)
 
@@ -71,9 +71,9 @@ class _TexParser:
         while (token := self.peek()) is not None and token.isspace():
             self.position += 1
 
-    def row(self, until: str | None) -> TexNode:
+    def row(self, until: str | None) -> _TexNode:
         """Parse everything up to and including `until`."""
-        items: list[TexNode] = []
+        items: list[_TexNode] = []
         while True:
             self.skip_space()
             token = self.peek()
@@ -85,11 +85,11 @@ class _TexParser:
             if token in {"}", r"\right", "&", r"\\"}:
                 raise self.error(f"unmatched {token}")
             items.append(self.scripted())
-        return items[0] if len(items) == 1 else TexNode("row", "", tuple(items))
+        return items[0] if len(items) == 1 else _TexNode("row", "", tuple(items))
 
-    def scripted(self) -> TexNode:
-        base = TexNode("row") if self.peek() in {"_", "^"} else self.atom()
-        scripts: dict[str, TexNode] = {}
+    def scripted(self) -> _TexNode:
+        base = _TexNode("row") if self.peek() in {"_", "^"} else self.atom()
+        scripts: dict[str, _TexNode] = {}
         while True:
             self.skip_space()
             mark = self.peek()
@@ -99,43 +99,45 @@ class _TexParser:
                 raise self.error(f"two {mark} after one node")
             self.advance()
             scripts[mark] = self.argument()
-        return TexNode("scripts", "", (base, scripts.get("_"), scripts.get("^"))) if scripts else base
+        return _TexNode("scripts", "", (base, scripts.get("_"), scripts.get("^"))) if scripts else base
 
-    def argument(self) -> TexNode:
+    def argument(self) -> _TexNode:
         self.skip_space()
         return self.atom()
 
-    def atom(self) -> TexNode:
+    def atom(self) -> _TexNode:
         token = self.advance()
         if token == "{":
             return self.row(until="}")
         if token.startswith("\\"):
             return self.command(token[1:])
         if token[0] in "0123456789":
-            return TexNode("mn", token)
+            return _TexNode("mn", token)
         if token.isascii() and token.isalpha():
-            return TexNode("mi", token)
+            return _TexNode("mi", token)
         if token in "+-=()[],.:;/|!<>'*":
-            return TexNode("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
+            return _TexNode("mo", {"-": "−", "'": "′", "*": "∗"}.get(token, token))
         raise self.error(f"the character {token!r}")
 
-    def command(self, name: str) -> TexNode:
+    def command(self, name: str) -> _TexNode:
         if name in _LEAVES:
             return _LEAVES[name]
         if name in ACCENTS:
-            return TexNode("accent", ACCENTS[name], (self.argument(),))
+            return _TexNode("accent", ACCENTS[name], (self.argument(),))
         match name:
             case "frac" | "tfrac":
-                return TexNode("frac", "", (self.argument(), self.argument()))
+                return _TexNode("frac", "", (self.argument(), self.argument()))
             case "sqrt":
-                return TexNode("sqrt", "", (self.argument(),))
+                return _TexNode("sqrt", "", (self.argument(),))
             case "operatorname" | "text" | "mathrm":
-                return TexNode("function" if name == "operatorname" else "mtext", self.text_group())
-            case "mathbf":
+                return _TexNode("function" if name == "operatorname" else "mtext", self.text_group())
+            case "mathbf" | "big":
                 return self.argument()
+            case "big" | "Big":
+                return _TexNode("mo", self.delimiter())
             case "left":
                 opened, inner = self.delimiter(), self.row(until=r"\right")
-                return TexNode("row", "", (TexNode("fence", opened), inner, TexNode("fence", self.delimiter())))
+                return _TexNode("row", "", (_TexNode("fence", opened), inner, _TexNode("fence", self.delimiter())))
         raise self.error(f"the unknown command \\{name}")
 
     def text_group(self) -> str:
@@ -170,7 +172,7 @@ def mathml(tex: str) -> str:
     return f'<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">{_to_mathml(parse(tex))}</math>'
 
 
-def _to_mathml(node: TexNode) -> str:
+def _to_mathml(node: _TexNode) -> str:
     children = [_to_mathml(child) for child in node.children if child is not None]
     inner, text = "".join(children), escape(node.text)
     match node.kind:
@@ -208,7 +210,7 @@ def to_plain_text(tex: str) -> str:
     return re.sub(r"([(\[⟨]) | ([)\]⟩,])", lambda match: match[1] or match[2], text)
 
 
-def _to_text(node: TexNode) -> str:
+def _to_text(node: _TexNode) -> str:
     first, *others = node.children or (None,)
     if node.kind == "row":
         return _join(node.children)
@@ -217,7 +219,7 @@ def _to_text(node: TexNode) -> str:
         stop = node.kind == "mo" and node.text in (",", ";", ":")
         return " " if node.kind == "space" else f" {node.text} " if spaced else f"{node.text} " if stop else node.text
     match node.kind, others:
-        case "frac", [TexNode() as below]:
+        case "frac", [_TexNode() as below]:
             return f"{_bracketed(first)} / {_bracketed(below)}"
         case "sqrt", _:
             return f"√{_bracketed(first)}"
@@ -229,7 +231,7 @@ def _to_text(node: TexNode) -> str:
     raise AssertionError(node)
 
 
-def _join(items: "tuple[TexNode | None, ...]") -> str:
+def _join(items: "tuple[_TexNode | None, ...]") -> str:
     # Single letters are joined, as in QKᵀ; names, indexed letters and fractions need spaces or brackets around them.
     text = ""
     nodes = [item for item in items if item is not None]
@@ -245,21 +247,21 @@ def _join(items: "tuple[TexNode | None, ...]") -> str:
     return re.sub("^ − ", "−", text)  # a leading minus is a sign
 
 
-def _needs_space(node: TexNode) -> bool:
+def _needs_space(node: _TexNode) -> bool:
     if node.kind == "scripts":
         base, low, _ = node.children
         return low is not None or (base is not None and _needs_space(base))
     return node.kind in {"frac", "sqrt", "function", "mtext"}
 
 
-def _bracketed(node: TexNode) -> str:
+def _bracketed(node: _TexNode) -> str:
     """Return the node as text, in brackets unless it is atomic."""
     text = _to_text(node).strip()
     is_atomic = " " not in text or node.kind == "scripts" or re.fullmatch("⟨[^⟨⟩]*⟩", text)
     return text if is_atomic else f"({text})"
 
 
-def _superscript(node: TexNode) -> str:
+def _superscript(node: _TexNode) -> str:
     text = _to_text(node).replace(" ", "")
     if text and all(character in _SUPERSCRIPTS for character in text):
         return "".join(_SUPERSCRIPTS[character] for character in text)

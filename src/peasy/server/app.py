@@ -96,7 +96,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def handle_validation_error(request: Request, error: RequestValidationError) -> Response:
-        malformed, param = validation_message(error.errors())
+        malformed, param = _validation_message(error.errors())
         return error_response(malformed, request.url.path, param)
 
     @app.exception_handler(HTTPException)
@@ -119,7 +119,7 @@ def _add_error_handlers(app: FastAPI) -> None:
         return error_response(ServerError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
-def validation_message(errors: Any) -> tuple[MalformedRequest, str]:
+def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:
     """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
     first, no_fields = errors[0], ("body", "str", "int", "float", "bool")  # it also lists the types of a union
     path = [str(part) for part in first["loc"] if part not in no_fields]

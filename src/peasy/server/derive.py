@@ -1,12 +1,14 @@
 """HTTP bodies and routes derived from the signature of a command: a parameter is declared once, in `commands/`."""
 
 from collections.abc import Callable, Collection, Mapping
+from inspect import signature
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from annotated_types import BaseMetadata
 from fastapi import APIRouter, Request, Response
 from pydantic import Field, create_model
+from starlette.datastructures import State
 
 from peasy.commands.result import Result
 from peasy.parameters import REQUIRED, command_parameters
@@ -45,6 +47,25 @@ def derive_body(
     unknown = [change for change in changes if change not in fields]
     assert not unknown, f"{name} changes parameters that the command does not have: {', '.join(unknown)}"
     return create_model(name, __base__=base, __doc__=command.__doc__, **fields)
+
+
+Work = TypeVar("Work", bound=Callable[[State, Any], Result])
+
+
+def command_route(router: APIRouter, path: str, command: str = "") -> Callable[[Work], Work]:
+    """Decorate a function of the server's state and a body: it responds to `POST path`, in the worker pool."""
+
+    def decorate(work: Work) -> Work:
+        async def post(request: Request, body: Any) -> Response:
+            name = command or path.strip("/")
+            return await respond(request, name, body, lambda: work(request.app.state, body))
+
+        post.__annotations__["body"] = signature(work, eval_str=True).parameters["body"].annotation
+        post.__doc__, post.__name__ = work.__doc__, work.__name__
+        router.post(path)(post)
+        return work
+
+    return decorate
 
 
 def add_command_route(

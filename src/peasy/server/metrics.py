@@ -7,15 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("peasy.server")
 
-disable_created_metrics()  # the creation time of each counter, which few read
+prometheus.disable_created_metrics()  # the creation time of each counter, which few read
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _KNOWN_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -54,15 +46,17 @@ class RequestMetrics(Collector):
     """Prometheus metrics of one server: requests, engines, process; no label holds anything that a client sent."""
 
     def __init__(self, models: "ModelRegistry", worker_pool: "WorkerPool") -> None:
-        self._models, self._collectors = models, (collectors := CollectorRegistry())
-        self.requests = Counter("peasy_requests", "requests", ("route", "method", "status"), registry=collectors)
-        self.latency = Histogram(
+        self._models, self._collectors = models, (collectors := prometheus.CollectorRegistry())
+        self.requests = prometheus.Counter(
+            "peasy_requests", "requests", ("route", "method", "status"), registry=collectors
+        )
+        self.latency = prometheus.Histogram(
             "peasy_request_seconds", "request latency in seconds", ("route",), buckets=_BUCKETS, registry=collectors
         )
-        self.in_flight = Gauge("peasy_requests_in_flight", "requests in flight", registry=collectors)
-        pending = Gauge("peasy_worker_pool_pending", "calls pending in the thread pool", registry=collectors)
+        self.in_flight = prometheus.Gauge("peasy_requests_in_flight", "requests in flight", registry=collectors)
+        pending = prometheus.Gauge("peasy_worker_pool_pending", "calls pending in the thread pool", registry=collectors)
         pending.set_function(lambda: worker_pool.num_pending)
-        ProcessCollector(registry=collectors)
+        prometheus.ProcessCollector(registry=collectors)
         collectors.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -77,17 +71,14 @@ class RequestMetrics(Collector):
                 numbers = [(name, snapshot[key]) for name, snapshot in stats.items()]
                 values = [([name], number) for name, number in numbers if isinstance(number, int | float)]
                 yield _family(kind, f"peasy_engine_{key}", help_text, ["model"], values)
-        finished = [
-            ([name, reason], count)
-            for name, engine in engines.items()
-            for reason, count in dict(engine.stats.finished).items()
-        ]
+        counts = ((name, dict(engine.stats.finished)) for name, engine in engines.items())
+        finished = [([name, reason], count) for name, reasons in counts for reason, count in reasons.items()]
         help_text = "finished sequences by finish reason"
         yield _family(CounterMetricFamily, "peasy_engine_finished", help_text, ["model", "reason"], finished)
 
     def prometheus_text(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
-        return generate_latest(self._collectors)
+        return prometheus.generate_latest(self._collectors)
 
     @property
     def num_requests(self) -> int:
@@ -96,12 +87,9 @@ class RequestMetrics(Collector):
 
 
 def _family(
-    kind: type[CounterMetricFamily | GaugeMetricFamily],
-    name: str,
-    help_text: str,
-    labels: Sequence[str],
+    kind: type[CounterMetricFamily | GaugeMetricFamily], name: str, help_text: str, labels: Sequence[str],
     values: Iterable[tuple[Sequence[str], float]],
-) -> Metric:
+) -> Metric:  # fmt: skip
     metric = kind(name, help_text, labels=labels)
     for label_values, value in values:
         metric.add_metric(label_values, value)
@@ -161,11 +149,11 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line | getattr(record, "fields", {}), ensure_ascii=False)
 
 
-def configure_logging(level: int = logging.INFO) -> None:
+def configure_logging() -> None:
     """Write the access log and uvicorn's errors to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
-    for name, log_level in (("peasy.server", level), ("uvicorn.error", logging.ERROR)):
+    for name, log_level in (("peasy.server", logging.INFO), ("uvicorn.error", logging.ERROR)):
         log = logging.getLogger(name)
         log.handlers, log.propagate = [handler], False
         log.setLevel(log_level)

@@ -14,15 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from peasy.checkpoint import paths
 from peasy.checkpoint.hub import list_cached
-from peasy.checkpoint.paths import (
-    ResolvedModel,
-    built_in_models,
-    find_runs,
-    list_checkpoints,
-    resolve_model,
-    run_version,
-)
+from peasy.checkpoint.paths import ResolvedModel, built_in_models, find_runs, resolve_model
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, choose_device, open_resolved
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean
@@ -179,11 +173,11 @@ class ModelRegistry:
             load_lock = self._load_locks.setdefault(name, threading.Lock())
         with load_lock:  # one lock per name: a model is loaded once, and other models are not blocked
             run = None if name in self._registered else find_runs().get(name)
-            newest = next(iter(list_checkpoints(run)), None) if run is not None else None
+            newest = next(iter(paths.list_checkpoints(run)), None) if run is not None else None
             return self._use_loaded(name, version, newest) or self._mark_used(name, self._load(name, version))
 
     def _version(self, name: str) -> tuple[int, ...]:
-        return () if name in self._registered else run_version(name)
+        return () if name in self._registered else paths.run_version(name)
 
     def _use_loaded(self, name: str, version: tuple[int, ...], newest: Path | None = None) -> LoadedEntry | None:
         """Return the loaded model if it is of this version, or from the newest checkpoint."""
@@ -223,9 +217,8 @@ class ModelRegistry:
     def _evict_for(self, size: int, name: str) -> None:
         """Evict least recently used models until the new one fits."""
         if size > self.memory_bytes:
-            raise ResourceUnavailable(
-                f"{name} needs {size:,} bytes; the limit is {self.memory_bytes:,}.", hint="Raise it with --max-memory."
-            )
+            message = f"{name} needs {size:,} bytes; the limit is {self.memory_bytes:,}."
+            raise ResourceUnavailable(message, hint="Raise it with --max-memory.")
         with self._lock:
             for other, entry in list(self._loaded.items()):
                 if sum(loaded.weight_bytes for loaded in self._loaded.values()) + size <= self.memory_bytes:
@@ -241,9 +234,8 @@ class ModelRegistry:
             if entry.engine_thread is None:
                 loaded = entry.loaded
                 if loaded.kind in ("encoder", "words"):
-                    raise InvalidInput(
-                        f"{loaded.name} ({loaded.kind}) cannot generate text.", hint="Use /v1/embeddings for vectors."
-                    )
+                    message = f"{loaded.name} ({loaded.kind}) cannot generate text."
+                    raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
                 model, _ = pack_weights(loaded, self.weights)
                 entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
             return entry.engine_thread

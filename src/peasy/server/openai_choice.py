@@ -45,7 +45,7 @@ class ChoiceBuilder:
 
     Tokens with their log-probabilities are returned together with their text: special tokens and stop strings are in
     neither. With `echo`, the prompt comes first, scored by the engine's `prompt_logprobs`, and special tokens are
-    listed too, so that there is one entry for each token; without `generates`, nothing follows.
+    listed too, so that there is one entry for each token.
     """
 
     tokenizer: Tokenizer
@@ -56,7 +56,6 @@ class ChoiceBuilder:
     with_logprobs: bool = False
     echo: bool = False
     prompt_logprobs: "Sequence[SampledToken | None]" = ()
-    generates: bool = True
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
@@ -86,9 +85,8 @@ class ChoiceBuilder:
         self._began = True
         if isinstance(event, Ended):
             reason = _FINISH_REASONS.get(event.reason, event.reason)
-            done = ChoiceDelta(event.text, finish_reason=reason)
-            piece.append(done if self.generates else ChoiceDelta(finish_reason=reason.replace("stop", "length")))
-        elif self.generates:
+            piece.append(ChoiceDelta(event.text, finish_reason=reason))
+        else:
             piece.append(self._token_delta(event))
         self.text_length += len(piece.text)
         lists_all = self.echo and isinstance(event, Ended)
@@ -176,9 +174,8 @@ def _by_text(top: Sequence[JsonDict]) -> dict[str, float]:
 def chat_logprobs(tokens: Sequence[JsonDict]) -> JsonDict:
     """Return logprobs in the format of /v1/chat/completions."""
     keys = ("token", "logprob", "bytes")
-    rows = [
-        {key: token[key] for key in keys}
-        | {"top_logprobs": [{key: other[key] for key in keys} for other in token["top"]]}
-        for token in tokens
-    ]
+    rows = []
+    for token in tokens:
+        others = [{key: other[key] for key in keys} for other in token["top"]]
+        rows.append({key: token[key] for key in keys} | {"top_logprobs": others})
     return {"content": rows, "refusal": None}

@@ -100,9 +100,8 @@ class SamplingBody(Strict):
                 raise ValueError(f"{name} is not supported: peasy {_UNSUPPORTED_FIELDS[name]}. Leave it out")
         response_format = value.get("response_format")
         if isinstance(response_format, dict) and str(response_format.get("type")).startswith("json"):
-            raise ValueError(
-                "response_format of JSON is not supported: peasy does not constrain its output. Leave it out"
-            )
+            reason = "peasy does not constrain its output. Leave it out"
+            raise ValueError(f"response_format of JSON is not supported: {reason}")
         return {name: item for name, item in value.items() if name not in _UNSUPPORTED_FIELDS}
 
     @property

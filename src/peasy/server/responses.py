@@ -1,6 +1,5 @@
 """Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
 
-import json
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from peasy import render
 from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
-from peasy.render.html import widget_parts
+from peasy.render.html import page_content
 from peasy.render.json import to_plain
 from peasy.server.worker_pool import WorkerPool
 
@@ -22,12 +21,13 @@ Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Seed = Annotated[int, Field(ge=0, le=2**31)]
 
-_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz"]
+_OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz", "xlsx"]
 
 MEDIA_TYPES = {
     "html": "text/html", "svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf",
     "tex": "application/x-tex", "md": "text/markdown", "csv": "text/csv", "json": "application/json",
     "npz": "application/zip",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 }  # fmt: skip
 
 _STATUS_BY_CODE = {
@@ -80,20 +80,18 @@ async def respond(request: Request, command: str, body: CommandBody, work: Calla
 def make_response(command: str, body: CommandBody, result: Result) -> Response:
     """Return a result as a JSON envelope, or as a file if `format` is given."""
     if body.format is not None:
-        return file_response(command, result, body.format)
+        return _file_response(command, result, body.format)
     envelope: dict[str, Any] = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
     envelope |= {"files": [], "next": []}
     if body.html:
-        envelope["html"], _, arithmetic = widget_parts(result.document())
-        envelope["arithmetic"] = json.loads(arithmetic)
+        envelope["html"], envelope["arithmetic"] = page_content(result.document())
     return JSONResponse(to_plain(envelope))
 
 
-def file_response(command: str, result: Result, output_format: str) -> Response:
+def _file_response(command: str, result: Result, output_format: str) -> Response:
     """Return a result as a file download."""
-    content = (
-        render.json.dump(result.data()) if output_format == "json" else render.draw(result.document(), output_format)
-    )
+    is_json = output_format == "json"
+    content = render.json.dump(result.data()) if is_json else render.draw(result.document(), output_format)
     headers = {"content-disposition": f'attachment; filename="{command}.{output_format}"'}
     return Response(content, media_type=MEDIA_TYPES[output_format], headers=headers)
 
@@ -118,7 +116,6 @@ _OPENAI_ERROR_TYPES = {
 
 
 def _http_status(error: PeasyError) -> int:
-    """Return the HTTP status of an error."""
     return getattr(error, "status", None) or _STATUS_BY_CODE.get(error.code, 500)
 
 

@@ -67,11 +67,8 @@ class Session:
                 yield []
                 continue
             ready.clear()
-            events = [
-                (self.n * index + event.choice, event)
-                for index, stream in enumerate(self.streams)
-                for event in stream.pop_all()
-            ]
+            streams = enumerate(self.streams)
+            events = [(self.n * index + event.choice, event) for index, stream in streams for event in stream.pop_all()]
             num_unfinished -= sum(isinstance(event, Ended) for _, event in events)
             if events:
                 yield events
@@ -123,7 +120,14 @@ def _open_session(
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
             engine_request = EngineRequest(
-                prompt, sampling, source, n, attention_query=attention_query, scores_prompt=scores_prompt, long=long
+                prompt,
+                sampling,
+                source,
+                n,
+                attention_query=attention_query,
+                scores_prompt=scores_prompt,
+                long=long,
+                generates=not isinstance(body, CompletionBody) or body.max_tokens != 0,
             )
             note = long_text_note(session.loaded.model, len(ids), sampling.max_tokens, long)
             session.notes += [] if note is None else [note]
@@ -134,8 +138,7 @@ def _open_session(
     return session
 
 
-async def wait_for_disconnect(receive: Receive) -> None:
-    """Wait until the client disconnects."""
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -143,7 +146,7 @@ async def wait_for_disconnect(receive: Receive) -> None:
 async def run_until_disconnect(request: Request, awaitable: Any) -> Any:
     """Return the result of an awaitable; cancel it and raise if the client disconnects first."""
     working = asyncio.ensure_future(awaitable)
-    disconnecting = asyncio.ensure_future(wait_for_disconnect(request.receive))
+    disconnecting = asyncio.ensure_future(_wait_for_disconnect(request.receive))
     try:
         await asyncio.wait((working, disconnecting), return_when=asyncio.FIRST_COMPLETED)
         if working.done():

@@ -32,9 +32,8 @@ def append_text(upload_id: str, text: str) -> int:
     data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
     size = sum(file.stat().st_size for file in path.parent.iterdir())
     if size + len(data) > MAX_TOTAL_BYTES:
-        raise ResourceUnavailable(
-            f"Uploads are limited to {MAX_TOTAL_BYTES:,} bytes together.", hint=f"Delete old ones: {path.parent}"
-        )
+        message, hint = f"Uploads are limited to {MAX_TOTAL_BYTES:,} bytes together.", f"Delete old ones: {path.parent}"
+        raise ResourceUnavailable(message, hint=hint)
     with disk_errors(path, len(data)), path.open("ab", buffering=0) as output:
         append_durably(output, path, data)
         return output.tell()

@@ -24,6 +24,17 @@ ChatMessage = Mapping[str, str]
 """Chat message: {"role": "user", "content": "Hello"}."""
 
 
+DEFAULT_CHAT_TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}{{ message.role | capitalize + ': ' + message.content }}"
+    "{% if message.role == 'assistant' %}{{ eos_token }}{% endif %}{{ '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}"
+)
+"""Template of a model that is trained on conversations from the start."""
+
+_MAX_RENDERED = 64
+"""Conversations that one sandbox process renders."""
+
+
 def apply_chat_template(
     tokenizer: Tokenizer,
     messages: Sequence[ChatMessage],
@@ -35,25 +46,62 @@ def apply_chat_template(
 
     The template runs in a sandboxed process with limits on time, memory and size.
     """
+    return _render(tokenizer, [(messages, add_generation_prompt)], max_cpu_seconds)[0]
+
+
+def encode_conversations(
+    tokenizer: Tokenizer, conversations: Sequence[Sequence[ChatMessage]]
+) -> list[tuple[list[int], list[int]]]:
+    """Encode whole conversations; return for each the ids, and 1 for each id that belongs to an answer, else 0.
+
+    An answer is what the template writes between the opened turn of the assistant and the next turn, with the token
+    that ends it, without the spaces after that.
+    """
+    chats: list[tuple[Sequence[ChatMessage], bool]] = []
+    for conversation in conversations:
+        turns = [turn for turn, message in enumerate(conversation) if message["role"] == "assistant"]
+        chats += [(conversation[: turn + ends], not ends) for turn in turns for ends in (0, 1)] + [
+            (conversation, False)
+        ]
+    chunks = [chats[start : start + _MAX_RENDERED] for start in range(0, len(chats), _MAX_RENDERED)]
+    texts = iter([text for chunk in chunks for text in _render(tokenizer, chunk)])
+    encoded = []
+    for conversation in conversations:
+        num_answers = sum(message["role"] == "assistant" for message in conversation)
+        spans = [(next(texts), next(texts).rstrip()) for _ in range(num_answers)]
+        encoded.append(_encode_answers(tokenizer, next(texts), spans))
+    return encoded
+
+
+def _encode_answers(tokenizer: Tokenizer, text: str, spans: list[tuple[str, str]]) -> tuple[list[int], list[int]]:
+    """Encode a conversation; `spans` are the texts before each answer and up to its end."""
+    if not all(until.startswith(before) and text.startswith(until) for before, until in spans):
+        hint = "Give conversations with one answer each, or a template that only appends."
+        raise InvalidInput("The chat template changes earlier messages, so answers cannot be found.", hint=hint)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    answers = [int(any(len(before) <= at < len(until) for before, until in spans)) for at, _ in encoding.offsets]
+    return list(encoding.ids), answers
+
+
+def _render(
+    tokenizer: Tokenizer, chats: Sequence[tuple[Sequence[ChatMessage], bool]], max_cpu_seconds: float = MAX_CPU_SECONDS
+) -> list[str]:
+    """Render conversations, each with whether the assistant's turn is opened after it, in one sandboxed process."""
     template = tokenizer.chat_template
     if template is None:
-        raise InvalidInput(
-            "This model has no chat template.",
-            hint="It was not trained for chat. Generate from a plain prompt instead.",
-        )
+        message = "This model has no chat template."
+        raise InvalidInput(message, hint="It was not trained for chat. Generate from a plain prompt instead.")
     if len(template) > MAX_CHARS:
         raise InvalidInput(f"The chat template has {len(template):,} characters.", hint=f"The limit is {MAX_CHARS:,}.")
     special = vars(tokenizer.special_tokens)
     tokens = {role: "" if (id := special[role]) is None else tokenizer.token(id) or "" for role in _TEMPLATE_TOKENS}
     request = {
         "template": template,
-        "values": {
-            "messages": [dict(message) for message in messages],
-            "add_generation_prompt": add_generation_prompt,
-            "tools": None,
-            "documents": None,
-            **{f"{role}_token": token for role, token in tokens.items()},
-        },
+        "values": {"tools": None, "documents": None, **{f"{role}_token": token for role, token in tokens.items()}},
+        "chats": [
+            {"messages": [dict(message) for message in messages], "add_generation_prompt": opened}
+            for messages, opened in chats
+        ],
         "max_operations": MAX_OPERATIONS,
         "max_memory": MAX_MEMORY,
         "max_cpu_seconds": max(int(max_cpu_seconds), 1),
@@ -71,8 +119,6 @@ def apply_chat_template(
     except ValueError:
         result = {"error": "it takes too much time or memory"}
     if "error" in result:
-        raise InvalidInput(
-            f"The chat template cannot be used: {result['error']}.",
-            hint="It came with the model, as chat_template in tokenizer_config.json.",
-        )
-    return str(result["text"])
+        message = f"The chat template cannot be used: {result['error']}."
+        raise InvalidInput(message, hint="It came with the model, as chat_template in tokenizer_config.json.")
+    return [str(text) for text in result["texts"]]

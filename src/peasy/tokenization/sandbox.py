@@ -114,10 +114,14 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     set_limits(request["max_memory"], request["max_cpu_seconds"])
     try:
-        text = render(request["template"], request["values"], request["max_operations"])
-        result = (
-            {"text": text} if len(text) <= request["max_chars"] else {"error": f"it writes {len(text):,} characters"}
-        )
+        texts = [
+            render(request["template"], request["values"] | chat, request["max_operations"])
+            for chat in request["chats"]
+        ]
+        longest = max(map(len, texts))
+        result: dict[str, object] = {"texts": texts}
+        if longest > request["max_chars"]:
+            result = {"error": f"it writes {longest:,} characters"}
     except MemoryError:
         result = {"error": "it takes too much memory"}
     except TimeoutError as error:

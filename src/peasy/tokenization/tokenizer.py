@@ -1,6 +1,7 @@
 """Tokenizer on the `tokenizers` library, with its special tokens and tokenizer_config.json."""
 
 import codecs
+import copy
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
-from peasy.tokenization.tokenizer_classes import apply_tokenizer_class
+from peasy.tokenization.tokenizer_classes import apply_tokenizer_class, with_added_tokens
 from peasy.tokenization.tokenizer_validation import (
     JsonDict,
     check_built,
@@ -68,7 +69,7 @@ class Tokenizer:
         import tokenizers
 
         self._config = dict(config or {})
-        validated, self._max_chars = validate_tokenizer_json(dict(data))
+        validated, self._max_chars = validate_tokenizer_json(with_added_tokens(dict(data), self._config))
         self._data = apply_tokenizer_class(validated, self._config)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
@@ -178,6 +179,12 @@ class Tokenizer:
         template = {"type": "TemplateProcessing", "single": [begin, texts[0]], "pair": [begin, *texts]}
         data = self._data | {"post_processor": template | {"special_tokens": {token: special}}}
         return Tokenizer(data, self._config | {"bos_token": token})
+
+    def with_chat_template(self, template: str) -> "Tokenizer":
+        """Return a copy with this chat template."""
+        changed = copy.copy(self)
+        changed._config = self._config | {"chat_template": template}
+        return changed
 
     def encode_batch_ids(self, texts: Sequence[str], *, add_special_tokens: bool = True) -> list[list[int]]:
         """Return only the ids of many texts; fast, for a corpus."""

@@ -44,10 +44,11 @@ def attention_weights(model: Model, sentence: TrackedSentence) -> dict[str, Tens
         path = activation.path
         weights[f"{path.stack}.{path.layer}.{path.part}"] = activation.array[0].half()
 
-    device = model.device
-    source: dict[str, Any] = {"source": torch.tensor([sentence.source], device=device)} if sentence.source else {}
+    ids, options = torch.tensor([sentence.ids], device=model.device), dict[str, Any]()
+    if sentence.source:
+        options["source"] = torch.tensor([sentence.source], device=model.device)
     with torch.inference_mode():
-        model.hidden(torch.tensor([sentence.ids], device=device), tap=Tap(capture, steps=["weights"]), **source)
+        model.hidden(ids, tap=Tap(capture, steps=["weights"]), **options)
     return {name: array.cpu().contiguous() for name, array in weights.items()}
 
 
@@ -67,9 +68,8 @@ def write_snapshot(
     path = path.with_name(path.name.replace("step", "stop")) if stopped else path
     with disk_errors(path.parent):
         path.parent.mkdir(exist_ok=True)
-    metadata = json.dumps(
-        {"step": step, "sentence": asdict(sentence)}
-    )  # one key: safetensors does not keep the order of keys
+    # one key: safetensors does not keep the order of keys
+    metadata = json.dumps({"step": step, "sentence": asdict(sentence)})
     return write_atomic(path, save(weights, metadata={METADATA_KEY: metadata}))
 
 

@@ -10,15 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from peasy.datasets import (
-    TokenColumn,
-    TokenShards,
-    bucketed_indices,
-    num_windows,
-    padded_batch,
-    sequential_windows,
-    window_batch,
-)
+from peasy import datasets
+from peasy.datasets import TokenColumn, TokenShards, padded_batch
 from peasy.datasets.batches import PaddedBatch, WindowBatch
 from peasy.errors import InvalidInput
 from peasy.models.config import SpecialTokensConfig
@@ -50,16 +43,19 @@ class WindowDataLoader:
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
         """Return a batch of windows; each occurs once per epoch, shuffled anew every epoch."""
-        return _window_tensors(window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position))
+        return _window_tensors(
+            datasets.window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position)
+        )
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
         """Yield non-overlapping validation windows; each token but the first is a target once."""
         if self.valid is not None and len(self.valid) > 1:
-            yield from (_window_tensors(window) for window in sequential_windows(self.valid, seq_len, batch_size))
+            windows = datasets.sequential_windows(self.valid, seq_len, batch_size)
+            yield from (_window_tensors(window) for window in windows)
 
     def num_samples(self, seq_len: int) -> int:
         """Return the number of windows per epoch."""
-        return num_windows(self.train, seq_len)
+        return datasets.num_windows(self.train, seq_len)
 
 
 @dataclass(frozen=True)
@@ -83,21 +79,19 @@ class _SequenceDataLoader(ABC):
         self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
     ) -> None:
         self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
+        self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return the batch at this position."""
-        indices = bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
+        indices = datasets.bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
         return self._make_batch("train", indices, seq_len, position)
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation samples."""
         count = self.shards.num_documents("valid") if "valid" in self.shards.splits else 0
         for first in range(0, count, batch_size):
             indices = np.arange(first, min(first + batch_size, count), dtype=np.int64)
             yield self._make_batch("valid", indices, seq_len, 0)
 
     def num_samples(self, seq_len: int) -> int:
-        """Return the number of training samples."""
         return self.shards.num_documents("train")
 
     @abstractmethod
@@ -105,7 +99,6 @@ class _SequenceDataLoader(ABC):
         """Return the batch of these samples; `position` seeds what is drawn at random."""
 
     def _padded(self, split: str, column: str, indices: TokenIds) -> PaddedBatch:
-        """Return the texts as a tokenizer frames them."""
         tokens, pad = self.source_tokens, self.special.pad or 0
         return padded_batch(self.shards.column(split, column), indices, pad=pad, bos=tokens.bos, eos=tokens.eos)
 
@@ -117,6 +110,16 @@ class DocumentDataLoader(_SequenceDataLoader):
         """Build a batch without padding mask: padding is on the right, where causal attention never reads it."""
         documents = padded_batch(self.shards.column(split), indices, bos=self.source_tokens.bos)
         return _to_tensors(_shifted(documents, seq_len))
+
+
+class ChatDataLoader(_SequenceDataLoader):
+    """Conversations, truncated to the sequence length; only tokens of answers are targets."""
+
+    def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
+        tokens, answers = (padded_batch(self.shards.column(split, name), indices) for name in ("tokens", "answers"))
+        batch = _shifted(tokens, seq_len)
+        targets = np.where(answers.ids[:, 1 : seq_len + 1] == 1, batch["targets"], IGNORE_INDEX)
+        return _to_tensors(batch | {"targets": targets})
 
 
 class PairDataLoader(_SequenceDataLoader):
@@ -132,12 +135,6 @@ class PairDataLoader(_SequenceDataLoader):
 
 class ContrastiveDataLoader(_SequenceDataLoader):
     """Positive pairs for contrastive training: the two sides of a pair, or two texts with the same label."""
-
-    def __init__(
-        self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
-    ) -> None:
-        super().__init__(shards, special, source_tokens, seed=seed)
-        self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
 
     def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
         if self.shards.kind == "pairs":
@@ -194,23 +191,21 @@ def _padded_fields(name: str, batch: PaddedBatch, seq_len: int) -> dict[str, Arr
 
 
 def make_data_loader(
-    shards: TokenShards,
-    objective: Objective,
-    special: SpecialTokensConfig,
-    source_tokens: SpecialTokens,
-    *,
-    seed: int,
-    sample_unit: str = "windows",
-) -> DataLoader:
+    shards: TokenShards, objective: Objective, special: SpecialTokensConfig, source_tokens: SpecialTokens, *,
+    seed: int, sample_unit: str = "windows",
+) -> DataLoader:  # fmt: skip
     """Return the data loader for an objective: pairs for seq2seq, positive pairs for contrastive, else plain text.
 
     `sample_unit` applies to next-token prediction: windows of plain text, or whole documents.
     """
+    if shards.kind == "chat":
+        if type(objective) is not NextToken:
+            raise InvalidInput("Conversations train a model that predicts the next token.", hint="peasy train gpt")
+        return ChatDataLoader(shards, special, source_tokens, seed=seed)
     if isinstance(objective, Contrastive):
         if shards.kind == "text":
-            raise InvalidInput(
-                "Sentence embeddings need pairs or labelled texts.", hint="For example a .tsv file of pairs."
-            )
+            hint = "For example a .tsv file of pairs."
+            raise InvalidInput("Sentence embeddings need pairs or labelled texts.", hint=hint)
         return ContrastiveDataLoader(shards, special, source_tokens, seed=seed)
     pairs = isinstance(objective, Seq2Seq)
     if pairs != (shards.kind == "pairs"):

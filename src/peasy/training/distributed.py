@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -135,10 +135,8 @@ class ProcessGroup:
             return SystemExit(RankLost.exit_code)  # one rank reports it
         names = ", ".join(f"{rank} ({process})" for rank, process in missing)
         noun, verb = ("Process", "is") if len(missing) == 1 else ("Processes", "are")
-        return RankLost(
-            f"{noun} {names} of {self.world_size} {verb} gone, so training stops.",
-            hint="The checkpoints are intact: run the same command with --resume to continue.",
-        )
+        hint = "The checkpoints are intact: run the same command with --resume to continue."
+        return RankLost(f"{noun} {names} of {self.world_size} {verb} gone, so training stops.", hint=hint)
 
     def _comm_device(self) -> str:
         return f"cuda:{self.local_rank}" if self.backend == "nccl" else "cpu"
@@ -237,10 +235,9 @@ class RankInfo:
 
     def to_env(self) -> dict[str, str]:
         """Return the same as torchrun's environment variables, for a process to be started."""
-        size = str(self.world_size)
-        ranks = {"RANK": str(self.rank), "LOCAL_RANK": str(self.local_rank)}
-        sizes = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
-        return ranks | sizes | {"MASTER_ADDR": self.host, "MASTER_PORT": str(self.port)}
+        ranks = {"RANK": self.rank, "LOCAL_RANK": self.local_rank, "WORLD_SIZE": self.world_size}
+        rendezvous = {"LOCAL_WORLD_SIZE": self.world_size, "MASTER_ADDR": self.host, "MASTER_PORT": self.port}
+        return {name: str(value) for name, value in (ranks | rendezvous).items()}
 
 
 @contextmanager
@@ -264,12 +261,10 @@ def process_group(num_processes: int | None = None, command: Sequence[str] = ())
 def _spawned(main: RankInfo, command: Sequence[str]) -> Iterator[None]:
     """Start the other ranks on this machine, with the cores divided among them; they end with rank 0."""
     threads, threads_per_rank = torch.get_num_threads(), max(1, torch.get_num_threads() // main.world_size)
-    environment = {"OMP_NUM_THREADS": str(threads_per_rank)}
-    infos = [replace(main, rank=rank, local_rank=rank) for rank in range(1, main.world_size)]
-    children = [
-        subprocess.Popen(command, env=os.environ | environment | info.to_env(), stdin=subprocess.DEVNULL)
-        for info in infos
-    ]
+    environment, children = os.environ | {"OMP_NUM_THREADS": str(threads_per_rank)}, []
+    for rank in range(1, main.world_size):
+        variables = environment | replace(main, rank=rank, local_rank=rank).to_env()
+        children.append(subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL))
     torch.set_num_threads(threads_per_rank)
     try:
         yield
@@ -292,14 +287,11 @@ def _init_process_group(info: RankInfo, listener: socket.socket | None) -> Proce
         for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
             os.environ.setdefault(variable, "lo0" if sys.platform == "darwin" else "lo")
     if info.single_host and not info.agent_store:
-        host = _LOOPBACK
+        host, own = _LOOPBACK, dict[str, Any]()
         if info.rank == 0:  # the rendezvous store is bound to loopback only
             server = (listener or socket.create_server((host, info.port), backlog=128)).detach()
-            store = TCPStore(
-                host, info.port, is_master=True, timeout=_timeout(), master_listen_fd=server, use_libuv=True
-            )
-        else:
-            store = TCPStore(host, info.port, is_master=False, timeout=_timeout())
+            own = {"master_listen_fd": server, "use_libuv": True}
+        store = TCPStore(host, info.port, is_master=info.rank == 0, timeout=_timeout(), **own)
         dist.init_process_group(backend, timeout=_timeout(), store=store, rank=info.rank, world_size=info.world_size)
     else:  # torchrun provides the store, or it is on another host
         dist.init_process_group(backend, timeout=_timeout())

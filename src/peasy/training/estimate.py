@@ -41,21 +41,17 @@ class ModelSizes:
         model_config: Any = model.config
         muon = linear_weights(model) if isinstance(config, MuonConfig) else {}
         weights = [weight for name, weight in model.named_parameters() if weight.requires_grad and name not in muon]
-        stacks = [
-            getattr(model_config, name) for name in ("stack", "encoder", "decoder") if hasattr(model_config, name)
-        ]
+        names = ("stack", "encoder", "decoder")
+        stacks = [getattr(model_config, name) for name in names if hasattr(model_config, name)]
         blocks = [sum(p.numel() for p in m.parameters()) for m in model.modules() if isinstance(m, Block)]
+        ngrams = [weight for name, weight in model.named_parameters() if "embedding.ngram." in name]
         return cls(
-            model.count_parameters(),
-            len(weights),
-            sum(matrix.numel() for matrix in muon.values()),
+            model.count_parameters(), len(weights), sum(matrix.numel() for matrix in muon.values()),
             max(blocks, default=model.count_parameters()),
             sum(stack.num_layers for stack in stacks) or getattr(model_config, "num_layers", 1),
-            getattr(model_config, "d_model", 1),
-            model_config.vocab_size,
-            _kv_per_token(model_config),
-            sum(weight.numel() for name, weight in model.named_parameters() if "embedding.ngram." in name),
-        )
+            getattr(model_config, "d_model", 1), model_config.vocab_size, _kv_per_token(model_config),
+            sum(weight.numel() for weight in ngrams),
+        )  # fmt: skip
 
     @property
     def weight_bytes(self) -> int:
@@ -65,9 +61,8 @@ class ModelSizes:
     @property
     def optimizer_bytes(self) -> int:
         """Bytes of the optimizer state: one number per Muon parameter, two per AdamW parameter, and step counters."""
-        return _FLOAT32_BYTES * (
-            self.muon_parameters + 2 * (self.parameters - self.muon_parameters) + self.adamw_tensors
-        )
+        adamw = 2 * (self.parameters - self.muon_parameters) + self.adamw_tensors
+        return _FLOAT32_BYTES * (self.muon_parameters + adamw)
 
 
 def _kv_per_token(config: Any) -> int:
@@ -122,11 +117,8 @@ class TrainingEstimate:
         """Bytes per accelerator: the full state (ddp), or its shard and one gathered block (fsdp)."""
         if strategy == "ddp":
             return self.state_bytes + self.activation_bytes
-        return (
-            self.state_bytes / self.hardware.accelerators
-            + _FLOAT32_BYTES * self.sizes.largest_block
-            + self.activation_bytes
-        )
+        gathered = _FLOAT32_BYTES * self.sizes.largest_block
+        return self.state_bytes / self.hardware.accelerators + gathered + self.activation_bytes
 
     @property
     def flops_per_token(self) -> float:

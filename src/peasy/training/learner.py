@@ -73,16 +73,9 @@ class GradientLearner(Learner):
     optimizer: Optimizer
 
     def __init__(
-        self,
-        model: Model,
-        objective: Objective,
-        optimizer: Optimizer,
-        *,
-        seed: int,
-        grad_clip: float | None = None,
-        precision: str = "float32",
-        compile: bool = False,
-    ) -> None:
+        self, model: Model, objective: Objective, optimizer: Optimizer, *, seed: int, grad_clip: float | None = None,
+        precision: str = "float32", compile: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__(model, optimizer)
         self.objective, self.seed, self.grad_clip, self.precision = objective, seed, grad_clip, precision
         self.device = str(model.device)
@@ -91,7 +84,7 @@ class GradientLearner(Learner):
 
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Do one training step; raise on NaN or infinity before they reach the weights."""
-        count = sum(map(self.objective.num_targets, micro_batches))
+        count = max(sum(map(self.objective.num_targets, micro_batches)), 1)  # cut conversations may have no answer
         self.optimizer.zero_grad()
         loss = 0.0
         with self._use_compiled(), self._seeded_step(step_number), self._communication():
@@ -247,9 +240,8 @@ def _find_nan_source(model: nn.Module, repeat_step: Callable[[], Tensor], step: 
         if not _is_finite(loss):
             return diverged_error(step, "the loss is not finite, although every module's output is")
         torch.autograd.backward(loss)
-    bad_gradients = [
-        name for name, weight in model.named_parameters() if weight.grad is not None and not _is_finite(weight.grad)
-    ]
+    gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+    bad_gradients = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
     if not bad_gradients:
         return diverged_error(step, "the loss was not finite, but is when the step is repeated")
     # the backward pass runs from the last parameter to the first

@@ -10,18 +10,11 @@ import torch
 
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
+from peasy.training import learner as learning
 from peasy.training.attention_snapshots import TrackedSentence, trim_snapshots, write_snapshot
 from peasy.training.data_loader import DataLoader
 from peasy.training.event import Event, Finished, Sampled, Saved, Started, TrainStep, Validated
-from peasy.training.learner import (
-    Learner,
-    autocast,
-    check_weights_finite,
-    choose_precision,
-    make_learner,
-    seeded_generator,
-    split_batch,
-)
+from peasy.training.learner import Learner, choose_precision, seeded_generator
 from peasy.training.metrics_log import MetricsRecorder, Sink
 from peasy.training.objective import Objective
 from peasy.training.recipe import Recipe
@@ -73,7 +66,7 @@ def train(spec: TrainSpec) -> Iterator[Event]:
     """
     with run_lock(spec.run):
         remove_leftovers(spec.run)
-        learner = make_learner(spec.model, spec.objective, spec.recipe)
+        learner = learning.make_learner(spec.model, spec.objective, spec.recipe)
         folder, damaged = latest_state(spec.run)
         progress = Progress() if folder is None else load_state(folder, spec.model, learner.optimizer)
         trim_snapshots(spec.run, progress.step)
@@ -147,7 +140,7 @@ class TrainLoop:
                 self.validation_loss = validated.loss
                 self.losses.append(validated.loss)
                 yield validated
-                if has_converged(self.losses, recipe.patience):
+                if _has_converged(self.losses, recipe.patience):
                     self.fraction_done, last = 1.0, True
         if self.spec.sample_fn is not None and due(recipe.num_samplings, before, after):
             yield _sample(self.learner, self.spec.sample_fn, self.progress.step)
@@ -166,7 +159,7 @@ class TrainLoop:
         # in the middle of a step, so that no step has learning rate 0
         middle = fraction_before if self.budget.steps is None else fraction_before + 0.5 / self.budget.steps
         lr_scale = recipe.schedule.lr_scale(middle)
-        micro_batches = split_batch(batch, recipe.grad_accum_steps, self.device)
+        micro_batches = learning.split_batch(batch, recipe.grad_accum_steps, self.device)
         self.loss, grad_norm = self.learner.step(micro_batches, progress.step + 1, lr_scale)
         tokens = batch["ids"].numel() + (batch["source"].numel() if "source" in batch else 0)
         elapsed, step = self.budget.elapsed, progress.step + 1
@@ -181,12 +174,11 @@ class TrainLoop:
 
     def _write_snapshot(self, stopped: bool = False) -> None:
         """Record the attention of the tracked sentence, if any; `stopped` marks the snapshot of an interrupted run."""
-        if self.spec.tracked_sentence is not None:
+        sentence = self.spec.tracked_sentence
+        if sentence is not None:
             with self.learner.inference_model() as model:
                 if model is not None:
-                    write_snapshot(
-                        self.spec.run, self.progress.step, model, self.spec.tracked_sentence, stopped=stopped
-                    )
+                    write_snapshot(self.spec.run, self.progress.step, model, sentence, stopped=stopped)
 
     def _save(self) -> Saved:
         """Flush the metrics first, then write the checkpoint that refers to them."""
@@ -206,16 +198,14 @@ class TrainLoop:
     def _finished(self) -> Finished:
         progress, newest = self.progress, self.checkpointer.newest
         assert newest is not None, "the last step is always saved"
-        return Finished(
-            progress.step, newest, self.checkpointer.sha256, self.loss, self.validation_loss, progress.tokens,
-            self.budget.elapsed,
-        )  # fmt: skip
+        facts = (self.checkpointer.sha256, self.loss, self.validation_loss, progress.tokens, self.budget.elapsed)
+        return Finished(progress.step, newest, *facts)
 
 
-def has_converged(losses: Sequence[float], patience: int | None) -> bool:
+def _has_converged(losses: Sequence[float], patience: int | None) -> bool:
     """Return whether the last `patience` validations are no better than the best one before them.
 
-    >>> has_converged([3.0, 2.0, 2.1, 2.0], 2), has_converged([3.0, 2.0, 2.1, 1.9], 2)
+    >>> _has_converged([3.0, 2.0, 2.1, 2.0], 2), _has_converged([3.0, 2.0, 2.1, 1.9], 2)
     (True, False)
     """
     return patience is not None and len(losses) > patience and min(losses[-patience:]) >= min(losses[:-patience])
@@ -241,7 +231,7 @@ def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool
     for number, batch in enumerate(spec.data_loader.validation(batch_size, seq_len)):
         batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, 0, number))
         batch = {name: array.to(device) for name, array in batch.items()}
-        with autocast(precision, device):
+        with learning.autocast(precision, device):
             total += float(spec.objective.loss_sum(spec.model, batch))
         count += spec.objective.num_targets(batch)
         is_enough = count >= min(max_tokens, recipe.validation_tokens)
@@ -254,11 +244,10 @@ def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool
 
 
 def _sample(learner: Learner, sample_fn: SampleFn, step: int) -> Sampled:
-    """Generate samples; raise if the weights are NaN or infinite."""
     with learner.inference_model() as model:
         if model is None:
             return Sampled(step, (), ())
-        check_weights_finite(model, step)
+        learning.check_weights_finite(model, step)
         return sample_fn(model, step)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from peasy.atomic import append_durably, disk_errors, write_atomic
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import lookup
 from peasy.extras import require_extra
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 
@@ -53,12 +53,7 @@ def open_sink(sink: str | Sink, run: Path) -> Sink:
     """Return the sink with this name, or the callable itself."""
     if not isinstance(sink, str):
         return sink
-    if sink not in _SINKS_BY_NAME:
-        raise InvalidInput(
-            f'There is no sink "{sink}".',
-            hint=did_you_mean(sink, _SINKS_BY_NAME) or f"Known: {', '.join(_SINKS_BY_NAME)}.",
-        )
-    return _SINKS_BY_NAME[sink](run)
+    return lookup(sink, _SINKS_BY_NAME, "sink")(run)
 
 
 _HINT = "The checkpoints are untouched. Free some space, then continue the run with --resume."

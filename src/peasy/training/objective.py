@@ -7,7 +7,7 @@ is then exact, however the batch is split.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from annotated_types import Ge, Gt, Lt
@@ -75,17 +75,15 @@ class MaskedToken(Objective):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.mask_replace_prob + self.random_replace_prob > 1:
-            raise InvalidInput(
-                "mask_replace_prob and random_replace_prob are fractions.", hint="Their sum must be at most 1."
-            )
+            message = "mask_replace_prob and random_replace_prob are fractions."
+            raise InvalidInput(message, hint="Their sum must be at most 1.")
 
     def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
         """Choose targets and mask them; at least one per batch."""
         ids, mask = batch["ids"], config.special_tokens.mask
         if mask is None:
-            raise InvalidInput(
-                "The tokenizer has no mask token, so no token can be masked.", hint="Train a new tokenizer."
-            )
+            message = "The tokenizer has no mask token, so no token can be masked."
+            raise InvalidInput(message, hint="Train a new tokenizer.")
         padding_mask = batch.get("padding_mask")
         padding_mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask
         priority = torch.rand(ids.shape, generator=rng).masked_fill(~padding_mask, 2.0)
@@ -114,12 +112,8 @@ class Seq2Seq(Objective):
     def loss_sum(self, model: Model, batch: Batch) -> Tensor:
         """Return the cross-entropy, with label smoothing in training mode only."""
         is_target = batch["targets"] != IGNORE_INDEX
-        hidden = model.hidden(
-            batch["ids"],
-            padding_mask=batch.get("padding_mask"),
-            source=batch["source"],
-            source_padding_mask=batch.get("source_padding_mask"),
-        )
+        masks: dict[str, Any] = {name: batch.get(name) for name in ("padding_mask", "source_padding_mask")}
+        hidden = model.hidden(batch["ids"], source=batch["source"], **masks)
         smoothing = self.label_smoothing if model.training else 0.0
         return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target], smoothing)
 
@@ -151,9 +145,8 @@ class Contrastive(Objective):
         if "label" in batch:
             same = batch["label"][:, None] == batch["label"]
             similarities = similarities.masked_fill(same & (positives[:, None] != positives), -torch.inf)
-        losses = (
-            functional.cross_entropy(logits, positives, reduction="sum") for logits in (similarities, similarities.mT)
-        )
+        directions = (similarities, similarities.mT)
+        losses = (functional.cross_entropy(logits, positives, reduction="sum") for logits in directions)
         return sum(losses, start=similarities.new_zeros(())) / 2
 
 
@@ -202,10 +195,7 @@ ObjectiveConfig = NextToken | MaskedToken | Seq2Seq | Contrastive | SkipGram | N
 
 def _cross_entropy(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """Sum the cross-entropy over all targets that are not ignored, in float32."""
+    logits, targets = logits.flatten(0, -2).float(), targets.flatten()
     return functional.cross_entropy(
-        logits.flatten(0, -2).float(),
-        targets.flatten(),
-        reduction="sum",
-        ignore_index=IGNORE_INDEX,
-        label_smoothing=label_smoothing,
+        logits, targets, reduction="sum", ignore_index=IGNORE_INDEX, label_smoothing=label_smoothing
     )

@@ -140,11 +140,9 @@ class _ShapeGroup:
 
     def gradients(self) -> Tensor:
         """Stack all gradients in wide orientation into a new tensor."""
-        wide, tall = (
-            [torch.zeros_like(matrix) if matrix.grad is None else matrix.grad for matrix in matrices.values()]
-            for matrices in (self.wide, self.tall)
-        )
-        return torch.stack(wide + [gradient.mT for gradient in tall])
+        weights = [*self.wide.values(), *self.tall.values()]
+        gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        return torch.stack(gradients[: len(self.wide)] + [gradient.mT for gradient in gradients[len(self.wide) :]])
 
     def apply_update(self, update: Tensor, lr: float, weight_decay: float) -> None:
         """Apply weight decay, then the update; tall matrices are scaled by the root of their aspect ratio."""
@@ -215,9 +213,8 @@ class Optimizer:
                 if slots:
                     self._adamw.state[weight] = {slot: state[f"adam.{slot}.{name}"].clone() for slot in slots}
         except KeyError as error:
-            raise InvalidInput(
-                f"The saved optimizer state has nothing for {error}.", hint="Was the recipe changed?"
-            ) from None
+            message = f"The saved optimizer state has nothing for {error}."
+            raise InvalidInput(message, hint="Was the recipe changed?") from None
 
 
 def linear_weights(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -233,10 +230,6 @@ def _make_adamw(params: Mapping[str, nn.Parameter], config: AdamWConfig) -> torc
     decayed = [weight for name, weight in params.items() if weight.ndim > 1 and "embedding" not in name]
     not_decayed = [weight for name, weight in params.items() if weight.ndim <= 1 or "embedding" in name]
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": not_decayed, "weight_decay": 0.0}]
-    return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.lr,
-        betas=(config.beta1, config.beta2),
-        eps=config.eps,
-        fused=all(weight.device.type in ("cpu", "cuda") for weight in params.values()),
-    )
+    fused = all(weight.device.type in ("cpu", "cuda") for weight in params.values())
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)

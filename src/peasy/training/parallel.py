@@ -32,29 +32,15 @@ from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
+from peasy.training import learner as learning
+from peasy.training import optimizer as optimizers
 from peasy.training.attention_snapshots import trim_snapshots
 from peasy.training.distributed import ProcessGroup
 from peasy.training.event import Event
-from peasy.training.learner import (
-    Diverged,
-    FullState,
-    GradientLearner,
-    autocast,
-    choose_precision,
-    diverged_error,
-    seeded_step,
-)
 from peasy.training.loop import TrainLoop, TrainSpec, make_checkpointer
 from peasy.training.metrics_log import MetricsRecorder
 from peasy.training.objective import Batch, Contrastive, NGramCounting, Objective
-from peasy.training.optimizer import (
-    MuonConfig,
-    MuonOptimizer,
-    Optimizer,
-    OptimizerConfig,
-    linear_weights,
-    orthogonalise,
-)
+from peasy.training.optimizer import MuonConfig, MuonOptimizer, Optimizer, OptimizerConfig
 from peasy.training.run_folder import run_lock
 from peasy.training.state import Progress, latest_state, load_optimizer_state, load_state, remove_leftovers
 
@@ -74,10 +60,9 @@ class _ShardedOptimizer(Optimizer):
     def __init__(self, model: nn.Module, config: OptimizerConfig, *, bfloat16: bool = False) -> None:
         super().__init__(model, config, bfloat16=bfloat16)
         if isinstance(config, MuonConfig) and self._muon is not None:
-            self._muon = _ShardedMuon(linear_weights(model), config, self._muon.dtype)
+            self._muon = _ShardedMuon(optimizers.linear_weights(model), config, self._muon.dtype)
 
     def grad_norm(self) -> Tensor:
-        """Return the global gradient norm, computed over all processes."""
         norm = super().grad_norm()
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
@@ -101,7 +86,6 @@ class _ShardedMuon(MuonOptimizer):
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Update every matrix."""
         for name, matrix in self.matrices.items():
             if matrix.grad is None:
                 continue
@@ -109,13 +93,12 @@ class _ShardedMuon(MuonOptimizer):
             update = cast(DTensor, matrix.grad.lerp(self.momentum[name], self.config.momentum)).full_tensor()
             rows, columns = update.shape
             wide = update if rows <= columns else update.mT
-            orthogonal = orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
+            orthogonal = optimizers.orthogonalise(wide[None], self.config.ns_steps, self.dtype)[0].to(update.dtype)
             scaled_lr = lr * max(1.0, rows / columns) ** 0.5
             matrix.mul_(1 - lr * self.config.weight_decay)
             matrix.sub_(_shard_like(matrix, orthogonal if rows <= columns else orthogonal.mT), alpha=scaled_lr)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the momentum of each matrix."""
         return dict(self.momentum)
 
 
@@ -138,13 +121,12 @@ def _gather_model(model: Model, *, keep: bool) -> Model | None:
 
 
 def _model_from_tensors(model: Model, tensors: Mapping[str, Tensor]) -> Model:
-    """Build a model with the same config over these tensors."""
     copy = build(model.config, seed=None)
     copy.load_state_dict(dict(tensors), strict=True, assign=True)
     return copy.eval()
 
 
-def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool) -> FullState | None:
+def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool) -> learning.FullState | None:
     """Write the shards of all processes (DCP, safetensors) and read them back as full tensors on rank 0.
 
     `folder` must be visible to all processes; it is deleted afterwards.
@@ -170,15 +152,14 @@ def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_m
         {name.removeprefix(prefix): tensor for name, tensor in full.items() if name.startswith(prefix)}
         for prefix in ("weights.", "state.")
     )
-    return FullState(_model_from_tensors(model, weights), state)
+    return learning.FullState(_model_from_tensors(model, weights), state)
 
 
 def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
     """Train like `loop.train`, in several processes; the recipe chooses DDP or FSDP."""
     if isinstance(spec.objective, NGramCounting):
-        raise InvalidInput(
-            "An n-gram model is trained in a single process.", hint="Run without torchrun and --num-processes."
-        )
+        hint = "Run without torchrun and --num-processes."
+        raise InvalidInput("An n-gram model is trained in a single process.", hint=hint)
     group.stop_requested = group.stopping = False
     with run_lock(spec.run) if group.is_main else contextlib.nullcontext():
         if group.is_main:
@@ -227,7 +208,7 @@ class LossModule(nn.Module):
         return total.detach() / self.group.world_size + (total - total.detach())
 
 
-class _DistributedLearner(GradientLearner):
+class _DistributedLearner(learning.GradientLearner):
     """Gradient learner of one rank: computes its rows of every micro-batch; gradients are summed over all ranks."""
 
     def __init__(self, spec: TrainSpec, group: ProcessGroup) -> None:
@@ -241,7 +222,7 @@ class _DistributedLearner(GradientLearner):
                 # Not every objective uses an encoder's pooler or head.
                 unused = isinstance(spec.model, Encoder)
                 self.loss_module = DistributedDataParallel(self.loss_module, find_unused_parameters=unused)
-        precision = choose_precision(recipe.precision, device)
+        precision = learning.choose_precision(recipe.precision, device)
         optimizer_class = _ShardedOptimizer if self.is_sharded else Optimizer
         optimizer = optimizer_class(spec.model, recipe.optimizer, bfloat16=precision == "bfloat16")
         super().__init__(
@@ -254,7 +235,7 @@ class _DistributedLearner(GradientLearner):
         sync: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if isinstance(self.loss_module, DistributedDataParallel) and not is_last:
             sync = self.loss_module.no_sync()
-        with sync, autocast(self.precision, self.device):
+        with sync, learning.autocast(self.precision, self.device):
             total: Tensor = self.loss_module(local_rows(micro_batch, self.group)) / count
             torch.autograd.backward(total * self.group.world_size)  # DDP and FSDP average gradients over ranks
         return float(total.detach())
@@ -269,12 +250,14 @@ class _DistributedLearner(GradientLearner):
 
     def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         """Seed dropout differently on each rank."""
-        return seeded_step(self.seed + self.group.rank, step) if self._has_dropout else contextlib.nullcontext()
+        return (
+            learning.seeded_step(self.seed + self.group.rank, step) if self._has_dropout else contextlib.nullcontext()
+        )
 
-    def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> Diverged:
+    def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> learning.Diverged:
         if not self.is_sharded:
             return super()._find_nan_source(micro_batches, count, step)
-        return diverged_error(step, "the loss or its gradient is NaN or infinite")
+        return learning.diverged_error(step, "the loss or its gradient is NaN or infinite")
 
     def request_stop(self) -> None:
         """Request a stop: all ranks stop together after the same step."""
@@ -292,14 +275,14 @@ class _DistributedLearner(GradientLearner):
         self.model.train()
 
     @contextlib.contextmanager
-    def full_state(self, folder: Path) -> Iterator[FullState | None]:
+    def full_state(self, folder: Path) -> Iterator[learning.FullState | None]:
         """Full state on rank 0, None on the others; they wait until the end of the block."""
         if self.is_sharded:
             with self.group.detect_lost_ranks():
                 shards = folder.with_name(f".{folder.name}.part-shards")
                 yield _gather_checkpoint(shards, self.model, self.optimizer, is_main=self.group.is_main)
         else:
-            yield FullState(self.model, self.optimizer.state_dict()) if self.group.is_main else None
+            yield learning.FullState(self.model, self.optimizer.state_dict()) if self.group.is_main else None
         self.group.broadcast_str()
 
 

@@ -120,10 +120,8 @@ class Recipe(BoundedSettings):
         if self.steps is not None and self.minutes is not None:
             raise InvalidInput("Set steps or minutes, not both.", hint="Leave one of them out.")
         if self.batch_size % self.grad_accum_steps:
-            raise InvalidInput(
-                f"A batch of {self.batch_size} cannot be split into {self.grad_accum_steps} equal parts.",
-                hint="grad_accum_steps must divide batch_size.",
-            )
+            message = f"A batch of {self.batch_size} cannot be split into {self.grad_accum_steps} equal parts."
+            raise InvalidInput(message, hint="grad_accum_steps must divide batch_size.")
 
     def batch_shape(self, done: float) -> tuple[int, int]:
         """Return batch size and sequence length when the fraction `done` of the run is over."""
@@ -142,10 +140,8 @@ def make_recipe(
     0.01
     """
     if kind not in MODEL_KINDS:
-        raise NotFound(
-            f'There is no model kind "{kind}".',
-            hint=did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}.",
-        )
+        hint = did_you_mean(kind, MODEL_KINDS) or f"Known: {', '.join(MODEL_KINDS)}."
+        raise NotFound(f'There is no model kind "{kind}".', hint=hint)
     sizes = [size for size in MODEL_SIZES if f"{kind}-{size}" in {known.name for known in model_presets()}]
     if preset not in sizes:
         raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")
@@ -180,9 +176,8 @@ def _check_setting_names(kind: str, size: str, settings: Mapping[str, Any]) -> N
         wanted = _MEANINGS.get(name, name)
         meant = dict.fromkeys(path for path in paths if path.rpartition(".")[2] == wanted)
         hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(name, known)
-        raise InvalidInput(
-            f"{name}: unknown setting.", hint=hint or f"Known: {', '.join(known)}. See docs/settings.md."
-        )
+        hint = hint or f"Known: {', '.join(known)}. See docs/settings.md."
+        raise InvalidInput(f"{name}: unknown setting.", hint=hint)
 
 
 def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,14 +185,14 @@ def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
     merged = dict(data)
     for key, value in changes.items():
         old = merged.get(key)
-        if isinstance(old, Mapping) and isinstance(value, Mapping) and _same_kind(old, value):
+        if (
+            isinstance(old, Mapping)
+            and isinstance(value, Mapping)
+            and value.get("kind", old.get("kind")) == old.get("kind")
+        ):
             value = merge_settings(old, value)
         merged[key] = value
     return merged
-
-
-def _same_kind(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    return "kind" not in new or new["kind"] == old.get("kind")
 
 
 def changed_settings(old: Recipe, new: Recipe) -> list[str]:
@@ -206,12 +201,10 @@ def changed_settings(old: Recipe, new: Recipe) -> list[str]:
 
 
 def _changed_paths(old: Any, new: Any, prefix: str) -> list[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted({*old, *new})
-        return [
-            path for key in keys for path in _changed_paths(old.get(key), new.get(key), f"{prefix}.{key}".lstrip("."))
-        ]
-    return [] if old == new else [prefix]
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return [] if old == new else [prefix]
+    paths = ((old.get(key), new.get(key), f"{prefix}.{key}".lstrip(".")) for key in sorted({*old, *new}))
+    return [path for one in paths for path in _changed_paths(*one)]
 
 
 @cache

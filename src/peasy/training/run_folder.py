@@ -51,10 +51,8 @@ def run_lock(folder: Path) -> Iterator[None]:
             held = lock.acquire()
         except Timeout:
             holder = _read_holder(path)
-            raise RunLocked(
-                f"{folder} is being trained by another process{f' ({holder})' if holder else ''}.",
-                hint="Wait for it, stop it, or choose another --run.",
-            ) from None
+            message = f"{folder} is being trained by another process{f' ({holder})' if holder else ''}."
+            raise RunLocked(message, hint="Wait for it, stop it, or choose another --run.") from None
     with held:
         yield
 

@@ -83,9 +83,8 @@ class Budget:
         if (steps is None) == (minutes is None):
             raise InvalidInput("A run needs a budget in steps or minutes.", hint="Set exactly one of them.")
         if (steps is not None and steps < 1) or (minutes is not None and not minutes > 0):
-            raise InvalidInput(
-                "The budget must be at least one step, or more than 0 minutes.", hint="Set steps or minutes."
-            )
+            message = "The budget must be at least one step, or more than 0 minutes."
+            raise InvalidInput(message, hint="Set steps or minutes.")
         self.steps, self.seconds = steps, None if minutes is None else minutes * 60
         self._clock, self._start = clock, clock() - spent
 

@@ -23,16 +23,10 @@ from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
+from peasy.tokenization.chat_template import DEFAULT_CHAT_TEMPLATE
+from peasy.training import objective as objectives
 from peasy.training.learner import choose_precision
-from peasy.training.objective import (
-    Contrastive,
-    MaskedToken,
-    NextToken,
-    NGramCounting,
-    ObjectiveConfig,
-    Seq2Seq,
-    SkipGram,
-)
+from peasy.training.objective import NextToken, ObjectiveConfig
 from peasy.training.recipe import Recipe
 from peasy.training.state import CHECKPOINTS_FOLDER
 
@@ -76,16 +70,17 @@ def resolve_setup(
     bos, is_next_token = config.special_tokens.bos, isinstance(objective, NextToken)
     if pretrained is None and bos is not None and recipe.sample_unit == "documents" and is_next_token:
         tokenizer = tokenizer.with_bos(bos)  # a prompt begins like the documents
+    if corpus.kind == "chat" and tokenizer.chat_template is None:
+        tokenizer = tokenizer.with_chat_template(DEFAULT_CHAT_TEMPLATE)
     resolved = replace(recipe, objective=objective, seq_len=seq_len, precision=precision)
     return RunSetup(resolved, config, tokenizer, None if pretrained is None else pretrained.target_tokenizer)
 
 
 def train_tokenizer(recipe: Recipe, corpus: Corpus) -> Tokenizer:
     """Train a tokenizer on the corpus."""
-    options = recipe.tokenizer
-    return tokenization.train_tokenizer(
-        _tokenizer_texts(corpus), kind=options.algorithm, vocab_size=options.vocab_size, lowercase=options.lowercase
-    )
+    options, texts = recipe.tokenizer, _tokenizer_texts(corpus)
+    kind, size = options.algorithm, options.vocab_size
+    return tokenization.train_tokenizer(texts, kind=kind, vocab_size=size, lowercase=options.lowercase)
 
 
 def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> Model:
@@ -99,13 +94,13 @@ def build_model(setup: RunSetup, pretrained: PretrainedModel | None = None) -> M
 def _default_objective(recipe: Recipe, config: ModelConfig, data_kind: str) -> ObjectiveConfig:
     """Return the default objective of a model kind for such data ("text", "pairs" or "labelled")."""
     if recipe.model_kind == "ngram":
-        return NGramCounting()
+        return objectives.NGramCounting()
     if recipe.model_kind in ("translator", "rnn-translator"):
-        return Seq2Seq()
+        return objectives.Seq2Seq()
     if recipe.model_kind == "encoder":
-        return MaskedToken() if data_kind == "text" else Contrastive()
+        return objectives.MaskedToken() if data_kind == "text" else objectives.Contrastive()
     if isinstance(config, Word2VecConfig) and config.task == "skip-gram":
-        return SkipGram(window=config.window)
+        return objectives.SkipGram(window=config.window)
     return NextToken()
 
 
@@ -138,10 +133,8 @@ def environment_changes(run: Path) -> str | None:
     """Return a warning if torch or the thread count differ from the start of the run, as results may then differ."""
     about = SafeFolder(run).read_json(ABOUT_FILE)
     versions, threads = about["versions"], about["machine"].get("threads")
-    compared = (
-        ("torch", versions.get("torch"), package_versions().get("torch")),
-        ("threads", threads, torch.get_num_threads()),
-    )
+    torch_now = package_versions().get("torch")
+    compared = (("torch", versions.get("torch"), torch_now), ("threads", threads, torch.get_num_threads()))
     changes = ", ".join(f"{name} was {before} and is now {now}" for name, before, now in compared if before != now)
     return f"{changes}: results may differ in the last digits from an uninterrupted run." if changes else None
 
@@ -167,14 +160,11 @@ def _pretrained_config(recipe: Recipe, pretrained: PretrainedModel) -> ModelConf
     config = pretrained.model.config
     expected, actual = type(preset(f"{recipe.model_kind}-{recipe.preset}")), type(config)
     if actual is not expected:
-        raise InvalidInput(
-            f"{pretrained.name} is a {actual.kind} model, but {recipe.model_kind} trains a {expected.kind}."
-        )
+        message = f"{pretrained.name} is a {actual.kind} model, but {recipe.model_kind} trains a {expected.kind}."
+        raise InvalidInput(message)
     if recipe.model:
-        names = ", ".join(recipe.model)
-        raise InvalidInput(
-            f"The architecture of {pretrained.name} is fixed; {names} cannot be set.", hint="Omit --set model...."
-        )
+        message = f"The architecture of {pretrained.name} is fixed; {', '.join(recipe.model)} cannot be set."
+        raise InvalidInput(message, hint="Omit --set model....")
     return config
 
 

@@ -68,15 +68,9 @@ class Checkpointer:
 
 
 def save_state(
-    run: Path,
-    model: Model,
-    optimizer_state: Mapping[str, Tensor],
-    progress: Progress,
-    tokenizer: Tokenizer | None = None,
-    target_tokenizer: Tokenizer | None = None,
-    *,
-    keep: int,
-) -> Path:
+    run: Path, model: Model, optimizer_state: Mapping[str, Tensor], progress: Progress,
+    tokenizer: Tokenizer | None = None, target_tokenizer: Tokenizer | None = None, *, keep: int,
+) -> Path:  # fmt: skip
     """Write the checkpoint of a step; once it is on disk, delete all but the newest `keep`."""
     target = run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
     if target.exists():

@@ -6,15 +6,8 @@ from shlex import quote
 import numpy as np
 
 from peasy.errors import NotFound
-from peasy.inspection.results import (
-    WORD_MERGE_NOTE,
-    AttentionInfo,
-    AttentionOverview,
-    AttentionRecord,
-    Capture,
-    HeadTopWords,
-    Tokens,
-)
+from peasy.inspection import results
+from peasy.inspection.results import WORD_MERGE_NOTE, AttentionInfo, AttentionRecord, Capture, HeadTopWords, Tokens
 from peasy.nn.module_path import ModulePath
 from peasy.views import document as doc
 
@@ -29,12 +22,9 @@ _MAX_COMMAND_TEXT = 120
 
 
 def attention_document(
-    record: AttentionRecord,
-    layer: int | None = None,
-    head: int | None = None,
-    merge_subwords: bool = False,
+    record: AttentionRecord, layer: int | None = None, head: int | None = None, merge_subwords: bool = False,
     value_weighted: bool = False,
-) -> doc.Document:
+) -> doc.Document:  # fmt: skip
     """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
     parts: list[doc.DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
     by_kind: dict[str, list[Capture]] = {}
@@ -52,7 +42,7 @@ def attention_document(
         parts.append(doc.Paragraph(WORD_MERGE_NOTE, "note"))
     if not by_kind or {capture.step for capture in record.captures} - {"weights", *_ARITHMETIC_STEPS}:
         parts.append(_captured_table(record))
-    parts += next_token_parts(record)
+    parts += _next_token_parts(record)
     parts.append(doc.capitalized_note(record.caveat))
     return doc.Document(doc.short_title(record.tokens.text, record.model), tuple(parts))
 
@@ -64,13 +54,9 @@ def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
 
 
 def attention_maps(
-    record: AttentionRecord,
-    captures: Sequence[Capture],
-    layer: int | None = None,
-    head: int | None = None,
-    merge_subwords: bool = False,
-    value_weighted: bool = False,
-) -> doc.Maps:
+    record: AttentionRecord, captures: Sequence[Capture], layer: int | None = None, head: int | None = None,
+    merge_subwords: bool = False, value_weighted: bool = False,
+) -> doc.Maps:  # fmt: skip
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
     layers = sorted({capture.path.layer for capture in captures})
     heads = sorted({head_index for capture in captures for head_index in capture.heads})
@@ -165,17 +151,18 @@ def merge_words(
 def tiled_document(record: AttentionRecord) -> doc.Document:
     """Document of a long text: tiled attention of each layer, with the rows captured at full resolution."""
     tokens = record.target or record.tokens
-    parts: list[doc.DocumentPart] = [
+    notes = opening_notes(record.interventions, (), record.storage)
+    maps = (_tiled_maps(record, overview) for overview in record.overviews)
+    parts: tuple[doc.DocumentPart, ...] = (
         doc.Paragraph(f"{len(tokens):,} tokens."),
-        *opening_notes(record.interventions, (), record.storage),
-    ]
-    for overview in record.overviews:
-        parts.append(_tiled_maps(record, overview))
-    parts.append(doc.capitalized_note(record.caveat))
-    return doc.Document(doc.short_title(tokens.text, record.model), tuple(parts))
+        *notes,
+        *maps,
+        doc.capitalized_note(record.caveat),
+    )
+    return doc.Document(doc.short_title(tokens.text, record.model), parts)
 
 
-def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> doc.Maps:
+def _tiled_maps(record: AttentionRecord, overview: results.AttentionOverview) -> doc.Maps:
     """Return tiled heat maps of one attention layer, one for each head."""
     captured = next((rows for rows in record.captures if rows.path == overview.path and rows.step == "weights"), None)
     info = next((part for part in record.attentions if part.path == overview.path), None)
@@ -185,9 +172,8 @@ def _tiled_maps(record: AttentionRecord, overview: AttentionOverview) -> doc.Map
         tiles[:, np.triu(np.ones(tiles.shape[1:], dtype=bool), 1)] = np.nan
     if captured is not None and set(overview.heads) <= set(captured.heads):
         order = [captured.heads.index(head) for head in overview.heads]
-        exact = doc.Rows(
-            _captured_rows(captured), _masked_weights(captured, info, overview.value_weighted)[None, order]
-        )
+        weights = _masked_weights(captured, info, overview.value_weighted)[None, order]
+        exact = doc.Rows(_captured_rows(captured), weights)
     return doc.Maps(
         "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
         tokens.pieces, tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
@@ -208,12 +194,9 @@ def opening_notes(
         yield doc.Paragraph(f"Values are stored as {storage}.", "note")
 
 
-def next_token_parts(record: AttentionRecord) -> list[doc.DocumentPart]:
-    """Return the table of next-token candidates."""
-    if not record.next_tokens:
-        return []
+def _next_token_parts(record: AttentionRecord) -> list[doc.DocumentPart]:
     rows = tuple((candidate.piece, candidate.probability) for candidate in record.next_tokens)
-    return [doc.Table(("token", "probability"), rows, "Next token")]
+    return [doc.Table(("token", "probability"), rows, "Next token")] if rows else []
 
 
 def _captured_table(record: AttentionRecord) -> doc.Table:
@@ -277,25 +260,17 @@ def word_attention_document(
     what = "weight x norm of the value" if value_weighted else "weight"
     table = doc.Table(("head", f'"{query}" attends to ({what})'), _top_word_rows(heads, " "))
     notes = doc.Paragraph(WORD_MERGE_NOTE, "note"), doc.capitalized_note(record.caveat)
-    return doc.Document(
-        doc.short_title(record.tokens.text, record.model), (*opening_notes(record.interventions), table, *notes)
-    )
+    parts: tuple[doc.DocumentPart, ...] = (*opening_notes(record.interventions), table, *notes)
+    return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
 def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWords]) -> doc.Document:
     """Document with one line for each head, and the next-token candidates."""
     table = doc.Table(("head", "strongest links, query→key"), _top_word_rows(heads, "  "))
-    omitted = "Attention of a word to itself and to the first word is not listed."
-    notes = (
-        doc.Paragraph(f"{omitted} {WORD_MERGE_NOTE}", "note"),
-        doc.capitalized_note(record.caveat),
-    )
-    parts = (
-        *opening_notes(record.interventions, record.notes, record.storage),
-        table,
-        *next_token_parts(record),
-        *notes,
-    )
+    omitted = f"Attention of a word to itself and to the first word is not listed. {WORD_MERGE_NOTE}"
+    notes = doc.Paragraph(omitted, "note"), doc.capitalized_note(record.caveat)
+    opening = opening_notes(record.interventions, record.notes, record.storage)
+    parts = (*opening, table, *_next_token_parts(record), *notes)
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 

@@ -1,6 +1,7 @@
 """Checked hand calculations as a document: verdict, findings with reasons, and the marked tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Matrix, Paragraph, Table, pluralize
 from peasy.worked.checking import CheckedCell, CheckedExample, CheckedTable
@@ -19,13 +20,13 @@ _MISSING_SCALE_HINT = (
 
 def check_document(title: str, parts: Sequence[CheckedExample]) -> Document:
     """Document of the check results."""
-    shown: list[DocumentPart] = [Paragraph(verdict_sentence(parts), _tone(parts)), *_notes(parts)]
+    tone = _TONES[all_passed(parts)] if any(part.cells or part.rows for part in parts) else "plain"
+    shown: list[DocumentPart] = [Paragraph(verdict_sentence(parts), tone), *_notes(parts)]
     for part in parts:
         findings = list(_findings(part))
         if len(parts) > 1:
-            shown += [Heading(part.title), *(findings or [Paragraph(verdict_sentence([part]))])]
-        else:
-            shown += findings
+            findings = [Heading(part.title), *(findings or [Paragraph(verdict_sentence([part]))])]
+        shown += findings
     if any(part.count(verdict) for part in parts for verdict in VERDICT_SIGNS):
         shown.append(Paragraph(_LEGEND, "note"))
     shown += _points(parts)
@@ -43,8 +44,8 @@ def files_document(
 ) -> Document:
     """Document of many files: a summary with points, the most common mistakes, then the findings of each file."""
     rows = [
-        (name, _OUTCOMES[_passed(parts)], f"{got} / {most}", verdict_sentence(parts))
-        for name, parts, (got, most) in files
+        (name, _OUTCOMES[all_passed(parts)], f"{got} / {of}", verdict_sentence(parts))
+        for name, parts, (got, of) in files
     ]
     rows += [(name, "not readable", "", reason) for name, reason in failures]
     shown: list[DocumentPart] = [
@@ -71,14 +72,15 @@ _OUTCOMES = {True: "no mistakes", False: "mistakes", None: "not read in full"}
 _TONES: dict[bool | None, str] = {True: "good", False: "bad", None: "plain"}
 
 
-def _passed(parts: Sequence[CheckedExample]) -> bool | None:
+class _Checked(Protocol):
+    @property
+    def passed(self) -> bool | None: ...
+
+
+def all_passed(parts: Iterable[_Checked]) -> bool | None:
+    """Return False if a part is wrong; None if nothing is wrong but not everything was read; else True."""
     outcomes = [part.passed for part in parts]
     return False if False in outcomes else None if None in outcomes else True
-
-
-def _tone(parts: Sequence[CheckedExample]) -> str:
-    checked = any(part.cells or part.rows for part in parts)
-    return _TONES[_passed(parts)] if checked else "plain"
 
 
 def _notes(parts: Sequence[CheckedExample]) -> Iterator[DocumentPart]:
@@ -180,11 +182,8 @@ def _matrix(table: CheckedTable) -> Matrix:
     def explain(row: int, column: int) -> Arithmetic:
         where = f"{table.name}, row {table.rows[row]}, column {table.columns[column]}: {table.written[row][column]}"
         verdict, reason = table.verdicts[row][column], table.reasons[row][column]
-        return Arithmetic(
-            where, (f"{verdict}: {reason}" if reason else "This cell cannot be calculated from the given tables.",)
-        )
+        unknown = "This cell cannot be calculated from the given tables."
+        return Arithmetic(where, (f"{verdict}: {reason}" if reason else unknown,))
 
-    return Matrix(
-        table.name, values, table.rows, table.columns, description=table.description, marks=frozenset(marks),
-        explain=explain,
-    )  # fmt: skip
+    shown = (table.name, values, table.rows, table.columns)
+    return Matrix(*shown, description=table.description, marks=frozenset(marks), explain=explain)

@@ -43,9 +43,8 @@ class TextLabels:
 
     def summary(self) -> str:
         """Return the label of a text in one line."""
-        return (
-            f"{self.scores[0].label} {self.scores[0].probability:.2f}" if self.scores else f"{len(self.tokens)} tokens"
-        )
+        best = self.scores[0] if self.scores else None
+        return f"{len(self.tokens)} tokens" if best is None else f"{best.label} {best.probability:.2f}"
 
     def data(self) -> dict[str, object]:
         """Return the labels as plain data."""

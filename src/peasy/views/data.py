@@ -49,12 +49,10 @@ def _problems(problems: DataProblems) -> Iterator[DocumentPart]:
 
 def _examples(card: DatasetCard) -> Table:
     rows = tuple(_example(sample) for sample in card.examples)
-    if card.kind == "pairs":
-        # No category column if no pair has one.
-        with_category = any(row[2] for row in rows)
-        names = ("source", "target", "category") if with_category else ("source", "target")
-        return Table(names, tuple(row[: len(names)] for row in rows))
-    return Table(("text", "label") if card.kind == "labelled" else ("text",), rows)
+    names = {"pairs": ("source", "target", "category"), "labelled": ("text", "label")}.get(card.kind, ("text",))
+    if card.kind == "pairs" and not any(row[2] for row in rows):
+        names = names[:2]
+    return Table(names, tuple(row[: len(names)] for row in rows))
 
 
 def _example(sample: Sample) -> tuple[Cell, ...]:
@@ -62,7 +60,7 @@ def _example(sample: Sample) -> tuple[Cell, ...]:
         return _truncate(sample.source), _truncate(sample.target), sample.category
     if isinstance(sample, LabelledText):
         return _truncate(sample.text), _truncate(sample.label)
-    return (_truncate(sample),)
+    return (_truncate(str(sample)),)
 
 
 def _truncate(text: str) -> str:
@@ -81,12 +79,9 @@ def tokens_document(encoding: Encoding, name: str, kind: str, vocab_size: int) -
         token_id, word = str(encoding.ids[position]), encoding.word_ids[position]
         characters = f"{start}–{end}" if end > start else ""
         rows.append((str(position), encoding.pieces[position], token_id, characters, "" if word is None else str(word)))
-    parts: list[DocumentPart] = [
-        Paragraph(f"{pluralize(count, 'token')} for {pluralize(words, 'word')}, {length}."),
-        Table(("position", "piece", "id", "characters", "word"), tuple(rows)),
-        Paragraph(f"Tokenizer of {name}: {kind}, {vocab_size:,} ids. · is a space, ⏎ a newline.", "note"),
-    ]
-    if count > _MAX_TOKENS:
-        note = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
-        parts.insert(2, Paragraph(note, "note"))
-    return Document(short_title(encoding.text), tuple(parts))
+    size = Paragraph(f"{pluralize(count, 'token')} for {pluralize(words, 'word')}, {length}.")
+    table = Table(("position", "piece", "id", "characters", "word"), tuple(rows))
+    cut = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
+    about = f"Tokenizer of {name}: {kind}, {vocab_size:,} ids. · is a space, ⏎ a newline."
+    notes = (Paragraph(note, "note") for note in ([cut] if count > _MAX_TOKENS else []) + [about])
+    return Document(short_title(encoding.text), (size, table, *notes))

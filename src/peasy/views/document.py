@@ -4,7 +4,7 @@
 once per document and applied by the renderer.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Cell = float | str | None
 """A number, a string (symbol, verdict), or an empty cell."""
+
+CellFormula = Callable[[int, int, Callable[[str, int, int], str]], str]
+"""Writes row and column of a matrix as a formula; the last argument gives the address of a cell of any matrix."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Matrix:
 
     `row_axis` and `column_axis` name the axes (query, key, d_model, ...). `marks` are (row, column) of highlighted
     cells. `explain(row, column)` returns the arithmetic of one cell. `shades` are the values to shade by where the
-    cells themselves are words (a predicted token, shaded by its probability).
+    cells themselves are words (a predicted token, shaded by its probability). `formula` writes a calculated cell as a
+    formula of a spreadsheet, or "" if it has none.
     """
 
     name: str
@@ -77,6 +81,7 @@ class Matrix:
     marks: frozenset[tuple[int, int]] = frozenset()
     explain: Callable[[int, int], Arithmetic] | None = field(default=None, compare=False)
     shades: tuple[tuple[float | None, ...], ...] = ()
+    formula: CellFormula | None = field(default=None, compare=False)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -272,12 +277,16 @@ class Document:
     """Document: a title and its parts, in order. `decimals` is the number of decimals shown.
 
     `settings` are lines `name: value` that state how the numbers were made, for formats that hold only tables.
+    `picture` is the data of an interactive picture of a whole model (`ForwardPass`), for pages.
+    A `fragment` is drawn without a preamble where a format has one (LaTeX).
     """
 
     title: str
     parts: tuple[DocumentPart, ...]
     decimals: int = 4
     settings: tuple[str, ...] = ()
+    picture: Mapping[str, object] | None = None
+    fragment: bool = False
 
     def matrices(self) -> Sequence[Matrix]:
         """Return all matrices, in order."""
@@ -291,9 +300,19 @@ class Document:
 
 
 def short_title(text: str, model: str = "") -> str:
-    """Return a text on one line, cut after 60 characters, with the name of the model."""
+    """Return a text on one line, cut between words after at most 60 characters, with the name of the model.
+
+    >>> short_title("one two three " * 9, "stories")
+    'one two three one two three one two three one two three... (stories)'
+    """
+    return shorten(text, 60) + (f" ({model})" if model else "")
+
+
+def shorten(text: str, length: int) -> str:
+    """Return a text on one line, cut between words, or within a word that is longer than the line."""
     line = " ".join(text.split())
-    return (line if len(line) <= 60 else line[:57] + "...") + (f" ({model})" if model else "")
+    cut = line[: length - 2].rpartition(" ")[0] or line[: length - 3]
+    return line if len(line) <= length else f"{cut.rstrip(',;:')}..."
 
 
 def capitalized_note(text: str) -> Paragraph:

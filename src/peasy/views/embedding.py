@@ -13,11 +13,8 @@ _AXES = ("first principal component", "second principal component")
 _NUM_NEIGHBOURS = 5
 _MAX_POINTS = 2_000
 """Maximum number of points on one map; the document notes if more were given."""
-
-
 _MAX_SHOWN = 24
 """Maximum number of rows and columns shown."""
-
 _TOP_PAIRS = 8
 
 
@@ -31,9 +28,8 @@ def embedding_map(
     """Return the map and its share of explained variance."""
     vectors = np.asarray(vectors, dtype=float)
     if vectors.ndim != 2 or len(vectors) != len(names):
-        raise InvalidInput(
-            f"{len(names)} names for vectors of shape {vectors.shape}.", hint="Give one vector for each name."
-        )
+        message = f"{len(names)} names for vectors of shape {vectors.shape}."
+        raise InvalidInput(message, hint="Give one vector for each name.")
     vectors, names = vectors[:_MAX_POINTS], names[:_MAX_POINTS]
     coordinates, explained = pca_2d(vectors)
     near = tuple(tuple(other for other, _ in neighbours) for neighbours in nearest_neighbours(vectors, num_neighbours))
@@ -87,7 +83,6 @@ class MapPoint:
 
 
 def _map_figure(title: str, points: tuple[MapPoint, ...]) -> doc.Plane:
-    """Return the points as a scatter plot."""
     coordinates = tuple((point.name, point.x, point.y) for point in points)
     near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
     return doc.Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
@@ -95,25 +90,19 @@ def _map_figure(title: str, points: tuple[MapPoint, ...]) -> doc.Plane:
 
 def text_map_document(model: str, points: tuple[MapPoint, ...], explained_variance: float, count: int) -> doc.Document:
     """Document with the map, its explained variance, and the nearest neighbours."""
-    note = (
-        f"{model}: {count} points. The map shows {explained_variance:.0%} of the variance; "
-        "neighbours are by cosine similarity in full dimension."
-    )
+    shown = f"{model}: {count} points. The map shows {explained_variance:.0%} of the variance"
+    note = doc.Paragraph(f"{shown}; neighbours are by cosine similarity in full dimension.", "note")
     rows = tuple((point.name, point.group, _format_neighbours(points, point)) for point in points)
     neighbours = doc.Table(("", "cluster", "nearest"), rows, "Neighbours")
-    return doc.Document("Texts by meaning", (_map_figure("Texts", points), doc.Paragraph(note, "note"), neighbours))
+    return doc.Document("Texts by meaning", (_map_figure("Texts", points), note, neighbours))
 
 
 def word_map_document(
-    model: str,
-    before: tuple[MapPoint, ...],
-    after: tuple[MapPoint, ...],
-    shown: tuple[float, float],
-    unknown_words: tuple[str, ...],
-    description: str,
-) -> doc.Document:
+    model: str, before: tuple[MapPoint, ...], after: tuple[MapPoint, ...], shown: tuple[float, float],
+    unknown_words: tuple[str, ...], description: str,
+) -> doc.Document:  # fmt: skip
     """Document with the maps before and after training (`shown`: their explained variance), and nearest neighbours."""
-    rows: tuple[tuple[doc.Cell, ...], ...] = tuple(
+    rows = tuple(
         (old.name, _format_neighbours(before, old), _format_neighbours(after, new))
         for old, new in zip(before, after, strict=True)
     )
@@ -141,22 +130,19 @@ def vectors_document(
     note = f"{doc.pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions, pooling {pooling}, model {name}."
     if len(texts) == 1:
         rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
-        omitted = f"The first {_MAX_SHOWN} of {vectors.shape[1]}; --json has all."
-        cut = [doc.Paragraph(omitted, "note")] * (len(vectors[0]) > _MAX_SHOWN)
-        return doc.Document(
-            _truncate(texts[0], 60), (doc.Table(("dimension", "value"), rows), *cut, doc.Paragraph(note, "note"))
+        figure: doc.Matrix | doc.Table = doc.Table(("dimension", "value"), rows)
+        count, rest, title = len(vectors[0]), f"{vectors.shape[1]}; --json has all.", _truncate(texts[0], 60)
+    else:
+        labels = tuple(f"{index} {_truncate(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
+        columns = tuple(map(str, range(1, len(labels) + 1)))
+        values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
+        description = "1: same direction; 0: orthogonal."
+        figure = doc.Matrix(
+            "Cosine similarity", values, labels, columns, "text", "text", shaded=True, description=description
         )
-    shown = texts[:_MAX_SHOWN]
-    labels = tuple(f"{index + 1} {_truncate(text, 28)}" for index, text in enumerate(shown))
-    columns = tuple(str(index + 1) for index in range(len(shown)))
-    values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
-    table = doc.Matrix(
-        "Cosine similarity", values, labels, columns, "text", "text", shaded=True,
-        description="1: same direction; 0: orthogonal.",
-    )  # fmt: skip
-    omitted = f"The first {_MAX_SHOWN} of {len(texts):,}; --out vectors.npy has all."
-    cut = [doc.Paragraph(omitted, "note")] * (len(texts) > _MAX_SHOWN)
-    return doc.Document("Similarity of texts", (table, *cut, doc.Paragraph(note, "note")), decimals=2)
+        count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
+    cut = [doc.Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
+    return doc.Document(title, (figure, *cut, doc.Paragraph(note, "note")), decimals=4 if len(texts) == 1 else 2)
 
 
 def _truncate(text: str, limit: int) -> str:
@@ -168,10 +154,13 @@ def similarity_document(similarity: Similarity) -> doc.Document:
     """Document with the cosine similarity, the pairs that contribute most, and the matrix of all pairs."""
     pairs = np.asarray(similarity.pairs, dtype=float)
     first, second = similarity.first.words, similarity.second.words
-    order = np.argsort(-np.abs(pairs), axis=None)[:_TOP_PAIRS]
-    rows = tuple(
-        (first[i], second[j], float(pairs[i, j])) for i, j in (np.unravel_index(flat, pairs.shape) for flat in order)
-    )
+    size = np.abs(pairs)  # pairs with punctuation come last: they say little about the meaning
+    for axis, words in enumerate((first, second)):
+        marks = [not any(letter.isalnum() for letter in word) for word in words]
+        size = size - np.expand_dims(np.asarray(marks) * 1e6, 1 - axis)
+    order = np.argsort(-size, axis=None, kind="stable")[:_TOP_PAIRS]
+    cells = (np.unravel_index(flat, pairs.shape) for flat in order)
+    rows = tuple((first[i], second[j], float(pairs[i, j])) for i, j in cells)
     # Relative to the mean, so that links differ even if all pairs contribute about the same.
     above = pairs - max(float(pairs.mean()), 0.0)
     share = np.clip(above / max(float(above.max()), 1e-9), 0, 1)

@@ -78,11 +78,6 @@ class ComparisonFacts:
     models: tuple[ComparedModel, ...]
     notes: tuple[str, ...] = ()
 
-    @property
-    def curve_metric(self) -> str:
-        """Metric of the curves: `metric` if it is known during training, else the loss."""
-        return self.metric if self.metric == "bits per byte" else "loss"
-
 
 def comparison_document(facts: ComparisonFacts) -> Document:
     """Document with one row for each model, then the curves."""
@@ -97,9 +92,9 @@ def comparison_document(facts: ComparisonFacts) -> Document:
         Paragraph(f"{facts.data}, {facts.budget}, seed {facts.seed}. Ranked by {facts.metric}, best first."),
         Table(columns, tuple(rows)),
     ]
+    curve = facts.metric if facts.metric == "bits per byte" else "loss"  # what is known during training
     lines = tuple((model.kind, model.curve) for model in facts.models if model.curve)
-    if lines:
-        parts.append(Curves(f"Validation {facts.curve_metric}", lines, "seconds", facts.curve_metric))
+    parts += [Curves(f"Validation {curve}", lines, "seconds", curve)] if lines else []
     parts += [Paragraph(note, "note") for note in facts.notes]
     kinds = ", ".join(model.kind for model in facts.models)
     return Document(f"{kinds} on {facts.data}", tuple(parts))
@@ -110,18 +105,16 @@ def experiment_document(
     claim: str,
     question: str,
     parts: Sequence[DocumentPart],
-    verdict: str,
-    holds: bool,
+    conclusions: Sequence[Paragraph],
     caveat: str,
     seed: int,
 ) -> Document:
-    """Document with the claim, its question, the measurements, the outcome and the caveat."""
-    conclusion = Paragraph(verdict, "good" if holds else "bad")
-    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, conclusion, Paragraph(caveat, "note"))
+    """Document with the claim, its question, the measurements, the outcomes and the caveat."""
+    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, *conclusions, Paragraph(caveat, "note"))
     return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
 
 
-def experiments_document(rows: Sequence[tuple[str, str, str]]) -> Document:
-    """Document listing all experiments: name, question, duration on two cores."""
+def experiments_document(rows: Sequence[tuple[str, str, str, str]]) -> Document:
+    """Document listing all experiments: name, question, duration on two cores, outcome of the stored seeds."""
     usage = Paragraph("Run one: peasy experiment NAME", "note")
-    return Document("Experiments", (Table(("name", "question", "duration"), tuple(rows)), usage))
+    return Document("Experiments", (Table(("name", "question", "duration", "stored seeds"), tuple(rows)), usage))

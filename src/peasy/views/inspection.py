@@ -96,13 +96,12 @@ def lens_document(lens: results.LensTable) -> doc.Document:
     final = lens.final
     agreed = {(row, column) for row, index in enumerate(order[1:], 1) for column, word in enumerate(final)
               if lens.pieces[index][column][0] == word}  # fmt: skip
-    parts: tuple[doc.DocumentPart, ...] = (
-        doc.Paragraph(
-            "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction."
-        ),
-        _lens_matrix(lens, order, frozenset(agreed)),
-        *(doc.Paragraph(note, "note") for note in lens.notes),
+    about = (
+        "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction. "
+        "Colours: its probability, from dark (0) to bright (1)."
     )
+    notes = (doc.Paragraph(note, "note") for note in lens.notes)
+    parts: tuple[doc.DocumentPart, ...] = (doc.Paragraph(about), _lens_matrix(lens, order, frozenset(agreed)), *notes)
     return doc.Document(f"Logit lens: {doc.short_title(lens.tokens.text, lens.model)}", parts)
 
 
@@ -168,20 +167,17 @@ def attribution_document(attribution: results.LogitAttribution, top: int = 12) -
     rows = tuple((head.name, head.value, _top_sources(head, attribution.attended[head.part])) for head in heads)
     parts.append(doc.Table(("head", "addend", "largest parts by source token"), rows, "Heads with the largest addends"))
     for part in attribution.attended:
-        matrix = attribution.heads(part)
-        parts.append(labelled_matrix(matrix, f"Addends of the {part.replace('_', '-')} heads"))
+        parts.append(labelled_matrix(attribution.heads(part), f"Addends of the {part.replace('_', '-')} heads"))
     parts += [doc.Paragraph(note, "note") for note in attribution.notes]
-    return doc.Document(
-        f"Logit attribution: {doc.short_title(attribution.tokens.text, attribution.model)}", tuple(parts)
-    )
+    title = f"Logit attribution: {doc.short_title(attribution.tokens.text, attribution.model)}"
+    return doc.Document(title, tuple(parts))
 
 
 def _layers_table(attribution: results.LogitAttribution) -> doc.Table:
     """Table of the addends: one row per layer, one column per sublayer; the last row is the logit."""
     components = attribution.components
-    parts = [
-        part for part in ("attention", "cross_attention", "feedforward") if any(c.part == part for c in components)
-    ]
+    known = {component.part for component in components}
+    parts = [part for part in ("attention", "cross_attention", "feedforward") if part in known]
     rows: dict[str, dict[str, float]] = {}
     for component in components:
         row = component.part if component.layer is None else f"layer {component.layer}"
@@ -214,35 +210,22 @@ def labelled_matrix(matrix: results.LabelledMatrix, name: str = "", description:
     )  # fmt: skip
 
 
-def labelled_matrix_document(matrix: results.LabelledMatrix) -> doc.Document:
-    """Document of one labelled matrix, for notebooks."""
-    return doc.Document(matrix.name or "Matrix", (labelled_matrix(matrix),))
-
-
 def sweep_document(
-    matrix: results.LabelledMatrix,
-    model: str,
-    text: str,
-    metric: str,
-    method: str,
-    clean: float,
-    corrupt: float | None,
+    matrix: results.LabelledMatrix, model: str, text: str, metric: str, method: str, clean: float, corrupt: float | None
 ) -> doc.Document:
     """Document of a sweep: the metric of each variant as a heat map, and of the unchanged texts."""
     unchanged = f"Clean text: {clean:.4f}."
     if corrupt is not None:
-        unchanged += (
-            f" Corrupt text: {corrupt:.4f}. One activation of the clean text at a time runs in the corrupt one."
-        )
+        patched = "One activation of the clean text at a time runs in the corrupt one."
+        unchanged += f" Corrupt text: {corrupt:.4f}. {patched}"
     what = {"patch": "Activation patching", "zero": "Zero ablation", "mean": "Mean ablation"}[method]
     base = clean if corrupt is None else corrupt
     shades = tuple(tuple(float(value) - base for value in row) for row in matrix.values)
     heat_map = replace(labelled_matrix(matrix, description="Shaded by the change of the metric."), shades=shades)
     parts: list[doc.DocumentPart] = [doc.Paragraph(f"{what}: {metric}. {unchanged}"), heat_map]
     if method == "zero":
-        parts.append(
-            doc.Paragraph("Zero is not an activation that later layers have seen; compare with the mean.", "note")
-        )
+        caution = "Zero is not an activation that later layers have seen; compare with the mean."
+        parts.append(doc.Paragraph(caution, "note"))
     return doc.Document(f"Sweep over {matrix.name}: {doc.short_title(text, model)}", tuple(parts))
 
 
@@ -256,12 +239,12 @@ def _head_name(score: results.HeadScore) -> str:
 def rollout_document(record: results.AttentionRecord, matrix: results.LabelledMatrix) -> doc.Document:
     """Document of the rollout: how much of each token could reach each position after the last layer."""
     maps = doc.Maps("Attention rollout", matrix.values[None, None], matrix.rows, matrix.columns)
-    parts: list[doc.DocumentPart] = [
+    parts: tuple[doc.DocumentPart, ...] = (
         *opening_notes(record.interventions),
         maps,
         doc.Paragraph(results.ROLLOUT_CAVEAT, "note"),
-    ]
-    return doc.Document(doc.short_title(record.tokens.text, record.model), tuple(parts))
+    )
+    return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
 def attention_history_document(history: results.AttentionHistory, path: ModulePath | None = None) -> doc.Document:
@@ -273,7 +256,6 @@ def attention_history_document(history: results.AttentionHistory, path: ModulePa
 
 
 def _attention_history_maps(history: results.AttentionHistory, path: ModulePath) -> doc.Maps:
-    """Heat maps of one attention layer: heads by checkpoints."""
     values = np.stack([np.asarray(frame.weights[path], dtype=np.float32) for frame in history.checkpoints], axis=1)
     queries = history.target if history.target is not None and path.stack == "decoder" else history.tokens
     keys = history.tokens if "cross" in path.part else queries

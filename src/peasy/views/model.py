@@ -13,10 +13,10 @@ def model_document(box: Box, name: str | None = None) -> Document:
     return Document(title, (Paragraph(box.description), Paragraph(size), Diagram("From input to output", columns)))
 
 
-def short_count(count: int) -> str:
+def _short_count(count: int) -> str:
     """Return a count in short form.
 
-    >>> short_count(124_439_808), short_count(1_536)
+    >>> _short_count(124_439_808), _short_count(1_536)
     ('124.4 M', '1,536')
     """
     for size, letter in ((10**9, "B"), (10**6, "M"), (10**4, "K")):
@@ -27,7 +27,7 @@ def short_count(count: int) -> str:
 
 def _node(box: Box) -> Node:
     prefix = "each " if box.repeats > 1 else ""
-    note = f"{prefix}{short_count(box.parameters)} · {format_bytes(box.bytes)}" if box.parameters else ""
+    note = f"{prefix}{_short_count(box.parameters)} · {format_bytes(box.bytes)}" if box.parameters else ""
     name = box.name.replace("_", " ").replace("feedforward", "feed-forward")
     return Node(name, box.description, note, tuple(map(_node, box.boxes)), box.repeats)
 

@@ -36,20 +36,14 @@ class RunFacts:
 
 def run_document(run: RunFacts) -> Document:
     """Document of one run."""
-    rows: list[tuple[Cell, ...]] = [
-        ("kind", f"{run.kind}, {run.preset}"),
-        ("data", run.data),
-        ("seed", str(run.seed)),
-        ("state", run.state),
-        ("parameters", "" if run.parameters is None else f"{run.parameters:,}"),
-        ("tokens", f"{run.tokens:,}"),
-        ("time", format_duration(run.elapsed)),
-        ("loss", _format_loss(run.loss)),
-        ("validation loss", _format_loss(run.validation_loss)),
-        ("weights", run.sha256[:16] if run.sha256 else ""),
-        ("folder", run.folder),
-    ]
-    parts: list[DocumentPart] = [Table(("field", "value"), tuple(rows))]
+    fields = {
+        "kind": f"{run.kind}, {run.preset}", "data": run.data, "seed": str(run.seed), "state": run.state,
+        "parameters": "" if run.parameters is None else f"{run.parameters:,}", "tokens": f"{run.tokens:,}",
+        "time": format_duration(run.elapsed), "loss": _format_loss(run.loss),
+        "validation loss": _format_loss(run.validation_loss), "weights": run.sha256[:16] if run.sha256 else "",
+        "folder": run.folder,
+    }  # fmt: skip
+    parts: list[DocumentPart] = [Table(("field", "value"), tuple(fields.items()))]
     curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
     lines = tuple((name, points) for name, points in curves if points)
     if lines:

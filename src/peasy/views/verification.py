@@ -8,12 +8,9 @@ from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Tab
 
 VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
 DIVERGENCE_METRICS = {
-    "rms_error": "RMS error",
-    "max_error": "max error",
-    "mean_error": "mean error",
-    "kl": "mean KL",
+    "rms_error": "RMS error", "max_error": "max error", "mean_error": "mean error", "kl": "mean KL",
     "top-1": "same top token",
-}
+}  # fmt: skip
 
 
 def proof_document(proof: Proof) -> Document:
@@ -30,13 +27,11 @@ def proof_document(proof: Proof) -> Document:
         Table(("equality", "verdict", "distance", "tolerance"), rows),
         Paragraph("Distance: the largest difference, divided by the largest absolute value (at least 1).", "note"),
     ]
-    failed = [equality for equality in proof.equalities if equality.verdict == FAILS]
+    failed = [one for one in proof.equalities if one.verdict == FAILS]
     if failed:
-        parts += [Heading("First divergence"), *(Paragraph(failure_sentence(one), "bad") for one in failed)]
+        parts += [Heading("First divergence"), *(Paragraph(_failure_sentence(one), "bad") for one in failed)]
     parts += _divergences(proof)
-    absent = tuple(
-        (equality.name, equality.reason) for equality in proof.equalities if equality.verdict == NOT_APPLICABLE
-    )
+    absent = tuple((one.name, one.reason) for one in proof.equalities if one.verdict == NOT_APPLICABLE)
     if absent:
         parts += [Heading("Not applicable"), Table(("equality", "reason"), absent)]
     return Document(f"{proof.model}: verified" if proof.passed else f"{proof.model}: not verified", tuple(parts))
@@ -56,7 +51,7 @@ def proof_sentence(proof: Proof) -> str:
     return f"{counted}: {', '.join(failed)} {'fails' if len(failed) == 1 else 'fail'}."
 
 
-def failure_sentence(equality: Equality) -> str:
+def _failure_sentence(equality: Equality) -> str:
     """Return which equality fails, and where the two results first diverge."""
     name = f"{equality.name} ({equality.description})"
     text = "" if equality.sequence is None else f" in text {equality.sequence + 1}"

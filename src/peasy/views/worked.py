@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.views import document as doc
 from peasy.worked.arithmetic import CellArithmetic, arithmetic, find_index
+from peasy.worked.chain import NUDGE, GradientChain
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise
+from peasy.worked.expressions import Reference, cell_formulas, spreadsheet_formula
 from peasy.worked.label import format_number, format_operand, format_percent, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
 from peasy.worked.story import QueryDescription
@@ -21,7 +24,7 @@ _SECTIONS = {
     "scores": 3, "scaled": 4, "masked": 4, "weights": 5, "context": 6,
     "concat": 7, "w_o": 7, "output": 7,
 }  # fmt: skip
-"""Section of each table: the six steps of the hand calculation, and a seventh that concatenates heads."""
+"""Section of each table of attention: the six steps of the hand calculation, and a seventh for all heads."""
 
 _TITLES = {
     1: "Input", 2: "Query, key and value", 3: "Scores", 4: "Scale", 5: "Weights", 6: "Weighted sum", 7: "All heads",
@@ -29,6 +32,9 @@ _TITLES = {
 
 _MAX_SUM_KEYS = 6
 """Up to this many keys, each context is also written as a weighted sum of words."""
+
+_MAX_TITLE = 200
+"""Maximum length of a title in characters."""
 
 _MAX_QUERIES = 12
 """Maximum number of queries whose contributions are shown, one table each."""
@@ -39,15 +45,19 @@ def worked_document(
     variants: Sequence[tuple[str, WorkedExample]] = (),
     decimals: int = 4,
     contributions: bool = False,
+    steps: Sequence[WorkedStep] | None = None,
 ) -> doc.Document:
-    """Document with all steps, then the variants side by side."""
+    """Document with all steps, then the variants side by side; with `steps`, only these."""
+    if steps is not None:
+        return doc.Document(_example_title(worked), tuple(_steps(worked, steps, decimals)), decimals)
     example = worked.example
     introduction = (
         (f"{example.description}.", "plain", example.description), (f"From: {example.source}.", "note", example.source),
         (example.note, "note", example.note),
     )  # fmt: skip
     parts: list[doc.DocumentPart] = [doc.Paragraph(text, tone) for text, tone, given in introduction if given]
-    parts += [*_steps(worked, decimals), *_word_vectors_plot(worked)]
+    parts += [doc.Paragraph(line) for line in example.settings if example.steps]  # for peasy check
+    parts += [*_steps(worked, worked.steps, decimals), *_word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)
     parts += _side_by_side(variants, decimals)
@@ -56,7 +66,7 @@ def worked_document(
 
 def _example_title(worked: WorkedExample) -> str:
     """Return the title of the example, or its first tokens."""
-    return worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS])
+    return doc.shorten(worked.example.title or " ".join(worked.tokens[:_MAX_SUM_KEYS]), _MAX_TITLE)
 
 
 def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: bool | None = None) -> doc.Matrix:
@@ -66,12 +76,42 @@ def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: 
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
 
     return doc.Matrix(
-        step.name, as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
+        step.name, _as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
         step.description, shaded=step.base == "weights" if shaded is None else shaded, explain=explain,
+        formula=_cell_formula(worked, step.name),
     )  # fmt: skip
 
 
-def as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
+def _cell_formula(worked: WorkedExample, name: str) -> doc.CellFormula | None:
+    """Return what writes a cell of a step as a formula of a spreadsheet; None if the step is given."""
+    if worked.graph.route(name, worked.values) is None:
+        return None
+    formulas = cache(lambda: cell_formulas(worked.graph, worked.values, name))
+
+    def write(row: int, column: int, address: Reference) -> str:
+        cells = formulas()
+        if cells is None or not np.isclose(float(cells[row, column]), worked.values[name][row, column], atol=1e-9):
+            return ""  # given, although it could be computed
+        return spreadsheet_formula(cells[row, column], address)
+
+    return write
+
+
+def spreadsheet_document(worked: WorkedExample, decimals: int = 4) -> doc.Document:
+    """Document with all tables that the formulas of a spreadsheet need, also those that are not listed as steps."""
+    document = worked_document(worked, (), decimals)
+    needed = set(worked.names)
+    for name in reversed(list(worked.graph.nodes)):
+        route = worked.graph.route(name, worked.values) if name in needed else None
+        needed |= set() if route is None else set(route.inputs)
+    shown = {matrix.name for matrix in document.matrices()}
+    others = [worked.node_step(name) for name in worked.graph.nodes if name in needed - shown]
+    heading = (doc.Heading("Other tables that the formulas use"),) if others else ()
+    tables = tuple(step_matrix(worked, step, decimals) for step in others)
+    return replace(document, parts=(*document.parts, *heading, *tables))
+
+
+def _as_cells(values: np.ndarray) -> tuple[tuple[doc.Cell, ...], ...]:
     """Return an array as matrix cells."""
     return tuple(tuple(row) for row in values.tolist())
 
@@ -92,24 +132,24 @@ def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], d
     """Document of one word's attention in sentences, head by head."""
     parts: list[doc.DocumentPart] = []
     for story in stories:
-        if story.head:
-            parts.append(doc.Heading(f"Head {story.head}"))
+        if story.scope:
+            parts.append(doc.Heading(_scope_title(story.scope)))
         parts += [doc.Paragraph(sentence) for sentence in story.sentences]
         parts.append(_story_table(story, decimals))
-    return doc.Document(
-        f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"', tuple(parts), decimals
-    )
+    title = f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"'
+    return doc.Document(title, tuple(parts), decimals)
 
 
 def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals: int) -> doc.Document:
     """Document of the example in symbols."""
-    parts: list[doc.DocumentPart] = [
-        doc.Paragraph("Each token has a query q, a key k and a value v, numbered from 0; x = masked.", "note")
-    ]
+    of_attention = "Each token has a query q, a key k and a value v, numbered from 0; x = masked."
+    note = "Each number in the numbers it is calculated from: name[row,column], from 0."
+    parts: list[doc.DocumentPart] = [doc.Paragraph(of_attention if symbolic.sums else note, "note")]
     for table in symbolic.tables:
-        step = next((step for step in worked.steps if step.base == table.name), None)
+        step = next((step for step in worked.steps if table.name in (step.name, step.base)), None)
         description = step.description if step else ""
-        parts.append(doc.Matrix(table.name, table.cells, table.rows, table.columns, "q", "k", description=description))
+        axes = table.row_axis, table.column_axis
+        parts.append(doc.Matrix(table.name, table.cells, table.rows, table.columns, *axes, description=description))
     if symbolic.sums:
         parts.append(doc.Table(("token", "context"), symbolic.sums, "Each context as a sum"))
     return doc.Document(f"{_example_title(worked)} in symbols", tuple(parts), decimals)
@@ -117,44 +157,54 @@ def symbolic_document(worked: WorkedExample, symbolic: SymbolicExample, decimals
 
 def contribution_parts(worked: WorkedExample, query: int | None = None) -> Iterator[doc.DocumentPart]:
     """Yield the contribution of each key to each query: weight times value, and their sum."""
-    for head in worked.heads:
-        weights, value = worked.find_values("weights", head), worked.find_values("value", head)
+    for scope in worked.attention_scopes:
+        weights, value = worked.find_step("weights", scope), worked.find_step("value", scope)
         if weights is None or value is None:
             yield doc.Paragraph("The example has no values, so there are no contributions.", "note")
             return
-        where = f", head {head}" if head else ""
+        where = f", {_scope_title(scope).lower()}" if scope else ""
         yield doc.Heading(f"Contributions{where}: weight times value")
-        queries = range(len(worked.tokens)) if query is None else [query]
-        columns = next(step.columns for step in worked.steps if step.base == "value" and step.head == head)
+        queries = range(len(weights.rows)) if query is None else [query]
         for row in list(queries)[:_MAX_QUERIES]:
-            contributions = weights[row][:, None] * value
-            numbers = as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
-            name = f"contributions to {token_label(worked.tokens[row])}"
-            yield doc.Matrix(name, numbers, (*worked.keys, "sum"), columns, "key", "d_value", shaded=True)
+            contributions = weights.values[row][:, None] * value.values
+            numbers = _as_cells(np.vstack([contributions, contributions.sum(axis=0)]))
+            name = f"contributions to {token_label(weights.rows[row])}"
+            yield doc.Matrix(name, numbers, (*weights.columns, "sum"), value.columns, "key", "d_value", shaded=True)
         if len(queries) > _MAX_QUERIES:
-            yield doc.Paragraph(
-                f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one.", "note"
-            )
+            rest = f"{len(queries) - _MAX_QUERIES} more queries are not shown; --query WORD shows one."
+            yield doc.Paragraph(rest, "note")
 
 
-def _steps(worked: WorkedExample, decimals: int) -> Iterator[doc.DocumentPart]:
-    section, head = 0, 0
-    for step in worked.steps:
-        if (_SECTIONS[step.base], step.head) != (section, head):
-            section, head = _SECTIONS[step.base], step.head
-            yield doc.Heading(_title(worked, section, head), number=section)
-            if section == 2 and _has_no_projections(worked):
+def _steps(worked: WorkedExample, steps: Sequence[WorkedStep], decimals: int) -> Iterator[doc.DocumentPart]:
+    title, number = "", 0
+    for step in steps:
+        if (own := _section_title(worked, step)) != title:
+            title, number = own, number + 1
+            yield doc.Heading(title, number)
+            if _SECTIONS.get(step.base) == 2 and _has_no_projections(worked):
                 yield doc.Paragraph("No projections: the inputs themselves are queries, keys and values.")
         if step.base in ("query", "key", "value") and _has_no_projections(worked) and not step.head:
             yield doc.Formula(step.tex)
-        elif step.base == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
+        elif step.name == "scaled" and worked.example.scale is None and worked.example.scoring != "scaled-dot":
             yield doc.Paragraph(step.description)
         else:
             last = bool(worked.example.last_step) and step.base == "scores"
             yield step_matrix(worked, step, decimals, shaded=True if last else None)
 
 
-def _title(worked: WorkedExample, section: int, head: int) -> str:
+def _section_title(worked: WorkedExample, step: WorkedStep) -> str:
+    """Return the heading of a step: of attention one of the sections, else its block, and what is done there."""
+    if not worked.example.steps:
+        return _attention_title(worked, _SECTIONS.get(step.base, 7 if step.base == "b_o" else 2), step.head)
+    kind, scope = worked.kind(step.name), step.scope
+    if scope.startswith("after"):
+        return "After the update"
+    if kind != "forward":
+        return f"{kind.capitalize()}: {scope}" if scope else kind.capitalize()
+    return scope or ("Input" if worked.graph.route(step.name, worked.values) is None else step.name)
+
+
+def _attention_title(worked: WorkedExample, section: int, head: int) -> str:
     title = _TITLES[section]
     if section == 4 and any(step.base == "masked" for step in worked.steps):
         title = "Scale and mask"
@@ -163,12 +213,43 @@ def _title(worked: WorkedExample, section: int, head: int) -> str:
     return f"Head {head}: {title[0].lower()}{title[1:]}" if head else title
 
 
+def _scope_title(scope: str) -> str:
+    """Return the title of a head or block: `Head 1`, or its name."""
+    return scope.capitalize().replace("-", " ") if scope.startswith("head-") else scope
+
+
+def chain_document(worked: WorkedExample, chain: GradientChain, decimals: int) -> doc.Document:
+    """Document of the chain rule: every gradient from the loss to one number, then its arithmetic and a check."""
+    less, more = chain.nudged_losses
+    where = f"{chain.node}[{chain.row},{chain.column}]"
+    numbers = (more, less, (more - less) / (2 * NUDGE), chain.value)
+    more_text, less_text, rate, value = (format_number(number, 8) for number in numbers)
+    last = chain.steps[-1]
+    parts: list[doc.DocumentPart] = [
+        doc.Paragraph(f"How much does the loss change with {where}? From the loss back to it, each gradient follows "
+                      "from the one before."),
+        doc.Paragraph(" → ".join(step.name for step in chain.steps)),
+        *_chain_steps(worked, chain, decimals),
+        doc.Heading("The number itself"),
+        arithmetic_part(arithmetic(worked, last.name, chain.row, chain.column, decimals)),
+        doc.Paragraph(f"Check: with {NUDGE:g} more in {where} the loss is {more_text}, with as much less {less_text}: "
+                      f"({more_text} - {less_text}) / {2 * NUDGE:g} = {rate}. The gradient is {value}.", "note"),
+    ]  # fmt: skip
+    return doc.Document(f"{_example_title(worked)}: {chain.title}", tuple(parts), decimals)
+
+
+def _chain_steps(worked: WorkedExample, chain: GradientChain, decimals: int) -> Iterator[doc.DocumentPart]:
+    for number, step in enumerate(chain.steps, start=1):
+        yield doc.Heading(step.name, number)
+        is_last = step is chain.steps[-1]
+        matrix = step_matrix(worked, step, decimals)
+        yield replace(matrix, marks=frozenset({(chain.row, chain.column)})) if is_last else matrix
+
+
 def _has_no_projections(worked: WorkedExample) -> bool:
     """Return True if the inputs themselves are queries, keys and values (no projections)."""
-    example = worked.example
-    return example.x is not None and all(
-        getattr(example, name) is None for name in ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
-    )
+    example, names = worked.example, ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
+    return example.x is not None and all(getattr(example, name) is None for name in names)
 
 
 def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[doc.DocumentPart]:
@@ -243,29 +324,20 @@ def _projection(worked: WorkedExample) -> tuple[np.ndarray, list[doc.DocumentPar
         f"c·y: [{', '.join(format_number(factor * b) for b in y)}]",
     )
     first, second = map(token_label, names)
-    sentence = doc.Paragraph(
-        f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
-    )
-    return factor * y, [sentence, doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)]
+    sentence = f"The projection of {first} onto {second} is c·{second}; the remainder is orthogonal to it."
+    arithmetic_of = doc.Arithmetic(f"{first} (x) projected onto {second} (y)", lines)
+    return factor * y, [doc.Paragraph(sentence), arithmetic_of]
 
 
-def worksheet_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the worksheet, with blank tables."""
+def worksheet_document(exercise: Exercise, decimals: int = 2, with_answers: bool = False) -> doc.Document:
+    """Document of the worksheet, with blank tables, or of its answer key."""
     task = f"Fill in the blank tables, rounded to {decimals} decimals. Then run peasy check on the file."
-    return _exercise_document(exercise, exercise.worked.example.title, task, False, decimals)
-
-
-def answer_key_document(exercise: Exercise, decimals: int = 2) -> doc.Document:
-    """Document of the answer key."""
-    return _exercise_document(exercise, f"{exercise.worked.example.title}, answers", "", True, decimals)
-
-
-def _exercise_document(exercise: Exercise, title: str, task: str, with_answers: bool, decimals: int) -> doc.Document:
-    parts: list[doc.DocumentPart] = [doc.Paragraph(task)] if task else []
+    parts: list[doc.DocumentPart] = [] if with_answers else [doc.Paragraph(task)]
     parts += [doc.Paragraph(setting) for setting in exercise.settings]
     parts += [doc.Heading("Given"), *(_table(exercise, step, True, decimals) for step in exercise.given)]
     parts.append(doc.Heading("Answers" if with_answers else "To fill in"))
     parts += [_table(exercise, step, with_answers, decimals) for step in exercise.solution]
+    title = f"{exercise.worked.example.title}{', answers' if with_answers else ''}"
     return doc.Document(title, tuple(parts), decimals, exercise.settings)
 
 

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peasy.errors import NotFound, did_you_mean
+from peasy.display import DisplayMixin
+from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.worked.graph import ArithmeticLine
 from peasy.worked.label import token_label
 from peasy.worked.solver import WorkedExample
 
 
-@dataclass(frozen=True)
-class CellArithmetic:
+@dataclass(frozen=True, repr=False)
+class CellArithmetic(DisplayMixin):
     """Arithmetic of one cell; the last line gives its value."""
 
     step: str
@@ -30,6 +31,9 @@ class CellArithmetic:
     def texts(self) -> tuple[str, ...]:
         """The lines as text."""
         return tuple(line.text for line in self.lines)
+
+    def __repr__(self) -> str:
+        return "\n  ".join((self.title, *self.texts))
 
 
 def arithmetic(
@@ -52,18 +56,24 @@ def arithmetic(
     row_label, column_label = token_label(solved.rows[i]), token_label(solved.columns[j])
     title = f"{solved.name}: {solved.row_axis} {row_label}, {solved.column_axis} {column_label}"
     with np.errstate(all="ignore"):
-        lines = tuple(worked.graph.lines(solved.name, i, j, worked.values, worked.keys, decimals))
+        lines = tuple(worked.graph.lines(solved.name, i, j, worked.values, worked.labels, decimals))
     return CellArithmetic(solved.name, i, j, title, lines, float(solved.values[i, j]))
 
 
 def find_index(token_or_index: int | str, labels: Sequence[str], kind: str) -> int:
-    """Return the index of a label: a number counts from 0 (or from the end), anything else is a token."""
+    """Return the index of a label: a number counts from 0 (or from the end), anything else is a token, once there."""
     with suppress(ValueError):
         if len(str(token_or_index)) < 12 and -len(labels) <= int(token_or_index) < len(labels):
             return int(token_or_index) % len(labels)
     if isinstance(token_or_index, str):
         lowered = [label.lower() for label in labels]
         for known, wanted in ((list(labels), token_or_index), (lowered, token_or_index.lower())):
+            if known.count(wanted) > 1:
+                places = [str(index) for index, label in enumerate(known) if label == wanted]
+                raise InvalidInput(
+                    f'"{token_label(token_or_index)}" is at {len(places)} positions.',
+                    hint=f"Which one? Give its position: {', '.join(places[:-1])} or {places[-1]}.",
+                )
             if wanted in known:
                 return known.index(wanted)
     shown = [token_label(label) for label in labels[:20]]

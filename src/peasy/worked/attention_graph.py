@@ -5,28 +5,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from peasy.formula.activations import FUNCTIONS
 from peasy.formula.attention import attention_captions
 from peasy.formula.heads import CONCAT, OUTPUT, SOURCE, W_K, W_O, W_Q, W_V, X, projection_captions
 from peasy.formula.masks import combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation
+from peasy.formula.positions import alibi
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
-from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, FormulaStep
+from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, HEAD, FormulaStep
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
-from peasy.worked.steps import (
-    Concatenate,
-    Divide,
-    Mask,
-    Normalise,
-    Power,
-    Project,
-    RowSum,
-    Scale,
-    Score,
-    SelectHead,
-    TransposeKeys,
-    Unchanged,
-)
+from peasy.worked.operations import Apply, Concatenate, Divide, Project, Sum, TransposeMatrix, Unchanged
+from peasy.worked.position_steps import PositionAngles, Rotate
+from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead, SinkSoftmax
 
 BIAS_ROW = "bias"
 """Name of the row axis of a bias, which has one row."""
@@ -37,6 +28,7 @@ _BIASES = {
     "b_v": FormulaStep("b_v", "b_V", "The bias of the values, added to each.", (BIAS_ROW, D_VALUE)),
     "b_o": FormulaStep("b_o", "b_O", "The bias of the output, added to each row.", (BIAS_ROW, D_OUTPUT)),
 }
+_SINKS = FormulaStep("sinks", "s", "The score of each head's sink, which has no key.", (BIAS_ROW, HEAD))
 _INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V)} | {
     name: step for name, step in _BIASES.items() if name != "b_o"
 }
@@ -44,7 +36,8 @@ _PROJECTED = {"query": "q", "key": "k", "value": "v"}
 
 _EXAMPLE_FIELDS = {
     "x": "rows", "source": "source_x", "w_q": "w_q", "b_q": "b_q", "w_k": "w_k", "b_k": "b_k", "w_v": "w_v",
-    "b_v": "b_v", "w_o": "w_o", "b_o": "b_o", "query": "q", "key": "k", "value": "v", "weights": "weights",
+    "b_v": "b_v", "w_o": "w_o", "b_o": "b_o", "sinks": "sinks",
+    "query": "q", "key": "k", "value": "v", "weights": "weights",
 }  # fmt: skip
 """GraphNode name -> field of `Example` that gives it."""
 
@@ -58,6 +51,7 @@ class FormulaSettings:
     scale: float | None
     attention_mask: np.ndarray | None
     bias: np.ndarray | None
+    softcap: float | None = None
 
     @classmethod
     def from_example(cls, example: Example) -> "FormulaSettings":
@@ -73,7 +67,7 @@ class FormulaSettings:
         bias = None if example.bias is None else np.asarray(example.bias, dtype=float)
         allowed = combine_masks(np, query, key, mask, bias, example.causal, example.window)
         attention_mask = None if allowed is None else np.broadcast_to(allowed, (len(query), len(key)))
-        return cls(scoring, NORMALISATIONS[example.normalise], example.scale, attention_mask, bias)
+        return cls(scoring, NORMALISATIONS[example.normalise], example.scale, attention_mask, bias, example.softcap)
 
     @property
     def masks_something(self) -> bool:
@@ -103,8 +97,9 @@ class _GraphBuilder:
         self.present = written | set(given_matrices(example))
         self.projected = bool(self.present & {"w_q", "w_k", "w_v"})
         captions = attention_captions(
-            settings.scoring, settings.normalise, settings.scale,
-            has_mask=settings.attention_mask is not None or settings.bias is not None,
+            settings.scoring, settings.normalise, settings.scale, settings.softcap,
+            settings.attention_mask is not None or settings.bias is not None or example.positions == "alibi",
+            "sinks" in self.present,
         )  # fmt: skip
         projected = projection_captions(example.source_x is not None, self.projected)
         self.captions = {
@@ -120,7 +115,7 @@ class _GraphBuilder:
         return projected[caption.name]["tex"] + bias
 
     def nodes(self) -> Iterator[GraphNode]:
-        for name, caption in _INPUTS.items():
+        for name, caption in (_INPUTS | {"sinks": _SINKS}).items():
             yield GraphNode(name, caption)
         heads = self.example.heads
         for name in _PROJECTED:
@@ -158,43 +153,61 @@ class _GraphBuilder:
         heads, number = self.example.heads, head + 1 if self.example.heads > 1 else 0
 
         def node(name: str, *routes: tuple[Step, Sequence[str]], listed: bool = True) -> GraphNode:
-            made = tuple(Route(step, tuple(head_name(parent, number) for parent in inputs)) for step, inputs in routes)
-            return GraphNode(
-                head_name(name, number), self.captions.get(name, _AUXILIARY.get(name, X)), made, number, listed
+            made = tuple(
+                Route(step, tuple(name if name == "sinks" else head_name(name, number) for name in inputs))
+                for step, inputs in routes
             )
+            caption = self.captions.get(name, _AUXILIARY.get(name, X))
+            return GraphNode(head_name(name, number), caption, made, number, listed)
 
         if heads > 1:
             select = SelectHead(head, heads)
             for name, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
                 yield GraphNode(head_name(name, number), self.captions[name], (Route(select, (name, *others)),), number)
-        yield from self._formula_nodes(node)
+        yield from self._formula_nodes(node, head)
 
-    def _formula_nodes(self, node: Callable[..., GraphNode]) -> Iterator[GraphNode]:
+    def _formula_nodes(self, node: Callable[..., GraphNode], head: int) -> Iterator[GraphNode]:
         settings = self.settings
-        scale = Scale(settings.scoring, settings.scale)
-        yield node("key_transposed", (TransposeKeys(), ["key"]), listed=False)
-        yield node(
-            "scores",
-            (Score(settings.scoring), ["query", "key"]),
-            (Score(settings.scoring, transposed=True), ["query", "key_transposed"]),
-        )
+        scale = Scale(settings.scoring, settings.scale, settings.softcap)
+        yield node("key_transposed", (TransposeMatrix("K"), ["key"]), listed=False)
+        if self.example.positions == "rotary":
+            for side in ("query", "key"):
+                yield node(f"{side}_angles", (PositionAngles(), [side]))
+                yield node(f"rotated_{side}", (Rotate(), [side, f"{side}_angles"]))
+            yield node("scores", (Score(settings.scoring), ["rotated_query", "rotated_key"]))
+        else:
+            transposed = Score(settings.scoring, transposed=True), ["query", "key_transposed"]
+            yield node("scores", (Score(settings.scoring), ["query", "key"]), transposed)
         by_width = [(scale, ["scores", side]) for side in ("key", "query")]  # both have the same width
         any_width = [(scale, ["scores"])] if settings.scoring.scale(4) == 1 or settings.scale is not None else []
         yield node("scaled", *by_width, *any_width)
-        mask = Mask(settings.attention_mask, settings.bias)
-        yield node("masked", (mask, ["scaled"]), listed=settings.masks_something)
-        if settings.normalise.name == "softmax":
-            yield node("powers", (Power(), ["masked"]), listed=False)
-            yield node("sums", (RowSum(), ["powers"]), listed=False)
+        mask = Mask(settings.attention_mask, self._bias(head))
+        yield node("masked", (mask, ["scaled"]), listed=settings.masks_something or mask.bias is not None)
+        if "sinks" in self.present:
+            yield node("weights", (SinkSoftmax(head), ["masked", "sinks"]))
+        elif settings.normalise.name == "softmax":
+            yield node("powers", (Apply(FUNCTIONS["exp"]), ["masked"]), listed=False)
+            yield node("sums", (Sum(), ["powers"]), listed=False)
             yield node("weights", (Normalise(settings.normalise), ["masked"]), (Divide(), ["powers", "sums"]))
         else:
             yield node("weights", (Normalise(settings.normalise), ["masked"]))
         yield node("context", (Project("weights · values", ("weights", "value")), ["weights", "value"]))
 
+    def _bias(self, head: int) -> np.ndarray | None:
+        """Return what is added to the scores of a head: the bias of the example, and that of ALiBi."""
+        if self.example.positions != "alibi":
+            return self.settings.bias
+        sloped: np.ndarray = alibi(self.example.heads, len(self.example.tokens), len(self.example.keys)).bias[head]
+        return sloped if self.settings.bias is None else sloped + self.settings.bias
+
 
 _AUXILIARY = {
     "key_transposed": FormulaStep("key_transposed", r"K^{\top}", "The keys, one column each.", ("d_key", "key")),
     "powers": FormulaStep("powers", "e^{x}", "e to the power of each masked score.", ("query", "key")),
+    "query_angles": FormulaStep("query_angles", r"p \omega_i", "Position times frequency.", ("query", "pair")),
+    "key_angles": FormulaStep("key_angles", r"p \omega_i", "Position times frequency.", ("key", "pair")),
+    "rotated_query": FormulaStep("rotated_query", r"R_p Q", "Each pair turned by its angle.", ("query", D_KEY)),
+    "rotated_key": FormulaStep("rotated_key", r"R_p K", "Each pair turned by its angle.", ("key", D_KEY)),
     "sums": FormulaStep("sums", r"\sum_j e^{x_j}", "The sum of the powers in each row.", ("query", "sum")),
 }
-"""Captions of nodes that only written tables have."""
+"""Captions of nodes that are not steps of the formula itself."""

@@ -5,7 +5,7 @@ attention weights; `solve` computes every step that follows from them.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -74,17 +74,42 @@ class ExampleVariant:
 
 
 @dataclass(frozen=True)
+class UpdateConfig:
+    """Training of an example: the node `loss`, and the optimizer of one update; with none, only gradients.
+
+    `parameters` are the updated nodes, all given ones if empty. `step` counts updates from 1; moments of the steps
+    before it are given as `old_m_w` and `old_v_w`, else zero.
+    """
+
+    loss: str = "loss"
+    optimizer: Literal["none", "sgd", "momentum", "adamw"] = "none"
+    lr: float = 0.1
+    momentum: float = 0.9
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    step: int = 1
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Example:
     """One example. `tokens` label the rows (queries); `source_tokens` label the keys in cross-attention.
+
+    An example of attention gives matrices and settings; any other computation is described by `steps`, lines such as
+    `hidden = "project(x, w_1, b_1)"` that use matrices under `given` and the results of lines before. `train` adds
+    gradients and one update; `name` is that in the library. `vocabulary` labels logits; `targets` are its words, one
+    per token, "" = not counted.
 
     `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
     With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
     their products exist. `last_step` is the last step to show, `plot_features` two features to plot, `project` two
-    words, the first projected onto the second.
+    words, the first projected onto the second. `sinks` has one number for each head.
     """
 
     title: str
-    tokens: tuple[str, ...]
+    tokens: tuple[str, ...] = ()
     source: str = ""
     description: str = ""
     note: str = ""
@@ -114,11 +139,21 @@ class Example:
     causal: bool = False
     window: Window | None = None
     normalise: NormalisationName = "softmax"
+    softcap: float | None = None
+    sinks: Vector | None = None
+    positions: Literal["none", "rotary", "alibi"] = "none"
     last_step: str = ""
     plot_features: tuple[str, ...] = ()
     project: tuple[str, ...] = ()
     variants: tuple[ExampleVariant, ...] = ()
     written: tuple[WrittenTable, ...] = ()
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    steps: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    train: UpdateConfig | None = None
+    name: str = ""
+    vocabulary: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if {self.row_dim, self.col_dim} != {0, 1}:
@@ -132,6 +167,10 @@ class Example:
                 _check_rectangular(name, getattr(self, name))
         _check_lengths(self)
         _check_biases(self)
+        if self.sinks is not None and len(self.sinks) != self.heads:
+            raise InvalidInput(
+                f"sinks has {len(self.sinks)} numbers for {self.heads} heads.", hint="One for each head."
+            )
         if self.heads < 1:
             raise InvalidInput(f"heads should be 1 or more, not {self.heads}.")
 
@@ -148,11 +187,18 @@ class Example:
     @property
     def settings(self) -> tuple[str, ...]:
         """Non-default settings as lines `name: value`, which `peasy check` can read back."""
+        if self.steps:
+            return (f"example: {self.name}",) if self.name else ()
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         changed = {name: getattr(self, name) for name in _SCALAR_SETTINGS if getattr(self, name) != defaults[name]}
         return tuple(
             f"{name}: {str(value).lower()}" for name, value in changed.items() if isinstance(value, int | float | str)
         )
+
+    @property
+    def given_nodes(self) -> dict[str, MatrixRows]:
+        """Matrices under `given` by dotted path; a vector or a number is one row."""
+        return dict(_flatten_given(self.given, ""))
 
     def with_variant(self, variant: ExampleVariant) -> "Example":
         """Return this example with the settings of one of its variants."""
@@ -181,7 +227,7 @@ def read_example(source: str | Path | Mapping[str, Any]) -> Example:
 
 def example_names() -> tuple[str, ...]:
     """Return the names of the library's examples in alphabetical order."""
-    return tuple(library_files())
+    return tuple(sorted(_all_library_files()))
 
 
 def load_example(name: str) -> Example:
@@ -190,11 +236,15 @@ def load_example(name: str) -> Example:
     >>> load_example("i-love-ai").tokens
     ('I', 'love', 'AI')
     """
-    paths = library_files()
+    paths = _all_library_files()
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
-    return read_example(paths[name])
+    return dataclasses.replace(read_example(paths[name]), name=name)
+
+
+def _all_library_files() -> dict[str, Path]:
+    return library_files() | library_files("transformer")
 
 
 def library_files(*subfolders: str) -> dict[str, Path]:
@@ -212,6 +262,19 @@ def _as_lists(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_as_lists(value) for value in data]
     return "-inf" if isinstance(data, float) and data == -float("inf") else data
+
+
+def _flatten_given(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, MatrixRows]]:
+    for key, value in table.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _flatten_given(value, f"{name}.")
+            continue
+        rows = value if isinstance(value, list | tuple) else [value]
+        rows = rows if rows and isinstance(rows[0], list | tuple) else [rows]
+        matrix = config.read(MatrixRows, rows, where=f"given.{name}")
+        _check_rectangular(name, matrix)
+        yield name, matrix
 
 
 def _check_rectangular(name: str, matrix: Sequence[Sequence[Any]]) -> None:
@@ -243,9 +306,9 @@ def _check_biases(example: Example) -> None:
 
 def _check_tokens(example: Example) -> None:
     """Raise if there are no tokens, or if a token cannot be encoded."""
-    if not example.tokens:
+    if not example.tokens and not example.steps:
         raise InvalidInput("tokens is empty.", hint='Give a token for every row: tokens = ["I", "love", "AI"].')
-    for name in ("tokens", "source_tokens", "features"):
+    for name in ("tokens", "source_tokens", "features", "vocabulary", "targets"):
         for index, token in enumerate(getattr(example, name)):
             check_encodable(f"{name}[{index}]", token)
     if example.source_x is not None and not example.source_tokens:

@@ -1,9 +1,11 @@
 """Computation graph of a worked example: named nodes, each computed by a step from other nodes.
 
 A step is written once, over any number type: NumPy arrays of floats or fractions, and intervals. It also gives the
-arithmetic of one cell as text. Explaining, checking and exercises walk the same graph.
+arithmetic of one cell as text, its formula in TeX, and the steps that compute the gradients of its inputs.
+Explaining, checking and exercises walk the same graph.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
@@ -85,20 +88,99 @@ class CellContext:
         return format_operand(number, self.decimals)
 
 
+def cell_of(array: np.ndarray, row: int, column: int) -> float:
+    """Return one cell; a single row or column is repeated."""
+    return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
+
+
+def operands(row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> list[str]:
+    """Return the cells of all inputs as operands."""
+    return [format_operand(cell_of(array, row, column), decimals) for array in inputs]
+
+
+def in_brackets(symbol: str) -> str:
+    """Return a symbol that can be multiplied: a sum in brackets."""
+    return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
+
+
+def with_script(symbol: str, script: str) -> str:
+    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
+
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
+    """
+    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
+    if indexed and script.startswith("_"):
+        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
+    symbol = in_brackets(symbol)
+    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
+    return (symbol if is_plain else rf"\left({symbol}\right)") + script
+
+
+@dataclass(frozen=True)
+class Application:
+    """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
+    output."""
+
+    output: str
+    inputs: tuple[str, ...]
+    gradient: str
+    shapes: tuple[tuple[int, ...], ...]
+
+
 class Step(ABC):
-    """Operation of a node. A new step needs `forward`, `summary` and `lines`."""
+    """Operation of a node. A new step needs `forward`, `text`, `tex`, `sentence`, and `gradients` if it is trained."""
+
+    label: str = "result"
+    """Label of the line of arithmetic."""
+    sentence: str = ""
+    """Plain sentence that says what the step does."""
+    arity: tuple[int, int] = (1, 1)
+    """Smallest and largest number of inputs."""
+    text: str = ""
+    """Arithmetic of one cell, with $0, $1 ... for the cells of the inputs, $name for a setting; "" if it is copied."""
+    tex: str = ""
+    """Right side of the step's equation in TeX, with $0, $1 ... for the symbols of the inputs."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
 
-    @abstractmethod
-    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray]) -> str:
+    def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
+        return self._filled(self.text, operands(row, column, inputs, decimals)) if self.text else ""
 
-    @abstractmethod
     def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
-        """Yield the full arithmetic of one cell, line by line."""
+        """Yield the full arithmetic of one cell, line by line; one line unless a step has more to show."""
+        summary = self.summary(cell.row, cell.column, cell.inputs, cell.decimals)
+        yield cell.line(self.label, *([summary] if summary else []))
+
+    def formula(self, *symbols: str) -> str:
+        """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
+        if not self.tex:
+            return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+        with_index = r"\$(\d+)([_^](?:\{[^{}]*\}|\w))"
+        scripted = re.sub(with_index, lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
+        return self._filled(scripted, list(map(in_brackets, symbols)))
+
+    def _filled(self, template: str, inputs: Sequence[str]) -> str:
+        """Return a template with its inputs and settings filled in."""
+
+        def fill(match: re.Match[str]) -> str:
+            name = match[1]
+            return inputs[int(name)] if name.isdigit() else f"{getattr(self, name):.12g}"
+
+        return re.sub(r"\$(\d+|[a-z_]+)", fill, template)
+
+    def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the names of the output's axes for those of the inputs."""
+        return inputs[0]
+
+    def gradients(self, at: Application) -> "tuple[Route | None, ...]":
+        """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
+        raise InvalidInput(
+            f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
+        )
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the output for bounds of the inputs: `forward` on intervals, unless it is too wide."""
@@ -122,7 +204,8 @@ class Route:
 class GraphNode:
     """Named node: its caption and the routes that compute it (none = given), the usual one first.
 
-    `listed` is False for nodes that are shown only if somebody wrote them, such as the powers of e inside softmax.
+    `listed` is False for nodes that are shown only if they were written, such as the powers of e inside softmax;
+    `symbol` is the node's TeX in formulas of other nodes.
     """
 
     name: str
@@ -130,6 +213,7 @@ class GraphNode:
     routes: tuple[Route, ...] = ()
     head: int = 0
     listed: bool = True
+    symbol: str = ""
 
 
 class Graph:
@@ -155,10 +239,19 @@ class Graph:
                     break
         return values
 
+    def route(self, name: str, values: Mapping[str, Array]) -> Route | None:
+        """Return the route that computes a node from those that have values; None if it is given or constant."""
+        routes = (route for route in self.nodes[name].routes if all(parent in values for parent in route.inputs))
+        return next((route for route in routes if route.inputs), None)
+
     def lines(
-        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], keys: tuple[str, ...], decimals: int
-    ) -> Iterator[ArithmeticLine]:
-        """Yield the arithmetic of one cell; `values` are those of all nodes, a node without inputs is given."""
+        self, name: str, row: int, column: int, values: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]],
+        decimals: int,
+    ) -> Iterator[ArithmeticLine]:  # fmt: skip
+        """Yield the arithmetic of one cell; `values` are those of all nodes, `labels` those of the axes by name.
+
+        A node without inputs is given.
+        """
         value = float(values[name][row, column])
         for route in self.nodes[name].routes:
             if all(parent in values for parent in route.inputs):
@@ -168,9 +261,11 @@ class Graph:
             return
 
         def lines_of(index: int, row: int, column: int) -> Iterator[ArithmeticLine]:
-            return self.lines(route.inputs[index], row, column, values, keys, decimals)
+            return self.lines(route.inputs[index], row, column, values, labels, decimals)
 
         inputs = tuple(values[parent] for parent in route.inputs)
+        columns = values[name].shape[1]
+        keys = tuple(labels.get(self.nodes[name].caption.axes[-1], map(str, range(columns))))
         yield from route.step.lines(CellContext(row, column, value, inputs, keys, decimals, lines_of))
 
 

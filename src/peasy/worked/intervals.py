@@ -5,6 +5,7 @@ run on NumPy arrays, with this module as their namespace. An unknown number is t
 unknown in every result, except in a product with an exact zero.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +177,8 @@ def _increasing(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[_Numb
     return apply
 
 
-exp, tanh, log = _increasing(np.exp), _increasing(np.tanh), _increasing(np.log)
+exp, tanh, log, sign = _increasing(np.exp), _increasing(np.tanh), _increasing(np.log), _increasing(np.sign)
+erf = _increasing(np.vectorize(math.erf, otypes=[float]))
 sqrt = _increasing(lambda x: np.asarray(np.sqrt(np.maximum(x, 0.0))))
 
 
@@ -186,6 +188,36 @@ def abs(x: _Numbers) -> Interval:
     contains_zero = (x.low <= 0) & (x.high >= 0)
     ends = np.abs(x.low), np.abs(x.high)
     return Interval(np.where(contains_zero, 0.0, np.minimum(*ends)), np.maximum(*ends))
+
+
+def _wave(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[_Numbers], Interval]:
+    """Return sine or cosine of intervals: exact for exact numbers, else between -1 and 1."""
+
+    def apply(x: _Numbers) -> Interval:
+        exact = x.low == x.high
+        return Interval(np.where(exact, function(x.low), -1.0), np.where(exact, function(x.high), 1.0))
+
+    return apply
+
+
+sin, cos = _wave(np.sin), _wave(np.cos)
+
+
+def square(x: _Numbers) -> Interval:
+    """Return squares, which are never negative."""
+    size = abs(x)
+    return Interval(size.low**2, size.high**2)
+
+
+def maximum(x: _Numbers, y: _Numbers) -> Interval:
+    """Return the larger of two numbers."""
+    x, y = Interval.exact(x), Interval.exact(y)
+    return Interval(np.maximum(x.low, y.low), np.maximum(x.high, y.high))
+
+
+def asarray(numbers: _Numbers, dtype: object = None) -> Any:
+    """Return numbers as intervals of width zero, truth values as they are."""
+    return numbers if getattr(numbers, "dtype", None) == np.bool else Interval.exact(numbers)
 
 
 def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:

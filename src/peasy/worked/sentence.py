@@ -15,7 +15,10 @@ VECTOR_NOTE = (
     "They carry no meaning: words that are similar here are similar by chance."
 )
 
-_WORD_PATTERN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
+_UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+"""Characters of Chinese and Japanese, which are written without spaces: each is a word of its own."""
+
+_WORD_PATTERN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|[^\w\s]+")
 
 
 def sentence_example(text: str) -> Example:
@@ -28,7 +31,7 @@ def sentence_example(text: str) -> Example:
     if len(tokens) < 2:
         raise InvalidInput("A sentence needs two words or more.", hint='For example: peasy explain "I love AI"')
     x = tuple(word_vector(token) for token in tokens)
-    return Example(title=" ".join(text.split())[:200], tokens=tokens, x=x, note=VECTOR_NOTE)
+    return Example(title=" ".join(text.split()), tokens=tokens, x=x, note=VECTOR_NOTE)
 
 
 def split_words(text: str) -> tuple[str, ...]:
@@ -36,6 +39,8 @@ def split_words(text: str) -> tuple[str, ...]:
 
     >>> split_words("My phone broke, great")
     ('My', 'phone', 'broke', ',', 'great')
+    >>> split_words("我爱 AI")
+    ('我', '爱', 'AI')
     """
     return tuple(_WORD_PATTERN.findall(text))
 

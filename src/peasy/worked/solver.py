@@ -1,16 +1,20 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY
+from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
+from peasy.worked.builder import related_name
 from peasy.worked.example import Example
 from peasy.worked.graph import Graph, GraphNode
+from peasy.worked.step_lines import build_example
 from peasy.worked.steps import SelectHead
 
 _MAX_SCORES = 1_000_000
@@ -18,6 +22,10 @@ _MAX_SCORES = 1_000_000
 
 _STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
 """Aliases of step names as written on paper; case does not matter."""
+
+
+StepKind = Literal["forward", "gradients", "update"]
+"""Part of one training step that a step belongs to."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +44,13 @@ class WorkedStep:
 
     @property
     def base(self) -> str:
-        """Step name without the head prefix."""
+        """Last part of the name: `weights` of `layer1.attention.weights`."""
         return self.name.rpartition(".")[2]
+
+    @property
+    def scope(self) -> str:
+        """Name without its last part: the block or head that the step belongs to."""
+        return self.name.rpartition(".")[0]
 
     @property
     def rows_or_masked(self) -> list[list[float | None]]:
@@ -55,6 +68,8 @@ class WorkedExample:
     graph: Graph = field(repr=False, compare=False)
     values: dict[str, np.ndarray] = field(repr=False, compare=False)
     """Values of every node of the graph, also of those that are not listed as steps."""
+    labels: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
+    """Labels of the axes by name; others are numbered from 0."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -75,23 +90,89 @@ class WorkedExample:
         """Return the step of that name; aliases such as `Q`, `K`, `V` are accepted."""
         head, dot, base = name.strip().lower().rpartition(".")
         wanted = head + dot + _STEP_ALIASES.get(base, base)
-        for step in self.steps:
-            if step.name == wanted:
-                return step
+        by_name = {step.name.lower(): step for step in self.steps}
+        for known in (name.strip().lower(), wanted):
+            if known in by_name:
+                return by_name[known]
         hint = did_you_mean(wanted, self.names) or ""
         raise NotFound(
             f'There is no step "{name}" in this example.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip()
         )
 
-    def find_values(self, name: str, head: int = 0) -> np.ndarray | None:
-        """Return the values of a step (of one head if there are several), or None if there is no such step."""
-        wanted = {head_name(name, head), name}
-        return next((step.values for step in self.steps if step.name in wanted), None)
+    def node_step(self, name: str) -> WorkedStep:
+        """Return any node of the graph as a step, also one that is not listed."""
+        if name in self.names:
+            return self.step(name)
+        return _labelled_node(self.graph.nodes[name], self.values, self.labels)
 
-    @property
-    def heads(self) -> tuple[int, ...]:
-        """Head numbers from 1; (0,) for a single head."""
-        return tuple(sorted({step.head for step in self.steps} - {0})) or (0,)
+    def find_step(self, name: str, scope: str = "") -> WorkedStep | None:
+        """Return a step of a scope or of the nearest one around it, or None if there is no such step."""
+        while scope and f"{scope}.{name}" not in self.names:
+            scope = scope.rpartition(".")[0]
+        wanted = f"{scope}.{name}" if scope else name
+        return next((step for step in self.steps if step.name == wanted), None)
+
+    def find_values(self, name: str, scope: str = "") -> np.ndarray | None:
+        """Return the values of a step of a scope or of the nearest one around it, or None."""
+        step = self.find_step(name, scope)
+        return None if step is None else step.values
+
+    @cached_property
+    def attention_scopes(self) -> tuple[str, ...]:
+        """Scopes that have attention weights: "" of a single head, else `head-1` or `layer1.attention.head-1`."""
+        return tuple(step.scope for step in self.steps if step.base == "weights") or ("",)
+
+    def kind(self, name: str) -> StepKind:
+        """Return the part of a training step that a node belongs to, by the prefix of its name."""
+        scope, _, base = name.rpartition(".")
+        if self.example.train is None:
+            return "forward"
+        if scope.startswith("after") or base.startswith(("new_", "m_", "v_", "old_")):
+            return "update"
+        return "gradients" if base.startswith("d_") else "forward"
+
+    def select(self, only: str = "", kind: StepKind | None = None) -> tuple[WorkedStep, ...]:
+        """Return the steps of a kind whose names contain the parts of `only` in order: `attention.weights`."""
+        head, dot, base = only.strip().lower().rpartition(".")
+        wanted = [part for part in (head + dot + _STEP_ALIASES.get(base, base)).split(".") if part]
+        steps = [step for step in self.steps if kind in (None, self.kind(step.name))]
+        found = [step for step in steps if contains_parts(step.name.split("."), wanted)]
+        if not found:  # the gradient or update of a node, by the name of the node
+            found = [step for step in steps if contains_parts([*step.name.split("."), _owner(step.base)], wanted)]
+        if not found:
+            what = f'no step "{only}"' if only else f"nothing of {kind}"
+            parts = {part for step in steps for part in (step.name, step.base, step.scope) if part}
+            hint = did_you_mean(only, parts) or "" if only else "It has no [train]."
+            raise NotFound(f"There is {what} in this example.", hint=f"{hint} Steps: {', '.join(self.names)}.".strip())
+        return tuple(found)
+
+
+def _owner(base: str) -> str:
+    """Return the node that a gradient or update belongs to: `w` of `d_w`, `m_hat_w`, `new_w`."""
+    return re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", base)
+
+
+def find_node(text: str, names: Iterable[str]) -> str | None:
+    """Return the only node that is meant by a name, or by parts of it; case does not matter.
+
+    >>> find_node("Gain", ["norm.gain", "norm.bias"]), find_node("norm", ["norm.gain", "norm.bias"])
+    ('norm.gain', None)
+    """
+    wanted = text.strip().lower()
+    names = list(names)
+    exact = [name for name in names if name.lower() == wanted or (wanted.endswith("…") and name.startswith(text[:-1]))]
+    parts = wanted.split(".")
+    near = exact or [
+        name for name in names if name.lower().endswith(parts[-1]) and contains_parts(name.lower().split("."), parts)
+    ]
+    near = near if len(near) == 1 else [name for name in near if not name.startswith("after.")]
+    return near[0] if len(near) == 1 else None
+
+
+def contains_parts(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """True if the wanted parts occur in this order."""
+    rest = iter(parts)
+    return all(part in rest for part in wanted)
 
 
 def solve(example: Example) -> WorkedExample:
@@ -101,6 +182,8 @@ def solve(example: Example) -> WorkedExample:
     >>> solve(load_example("i-love-ai")).step("weights").values[0].round(4)
     array([0.1978, 0.4011, 0.4011])
     """
+    if example.steps:
+        return _solve_steps(example)
     check_size(example)
     settings = FormulaSettings.from_example(example)
     _check_given_weights(example, settings)
@@ -121,7 +204,55 @@ def solve(example: Example) -> WorkedExample:
             f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
         )
     last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
-    return WorkedExample(example, steps[:last], settings.attention_mask, graph, values)
+    labels = {QUERY: example.tokens, KEY: example.keys}
+    return WorkedExample(example, steps[:last], settings.attention_mask, graph, values, labels)
+
+
+def _solve_steps(example: Example) -> WorkedExample:
+    """Compute an example that is described by `steps`, with gradients and update if it is trained."""
+    builder = build_example(example)
+    graph, values = builder.graph(), builder.values
+    labels = {QUERY: example.tokens, KEY: example.keys, **builder.labels}
+    steps = tuple(_labelled_node(node, values, labels) for node in graph.nodes.values() if node.listed)
+    return WorkedExample(example, steps, None, graph, values, labels)
+
+
+def train_steps(example: Example, steps: int) -> Iterator[WorkedExample]:
+    """Train an example step by step: each worked example starts from the parameters and moments of the one before.
+
+    >>> from peasy.worked.example import load_example
+    >>> losses = [worked.values["loss.loss"][0, 0] for worked in train_steps(load_example("tiny-gpt-step"), 3)]
+    >>> losses == sorted(losses, reverse=True)
+    True
+    """
+    if example.train is None or example.train.optimizer == "none":
+        raise InvalidInput("The example has no optimizer.", hint='Give one: [train] optimizer = "sgd".')
+    for _ in range(steps):
+        worked = solve(example)
+        yield worked
+        given = {name: np.asarray(rows) for name, rows in example.given_nodes.items()}
+        for name in tuple(given):
+            for new, old in (("new", ""), ("m", "old_m"), ("v", "old_v")):
+                if related_name(new, name) in worked.values:
+                    given[related_name(old, name) if old else name] = worked.values[related_name(new, name)]
+        train = replace(example.train, step=example.train.step + 1)
+        example = replace(example, given={name: values.tolist() for name, values in given.items()}, train=train)
+
+
+def _labelled_node(
+    node: GraphNode, arrays: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]]
+) -> WorkedStep:
+    values, caption, axes = arrays[node.name], node.caption, node.caption.axes[-2:]
+    rows, columns = (
+        tuple(labels[axis]) if len(labels.get(axis, ())) == size else _numbered(axis, size)
+        for axis, size in zip(axes, values.shape, strict=True)
+    )
+    return WorkedStep(node.name, caption.tex, caption.description, rows, columns, axes[0], axes[1], values, node.head)
+
+
+def _numbered(axis: str, size: int) -> tuple[str, ...]:
+    """Numbers from 0; the single entry of a sum or bias has its name."""
+    return (axis,) if size == 1 and not axis.startswith("d_") else tuple(map(str, range(size)))
 
 
 def check_size(example: Example) -> None:
@@ -176,7 +307,7 @@ def _labelled_step(example: Example, node: GraphNode, arrays: dict[str, np.ndarr
 
 def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tuple[str, ...]:
     """Labels of an axis: tokens, feature names as long as no projection mixed them, else numbers from 0."""
-    if axis == QUERY:
+    if axis in (QUERY, TOKEN):
         return example.tokens
     if axis == KEY:
         return example.keys

@@ -1,25 +1,26 @@
-"""Steps of attention for the computation graph: projection, heads, scores, scale, mask, softmax, concatenation.
+"""Steps of attention for the computation graph, with their gradients: heads, scores, scale, mask, softmax.
 
 All numbers are computed by functions of `formula`; a step says which of them, and writes the arithmetic of a cell.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import project, shape_mismatch
+from peasy.formula.arrays import shape_mismatch
 from peasy.formula.attention import apply_mask, scale_scores
 from peasy.formula.heads import split_heads
-from peasy.formula.normalise import Normalisation
-from peasy.formula.scoring import Additive, Scoring
+from peasy.formula.normalise import NORMALISATIONS, Normalisation
+from peasy.formula.scoring import Additive, CosineSimilarity, Scoring
 from peasy.formula.step import Array, Namespace
 from peasy.worked import intervals
-from peasy.worked.graph import MAX_TERMS, ArithmeticLine, CellContext, Step, format_product, format_sum
+from peasy.worked.graph import MAX_TERMS, Application, CellContext, Route, Step, format_product, format_sum, operands
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand, token_label
+from peasy.worked.operations import Axes, Gradients, Inputs, Lines, PlaceColumns, Project, Unchanged
 
 _UNSHIFTED_SCORE_RANGE = (-1.0, 30.0)
 """If a row's largest score is outside this range, e^score would be too small or too long to read; the largest
@@ -27,54 +28,6 @@ score is then subtracted first, which leaves the softmax unchanged."""
 
 _MAX_CORNERS = 4_000_000
 """Up to this many numbers, bounds of a softmax are computed at the corners of its row, where they are exact."""
-
-_Lines = Iterator[ArithmeticLine]
-_Inputs = Sequence[np.ndarray]
-
-
-@dataclass(frozen=True)
-class Unchanged(Step):
-    """Copy of the input, such as queries without a projection."""
-
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the input."""
-        return inputs[0]
-
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield one line."""
-        yield cell.line("input, unchanged")
-
-
-@dataclass(frozen=True)
-class Project(Step):
-    """Matrix product of two inputs, plus a bias row if there is a third: x · W + b."""
-
-    label: str
-    names: tuple[str, str]
-
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return x · W + b."""
-        product = project(inputs[0], inputs[1], self.names)
-        return product if len(inputs) == 2 else product + inputs[2]
-
-    def terms(self, row: int, column: int, inputs: _Inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return a row of the first and a column of the second matrix."""
-        return inputs[0][row], inputs[1][:, column]
-
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return the products and the bias as a sum."""
-        pairs = np.stack(self.terms(row, column, inputs), axis=1)
-        products = format_sum(pairs if len(pairs) <= 6 else pairs[pairs[:, 0] != 0], format_product)
-        return products if len(inputs) == 2 else f"{products} + {format_operand(inputs[2][0, column])}"
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the dot product of a row and a column."""
-        bias = None if len(cell.inputs) == 2 else float(cell.inputs[2][0, cell.column])
-        yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs), bias=bias)
 
 
 @dataclass(frozen=True)
@@ -108,31 +61,15 @@ class SelectHead(Step):
         start, width = self.first_column(inputs)
         return inputs[0][:, start : start + width]
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
-    def lines(self, cell: CellContext) -> _Lines:
+    def lines(self, cell: CellContext) -> Lines:
         """Yield the arithmetic of the cell in the whole matrix."""
         start, _ = self.first_column(cell.inputs)
         return cell.lines_of(0, cell.row, start + cell.column)
 
-
-@dataclass(frozen=True)
-class TransposeKeys(Step):
-    """Transposed matrix."""
-
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the transposed input."""
-        return xp.matrix_transpose(inputs[0])
-
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return the place that the number comes from."""
-        return f"row {column + 1}, column {row + 1} of K"
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the place that the number comes from."""
-        yield cell.line(self.summary(cell.row, cell.column, cell.inputs))
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient in the columns of this head."""
+        start, _ = self.first_column([np.empty(shape) for shape in at.shapes])
+        return Route(PlaceColumns((start,), at.shapes[0][1]), (at.gradient,)), *(None for _ in at.inputs[1:])
 
 
 @dataclass(frozen=True)
@@ -141,6 +78,10 @@ class Score(Step):
 
     scoring: Scoring
     transposed: bool = False
+    tex = r"$0 $1^{\top}"
+
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.scoring.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scores."""
@@ -152,15 +93,15 @@ class Score(Step):
             scoring = replace(scoring, **{name: Interval.exact(getattr(scoring, name)) for name in ("w", "u", "v")})
         return scoring.score(xp, query, key)
 
-    def vectors(self, row: int, column: int, inputs: _Inputs) -> tuple[np.ndarray, np.ndarray]:
+    def vectors(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         """Return the query and the key of a cell."""
         return inputs[0][row], inputs[1][:, column] if self.transposed else inputs[1][column]
 
-    def terms(self, row: int, column: int, inputs: _Inputs) -> tuple[np.ndarray, np.ndarray] | None:
+    def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
         """Return query and key, if the score is their dot product."""
         return self.vectors(row, column, inputs) if self.scoring.name in ("dot", "scaled-dot") else None
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the dot product, divided by both lengths for a cosine."""
         if isinstance(self.scoring, Additive):
             return "v · tanh(q W + k U)"
@@ -171,7 +112,7 @@ class Score(Step):
         lengths = [format_number(float(np.linalg.norm(vector))) for vector in (query, key)]
         return f"({dot}) / ({lengths[0]} · {lengths[1]})"
 
-    def lines(self, cell: CellContext) -> _Lines:
+    def lines(self, cell: CellContext) -> Lines:
         """Yield the arithmetic of the score."""
         query, key = self.vectors(cell.row, cell.column, cell.inputs)
         if isinstance(self.scoring, Additive):
@@ -181,8 +122,48 @@ class Score(Step):
         else:
             yield from cell.dot_product("query · key", query, key)
 
+    def gradients(self, at: Application) -> Gradients:
+        """Return dQ = dS · K and dK = dSᵀ · Q; for a cosine, by its own step."""
+        query, key = at.inputs
+        if isinstance(self.scoring, CosineSimilarity):
+            pairs = ((False, query, key), (True, key, query))
+            return tuple(Route(CosineGradient(which), (at.gradient, at.output, *both)) for which, *both in pairs)
+        if isinstance(self.scoring, Additive):
+            return super().gradients(at)
+        return Route(Project("gradient · key"), (at.gradient, key)), Route(
+            Project("gradient · query", transposed="left"), (at.gradient, query)
+        )
 
-def _cosine_lines(cell: CellContext, query: np.ndarray, key: np.ndarray) -> _Lines:
+
+@dataclass(frozen=True)
+class CosineGradient(Step):
+    """Gradient of queries, or of keys, through their cosines; inputs are dS, S, own and other vectors."""
+
+    of_keys: bool
+    label = "gradient"
+    sentence = "Only the part at a right angle to the vector counts: its length does not change the cosine."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return (dS · unit others - (row sum of dS ⊙ S) · unit own) / length of own."""
+        gradient, scores = (xp.matrix_transpose(array) if self.of_keys else array for array in inputs[:2])
+        own, other = (array / xp.sqrt(xp.sum(array * array, axis=-1, keepdims=True)) for array in inputs[2:])
+        length = xp.sqrt(xp.sum(inputs[2] * inputs[2], axis=-1, keepdims=True))
+        return (gradient @ other - xp.sum(gradient * scores, axis=-1, keepdims=True) * own) / length
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the quotient."""
+        gradient, scores = (array.T if self.of_keys else array for array in inputs[:2])
+        own, other = (array / np.linalg.norm(array, axis=1, keepdims=True) for array in inputs[2:])
+        numbers = (gradient @ other)[row, column], (gradient * scores).sum(1)[row], own[row, column]
+        first, second, third = (format_operand(float(number), decimals) for number in numbers)
+        return f"({first} - {second}·{third}) / {format_number(float(np.linalg.norm(inputs[2][row])), decimals)}"
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return those of the own vectors."""
+        return inputs[2]
+
+
+def _cosine_lines(cell: CellContext, query: np.ndarray, key: np.ndarray) -> Lines:
     dot = float(query @ key)
     yield from cell.dot_product("query · key", query, key, dot)
     lengths = []
@@ -198,7 +179,7 @@ def _cosine_lines(cell: CellContext, query: np.ndarray, key: np.ndarray) -> _Lin
         yield cell.line("cosine", f"{cell.format_operand(dot)} / ({'·'.join(map(cell.format, lengths))})")
 
 
-def _additive_lines(cell: CellContext, scoring: Additive, query: np.ndarray, key: np.ndarray) -> _Lines:
+def _additive_lines(cell: CellContext, scoring: Additive, query: np.ndarray, key: np.ndarray) -> Lines:
     projected_query, projected_key = query @ scoring.w, key @ scoring.u
     activated = np.tanh(projected_query + projected_key)
     for index, (left, right, activation) in enumerate(zip(projected_query, projected_key, activated, strict=True)):
@@ -210,10 +191,16 @@ def _additive_lines(cell: CellContext, scoring: Additive, query: np.ndarray, key
 
 @dataclass(frozen=True)
 class Scale(Step):
-    """Scaled scores; the second input, queries or keys, gives d_k. `scale` replaces the default 1/√d_k."""
+    """Scaled scores; the second input, queries or keys, gives d_k. `scale` replaces the default 1/√d_k.
+
+    A `softcap` c then limits each number to c · tanh(number / c).
+    """
 
     scoring: Scoring
     scale: float | None = None
+    softcap: float | None = None
+    label = "scaled"
+    sentence = "Each number is multiplied by the scale of the scores."
 
     def factor(self, inputs: Sequence[Array]) -> float:
         """Return the factor that scales the scores."""
@@ -222,25 +209,65 @@ class Scale(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scaled scores."""
-        return scale_scores(xp, inputs[0], self.factor(inputs), None)
+        return scale_scores(xp, inputs[0], self.factor(inputs), self.softcap)
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return the quotient by √d_k, or the product with the scale."""
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the quotient by √d_k, or the product with the scale, inside tanh if there is a soft cap."""
+        score = format_number(inputs[0][row, column], decimals)
         if self.scale is None and self.scoring.name == "scaled-dot":
-            return f"{format_number(inputs[0][row, column])} / √{inputs[1].shape[-1]}"
-        return f"{format_number(inputs[0][row, column])} · {format_operand(self.factor(inputs))}"
+            scaled = f"{score} / √{inputs[1].shape[-1]}"
+        else:
+            scaled = f"{score} · {format_operand(self.factor(inputs))}"
+        return scaled if self.softcap is None else f"{self.softcap:g}·tanh(({scaled}) / {self.softcap:g})"
 
-    def lines(self, cell: CellContext) -> _Lines:
+    def lines(self, cell: CellContext) -> Lines:
         """Yield √d_k and the quotient."""
         score = cell.format_operand(float(cell.inputs[0][cell.row, cell.column]))
+        scaled, quotient = float(cell.inputs[0][cell.row, cell.column]) * self.factor(cell.inputs), ""
         if self.scale is not None:
-            yield cell.line("scaled", f"{score}·{cell.format_operand(self.scale)}")
+            quotient = f"{score}·{cell.format_operand(self.scale)}"
         elif self.scoring.name == "scaled-dot":
             width = cell.inputs[1].shape[-1]
             yield cell.line("square root of d_k", f"√{width}", value=math.sqrt(width))
-            yield cell.line("scaled", f"{score} / {cell.format(math.sqrt(width))}")
-        else:
-            yield cell.line("score, unchanged")
+            quotient = f"{score} / {cell.format(math.sqrt(width))}"
+        yield cell.line("scaled", quotient, value=scaled) if quotient else cell.line("score, unchanged", value=scaled)
+        if self.softcap is not None:
+            cap = f"{self.softcap:g}"
+            yield cell.line("soft cap", f"{cap}·tanh({cell.format_operand(scaled)} / {cap})")
+
+    def formula(self, *symbols: str) -> str:
+        """Return the scaled symbol."""
+        is_root = self.scale is None and self.scoring.name == "scaled-dot"
+        return rf"\frac{{1}}{{\sqrt{{d_k}}}} {symbols[0]}" if is_root else rf"{self.factor(()):g} \, {symbols[0]}"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient times the same factor, and the derivative of the soft cap."""
+        plain = replace(self, softcap=None)
+        route = Route(plain, (at.gradient, *at.inputs[1:]))
+        if self.softcap is not None:
+            factor = self.factor([np.empty(shape) for shape in at.shapes])
+            route = Route(SoftcapGradient(factor, self.softcap), (at.gradient, at.output))
+        return route, *(None for _ in at.inputs[1:])
+
+
+@dataclass(frozen=True)
+class SoftcapGradient(Step):
+    """Gradient of the scores through scale and soft cap c: dy · factor · (1 - (y / c)²); inputs are dy and y."""
+
+    factor: float
+    softcap: float
+    label = "gradient"
+    sentence = "The gradient times the scale and the derivative of tanh."
+    tex = r"\frac{1}{\sqrt{d_k}} $0 \odot \left(1 - $1^2 / c^2\right)"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the gradient of the scores."""
+        return inputs[0] * (1 - xp.square(inputs[1] / self.softcap)) * self.factor
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the product."""
+        gradient, capped = operands(row, column, inputs, decimals)
+        return f"{gradient}·{format_number(self.factor, 15)}·(1 - ({capped} / {self.softcap:g})^2)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,19 +276,22 @@ class Mask(Step):
 
     mask: np.ndarray | None
     bias: np.ndarray | None
+    sentence = "Masked scores become minus infinity."
+    tex = "$0 + M"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the masked scores."""
-        return apply_mask(xp, inputs[0], self.mask, self.bias)
+        mask, bias = (None if array is None else xp.asarray(array) for array in (self.mask, self.bias))
+        return apply_mask(xp, inputs[0], mask, bias)
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the score with M, or that the key is masked."""
         if self.mask is not None and not self.mask[row, column]:
             return "this key is masked for this query"
         bias = "" if self.bias is None else f" + {format_operand(self.bias[row, column])}"
         return format_number(inputs[0][row, column]) + bias
 
-    def lines(self, cell: CellContext) -> _Lines:
+    def lines(self, cell: CellContext) -> Lines:
         """Yield one line."""
         if self.mask is not None and not self.mask[cell.row, cell.column]:
             yield cell.line("masked for this query")
@@ -271,12 +301,19 @@ class Mask(Step):
             terms = float(cell.inputs[0][cell.row, cell.column]), float(self.bias[cell.row, cell.column])
             yield cell.line("with M", cell.format_sum(terms))
 
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient where nothing is masked: a masked score has gradient 0 already, from the softmax."""
+        return (Route(Unchanged(), (at.gradient,)),)
+
 
 @dataclass(frozen=True)
 class Normalise(Step):
     """Weights from masked scores: softmax, division by the sum, or none."""
 
     normalisation: Normalisation
+
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.normalisation.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights."""
@@ -303,7 +340,7 @@ class Normalise(Step):
         low, high = (np.where(masked, 0.0, end) for end in ends)
         return Interval(np.where(known, low, -np.inf), np.where(known, high, np.inf))
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the quotient: the power of e divided by the sum of all powers in the row."""
         scores = inputs[0][row]
         if scores[column] == -np.inf:
@@ -314,7 +351,7 @@ class Normalise(Step):
         total = format_sum(scores[scores != -np.inf], lambda score: power + format_operand(score))
         return f"{power}{format_operand(scores[column])} / ({total})"
 
-    def lines(self, cell: CellContext) -> _Lines:
+    def lines(self, cell: CellContext) -> Lines:
         """Yield the arithmetic of a weight."""
         scores = cell.inputs[0][cell.row]
         if scores[cell.column] == -np.inf:
@@ -324,8 +361,67 @@ class Normalise(Step):
         else:
             yield from (_softmax_lines if self.normalisation.name == "softmax" else _division_lines)(cell, scores)
 
+    def formula(self, *symbols: str) -> str:
+        """Return softmax(x)."""
+        return self.normalisation.tex % symbols[0]
 
-def _softmax_lines(cell: CellContext, scores: np.ndarray) -> _Lines:
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient of the scores: the row of the softmax Jacobian, or that of the division."""
+        return (Route(NormaliseGradient(self.normalisation), (at.gradient, at.output, at.inputs[0])),)
+
+
+@dataclass(frozen=True)
+class NormaliseGradient(Step):
+    """Gradient of the scores; inputs are the gradient of the weights, the weights a, and the masked scores.
+
+    Of a softmax a · (da - Σ da · a), of a division by the sum (da - Σ da · a) / sum, zero where masked.
+    """
+
+    normalisation: Normalisation
+    label = "gradient"
+    sentence = "Each gradient minus the weighted mean of its row, because a weight can only grow at the cost of others."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the gradients of the scores."""
+        gradient, weights, scores = inputs
+        if self.normalisation.name == "none":
+            return xp.where(scores == -xp.inf, xp.zeros_like(gradient), gradient)
+        centred = gradient - xp.sum(gradient * weights, axis=-1, keepdims=True)
+        if self.normalisation.name == "softmax":
+            return weights * centred
+        visible = xp.where(scores == -xp.inf, xp.zeros_like(scores), scores)
+        quotient = centred / xp.sum(visible, axis=-1, keepdims=True)
+        return xp.where(scores == -xp.inf, xp.zeros_like(quotient), quotient)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the product or quotient."""
+        gradient, weight, _ = operands(row, column, inputs, decimals)
+        if inputs[2][row, column] == -np.inf or self.normalisation.name == "none":
+            return "0" if inputs[2][row, column] == -np.inf else gradient
+        mean = format_operand(float((inputs[0][row] * inputs[1][row]).sum()), decimals)
+        if self.normalisation.name == "softmax":
+            return f"{weight}·({gradient} - {mean})"
+        total = inputs[2][row][inputs[2][row] != -np.inf].sum()
+        return f"({gradient} - {mean}) / {format_operand(float(total), decimals)}"
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the weighted mean of the row, then the result."""
+        if self.normalisation.name != "none" and cell.inputs[2][cell.row, cell.column] != -np.inf:
+            gradient, weights = cell.inputs[0][cell.row], cell.inputs[1][cell.row]
+            yield from cell.dot_product("gradients · weights of the row", gradient, weights, float(gradient @ weights))
+        yield from super().lines(cell)
+
+    def formula(self, *symbols: str) -> str:
+        """Return a ⊙ (da - Σ da ⊙ a)."""
+        gradient, weights, scores = symbols
+        if self.normalisation.name == "none":
+            return gradient
+        centred = rf"\left({gradient} - \sum_j {gradient}_{{ij}} {weights}_{{ij}}\right)"
+        share = rf"\frac{{1}}{{\sum_j {scores}_{{ij}}}}"
+        return rf"{weights if self.normalisation.name == 'softmax' else share} \odot {centred}"
+
+
+def _softmax_lines(cell: CellContext, scores: np.ndarray) -> Lines:
     """Softmax: e^score of every unmasked key in the row, their sum, and the quotient."""
     visible_keys = [index for index, score in enumerate(scores) if score != -math.inf]
     largest = float(max(scores[index] for index in visible_keys))
@@ -347,7 +443,7 @@ def _softmax_lines(cell: CellContext, scores: np.ndarray) -> _Lines:
     yield cell.line("share", f"{cell.format(powers[cell.column])} / {cell.format(total)}")
 
 
-def _division_lines(cell: CellContext, scores: np.ndarray) -> _Lines:
+def _division_lines(cell: CellContext, scores: np.ndarray) -> Lines:
     """Division by the sum of the row."""
     visible = [float(score) for score in scores if score != -math.inf]
     terms, rest = visible[:MAX_TERMS], visible[MAX_TERMS:]
@@ -360,69 +456,53 @@ def _division_lines(cell: CellContext, scores: np.ndarray) -> _Lines:
 
 
 @dataclass(frozen=True)
-class Power(Step):
-    """Powers of e of the masked scores, the numerators of softmax."""
+class SinkSoftmax(Step):
+    """Softmax with a sink: one more score that has no key; inputs are masked scores and the sinks of all heads."""
+
+    head: int
+    label = "share"
+    sentence = "Softmax with the sink as one more score, so that the weights of a row sum to less than 1."
+    tex = r"\operatorname{softmax}\left[$0\;\; $1\right]"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return e to the power of every number."""
-        return xp.exp(inputs[0])
+        """Return the weights of the keys."""
+        masked, sink = inputs[0], inputs[1][:, self.head : self.head + 1]
+        column = xp.broadcast_to(sink, (masked.shape[0], 1))
+        return NORMALISATIONS["softmax"].apply(xp, xp.concat([masked, column], axis=-1))[:, : masked.shape[1]]
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return the power."""
-        return f"e^{format_operand(inputs[0][row, column])}"
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the power."""
-        yield cell.line("power", self.summary(cell.row, cell.column, cell.inputs))
-
-
-@dataclass(frozen=True)
-class RowSum(Step):
-    """Sum of every row, one column; of the powers of e, the denominators of softmax."""
-
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the row sums."""
-        return xp.sum(inputs[0], axis=-1, keepdims=True)
-
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return the sum."""
-        return format_sum(inputs[0][row], format_operand)
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the sum."""
-        yield cell.line("sum", self.summary(cell.row, cell.column, cell.inputs))
-
-
-@dataclass(frozen=True)
-class Divide(Step):
-    """Quotient of two inputs, such as the powers of e and their row sums."""
-
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the quotients."""
-        return inputs[0] / inputs[1]
-
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the quotient."""
-        return f"{format_number(inputs[0][row, column])} / {format_number(inputs[1][row, 0])}"
+        scores, sink = inputs[0][row], inputs[1][0, self.head]
+        if scores[column] == -np.inf:
+            return "0"
+        terms = [f"e^{format_operand(float(x), decimals)}" for x in (*scores[scores != -np.inf], sink)]
+        return f"e^{format_operand(float(scores[column]), decimals)} / ({' + '.join(terms)})"
 
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the quotient."""
-        yield cell.line("share", self.summary(cell.row, cell.column, cell.inputs))
+    def gradients(self, at: Application) -> Gradients:
+        """Return the softmax gradient of the scores, and the gradient of the sinks."""
+        scores = Route(NormaliseGradient(NORMALISATIONS["softmax"]), (at.gradient, at.output, at.inputs[0]))
+        return scores, Route(SinkGradient(self.head, at.shapes[1][1]), (at.gradient, at.output))
 
 
 @dataclass(frozen=True)
-class Concatenate(Step):
-    """Contexts of all heads side by side."""
+class SinkGradient(Step):
+    """Gradient of the sinks, nonzero for one head: minus the sink's weight times Σ da · a, summed over the queries."""
+
+    head: int
+    heads: int
+    label = "gradient"
+    sentence = "What the sink takes is missing from the weights: minus its weight times the weighted mean gradient."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the inputs joined by columns."""
-        return xp.concat(list(inputs), axis=-1)
+        """Return one row with a column for each head."""
+        gradient, weights = inputs
+        sink = 1 - xp.sum(weights, axis=-1, keepdims=True)
+        total = -xp.sum(sink * xp.sum(gradient * weights, axis=-1, keepdims=True), axis=0, keepdims=True)
+        return PlaceColumns((self.head,), self.heads).forward(xp, total)
 
-    def summary(self, row: int, column: int, inputs: _Inputs) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
-    def lines(self, cell: CellContext) -> _Lines:
-        """Yield the head and column that the number comes from."""
-        head, column = divmod(cell.column, cell.inputs[0].shape[-1])
-        yield cell.line(f"from head {head + 1}, column {column}")
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum over the queries."""
+        if column != self.head:
+            return "0"
+        pairs = zip(1 - inputs[1].sum(1), (inputs[0] * inputs[1]).sum(1), strict=True)
+        return "-(" + " + ".join(f"{format_operand(a, decimals)}·{format_operand(b, decimals)}" for a, b in pairs) + ")"

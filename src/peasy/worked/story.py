@@ -1,11 +1,12 @@
 """Attention of one query in sentences: its weights in percent and the largest contribution to its context."""
 
+import math
 from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
 from peasy.worked.arithmetic import find_index
 from peasy.worked.label import format_number, format_percent, token_label
-from peasy.worked.solver import WorkedExample
+from peasy.worked.solver import WorkedExample, WorkedStep
 
 _MAX_NAMED_KEYS = 8
 """Maximum number of keys named in a sentence; the others are summed up."""
@@ -31,64 +32,62 @@ class KeyShare:
 
 @dataclass(frozen=True)
 class QueryDescription:
-    """Attention of one query: a share for each key, and sentences that describe them."""
+    """Attention of one query: a share for each key, and sentences that describe them; `scope` is head or block."""
 
     token: str
     position: int
-    head: int
+    scope: str
     shares: tuple[KeyShare, ...]
     context: tuple[float, ...]
     sentences: tuple[str, ...]
 
 
-def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, head: int = 0) -> QueryDescription:
-    """Describe the attention of one query, given by position or token.
+def describe_query(worked: WorkedExample, query: int | str, decimals: int = 4, scope: str = "") -> QueryDescription:
+    """Describe the attention of one query, given by position or token, in a head or block (`scope`).
 
     >>> from peasy.worked import load_example, solve
     >>> print(describe_query(solve(load_example("i-love-ai")), "I").sentences[0])
     "I" gives 19.8 % of its attention to itself, 40.1 % to "love" and 40.1 % to "AI".
     """
-    weights = worked.find_values("weights", head)
+    weights = worked.find_step("weights", scope)
     if weights is None:
         raise InvalidInput("This example has no attention weights.", hint="Leave --query out.")
-    row = find_index(query, worked.tokens, "word")
-    shares = tuple(_key_share(worked, row, key, head) for key in range(len(worked.keys)))
-    context = worked.find_values("context", head)
+    row = find_index(query, weights.rows, "word")
+    shares = tuple(_key_share(worked, weights, row, key) for key in range(len(weights.columns)))
+    context = worked.find_values("context", scope)
     context_row = () if context is None else tuple(context[row].tolist())
-    sentences = [_describe_weights(worked, row, shares, decimals)]
+    sentences = [_describe_weights(worked.example.normalise, weights.rows[row], shares, decimals)]
     masked = [_key_name(share) for share in shares if share.masked]
     if 0 < len(masked) < len(shares):
         more = [f"{len(masked) - _MAX_NAMED_KEYS} more"] if len(masked) > _MAX_NAMED_KEYS else []
         sentences.append(f"It cannot attend to {_join_words(masked[:_MAX_NAMED_KEYS] + more)} (masked).")
     if context_row:
         sentences += _describe_largest_contribution(shares, context_row, decimals)
-    repeats = [index for index, token in enumerate(worked.tokens) if token == worked.tokens[row] and index != row]
-    if repeats and not str(query).lstrip("-").isdigit():  # the query was given by name
-        positions = " and ".join(map(str, repeats))
-        sentences.append(f"This is the one at position {row}; the same word also occurs at position {positions}.")
-    return QueryDescription(worked.tokens[row], row, head, shares, context_row, tuple(sentences))
+    return QueryDescription(weights.rows[row], row, scope, shares, context_row, tuple(sentences))
 
 
-def _key_share(worked: WorkedExample, row: int, key: int, head: int) -> KeyShare:
-    weights, scores, value = (worked.find_values(step, head) for step in ("weights", "scores", "value"))
-    assert weights is not None
-    is_self = not worked.example.source_tokens and row == key
+def _key_share(worked: WorkedExample, weights: WorkedStep, row: int, key: int) -> KeyShare:
+    scores, masked_scores, value = (
+        worked.find_values(step, weights.scope) for step in ("scores", "masked", "value")
+    )  # fmt: skip
+    is_self = not worked.example.source_tokens and weights.rows == weights.columns and row == key
     masked = worked.attention_mask is not None and not worked.attention_mask[row, key]
-    weight = float(weights[row, key])
+    masked = masked or (masked_scores is not None and masked_scores[row, key] == -math.inf)
+    weight = float(weights.values[row, key])
     score = None if scores is None else float(scores[row, key])
     vectors = () if value is None else (tuple(value[key].tolist()), tuple((weight * value[key]).tolist()))
-    return KeyShare(worked.keys[key], is_self, masked, weight, score, *vectors)
+    return KeyShare(weights.columns[key], is_self, masked, weight, score, *vectors)
 
 
-def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, ...], decimals: int) -> str:
+def _describe_weights(normalise: str, token: str, shares: tuple[KeyShare, ...], decimals: int) -> str:
     visible_shares = [share for share in shares if not share.masked]
     if not visible_shares:
-        return f"{_quoted(worked.tokens[row])} attends to nothing: all keys are masked, so its context is zero."
+        return f"{_quoted(token)} attends to nothing: all keys are masked, so its context is zero."
     named, rest = visible_shares, 0.0
     if len(visible_shares) > _MAX_NAMED_KEYS + 1:
         named = sorted(visible_shares, key=lambda share: -share.weight)[:_MAX_NAMED_KEYS]
         rest = sum(share.weight for share in visible_shares) - sum(share.weight for share in named)
-    is_share = worked.example.normalise != "none"
+    is_share = normalise != "none"
 
     def format_weight(weight: float) -> str:
         return format_percent(weight) if is_share else format_number(weight, decimals)
@@ -99,7 +98,7 @@ def _describe_weights(worked: WorkedExample, row: int, shares: tuple[KeyShare, .
         parts.append(f"{format_weight(rest)} to the other {len(visible_shares) - len(named)}")
     if is_share:
         parts[0] = parts[0].replace(" to ", " of its attention to ", 1)
-    return f"{_quoted(worked.tokens[row])} {'gives' if is_share else 'becomes'} {_join_words(parts)}."
+    return f"{_quoted(token)} {'gives' if is_share else 'becomes'} {_join_words(parts)}."
 
 
 def _describe_largest_contribution(

@@ -1,10 +1,11 @@
-"""Symbolic form of an example: q_i*k_j for scores, and each context as a weighted sum of v_j."""
+"""Symbolic form of an example: q_i*k_j for scores and a sum of v_j for each context, or any step in its inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from peasy.worked.expressions import cell_formulas, symbolic_formula
 from peasy.worked.label import format_number, format_operand, token_label
-from peasy.worked.solver import WorkedExample
+from peasy.worked.solver import WorkedExample, WorkedStep
 
 MASKED_SIGN = "x"
 """Sign for a masked cell."""
@@ -18,17 +19,19 @@ class SymbolTable:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
+    row_axis: str = "q"
+    column_axis: str = "k"
 
 
 @dataclass(frozen=True)
 class SymbolicExample:
-    """Three symbolic tables (q*k, weights, weights times v) and the sum of each row."""
+    """Symbolic tables, and the sum of each row: of attention q*k, weights and weights times v."""
 
     tables: tuple[SymbolTable, ...]
     sums: tuple[tuple[str, str], ...]
 
 
-def to_symbols(worked: WorkedExample, decimals: int = 4, head: int = 0) -> SymbolicExample:
+def to_symbols(worked: WorkedExample, decimals: int = 4, scope: str = "") -> SymbolicExample:
     """Return the example in symbols; tokens count from 0, so token 3 has the query q_3.
 
     >>> from peasy.worked import load_example, solve
@@ -38,7 +41,7 @@ def to_symbols(worked: WorkedExample, decimals: int = 4, head: int = 0) -> Symbo
     rows = tuple(f"{token_label(token)}(q_{i})" for i, token in enumerate(worked.tokens))
     columns = tuple(f"{token_label(token)}(k_{j})" for j, token in enumerate(worked.keys))
     tables = [SymbolTable("scores", rows, columns, _cells(worked, lambda i, j: f"q_{i}*k_{j}"))]
-    weights = worked.find_values("weights", head)
+    weights = worked.find_values("weights", scope)
     sums: tuple[tuple[str, str], ...] = ()
     if weights is not None:
         shares = _cells(worked, lambda i, j: format_number(float(weights[i, j]), decimals))
@@ -51,9 +54,30 @@ def to_symbols(worked: WorkedExample, decimals: int = 4, head: int = 0) -> Symbo
     return SymbolicExample(tuple(tables), sums)
 
 
-def weighted_sum_of_words(worked: WorkedExample, row: int, decimals: int = 4, head: int = 0) -> str:
+def steps_in_symbols(worked: WorkedExample, steps: Sequence[WorkedStep]) -> SymbolicExample:
+    """Return the cells of computed steps in the symbols of their inputs: `x[0,0]*w[0,1] + x[0,1]*w[1,1]`.
+
+    >>> from peasy.worked import load_example, solve
+    >>> worked = solve(load_example("cross-entropy"))
+    >>> steps_in_symbols(worked, worked.select("d_logits")).tables[0].cells[0][1]
+    'd_token_loss[0,0]*(probabilities[0,1]*(targets[0,0] + targets[0,1] + targets[0,2]) - targets[0,1])'
+    """
+    tables = []
+    for step in steps:
+        formulas = cell_formulas(worked.graph, worked.values, step.name)
+        if formulas is not None:
+            cells = tuple(tuple(symbolic_formula(cell, _cell_symbol) for cell in row) for row in formulas)
+            tables.append(SymbolTable(step.name, step.rows, step.columns, cells, step.row_axis, step.column_axis))
+    return SymbolicExample(tuple(tables), ())
+
+
+def _cell_symbol(node: str, row: int, column: int) -> str:
+    return f"{node.rpartition('.')[2]}[{row},{column}]"
+
+
+def weighted_sum_of_words(worked: WorkedExample, row: int, decimals: int = 4, scope: str = "") -> str:
     """Return one row as a weighted sum of words: `0.57 Orange + 0.43 Apple`; zero weights are left out."""
-    weights = worked.find_values("weights", head)
+    weights = worked.find_values("weights", scope)
     assert weights is not None
     shares = zip(weights[row], worked.keys, strict=True)
     parts = [f"{format_operand(float(share), decimals)} {token_label(token)}" for share, token in shares if share != 0]

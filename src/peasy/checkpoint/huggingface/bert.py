@@ -5,14 +5,15 @@ from dataclasses import dataclass, field
 
 from peasy.checkpoint.huggingface.classification import read_classifier, write_labels
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, WeightNames
-from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import SharedLayers, WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderConfig
 from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = """
     attention_probs_dropout_prob directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers
     pooler_size_per_head pooler_type qa_dropout seq_classif_dropout sinusoidal_pos_embds summary_type summary_use_proj
-    summary_activation summary_last_dropout adapters
+    summary_activation summary_last_dropout adapters classifier_dropout_prob down_scale_factor gap_size
+    net_structure_type num_memory_blocks
 """
 
 BERT_LAYER_NAMES = {
@@ -36,6 +37,7 @@ class BertOptions:
 
     `offset_positions`: positions start after the padding id. `fields`: other names of config fields; None = the family
     has no such field. `classifier`: names of the classification head of texts; one for single tokens is `classifier`.
+    `projection`: the layer after embeddings of another width. `shared_layers`: all layers are stored as one.
     """
 
     prefix: str
@@ -53,7 +55,10 @@ class BertOptions:
     norm_placement: nn_config.NormPlacement = "post"
     classifier: nn_config.ClassifierConfig = _POOLED
     classifier_names: Mapping[str, str] = field(default_factory=lambda: {"classifier": "output"})
-    has_embedding_size: bool = False
+    pooler: str = "pooler.dense"
+    projection: str | None = None
+    shared_layers: bool = False
+    default_activation: str = "gelu"
     unused: tuple[str, ...] = ()
 
     def name(self, field_name: str) -> str | None:
@@ -70,15 +75,19 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOpti
     special = fields.special_tokens()
     padding = options.default_pad_id if special.pad is None else special.pad
     offset = padding + 1 if options.offset_positions else 0
-    activation = fields.activation(options.name("hidden_act") or "", "gelu")
+    activation = fields.activation(options.name("hidden_act") or "", options.default_activation)
     embedding = f"{options.prefix}embeddings.word_embeddings.weight"
     d_model = fields.integer(options.name("hidden_size") or "")
-    fields.require_value("embedding_size", d_model, reason="Embeddings of another width are not supported.")
+    width = fields.integer("embedding_size", 128 if options.projection else d_model)
+    if options.projection is None:
+        fields.require_value("embedding_size", d_model, reason="Embeddings of another width are not supported.")
+    for name in ("num_hidden_groups", "inner_group_num") if options.shared_layers else ():
+        fields.require_value(name, 1, reason="Several groups of layers are not supported.")
     tied = fields.boolean("tie_word_embeddings", True) and not weights.differ(
         f"{options.head_decoder}.weight", embedding
     )
     has_head = f"{options.head_transform}.weight" in weights
-    has_pooler = f"{options.prefix}pooler.dense.weight" in weights
+    has_pooler = f"{options.prefix}{options.pooler}.weight" in weights
     segments, eps = options.name("type_vocab_size"), options.name("layer_norm_eps")
     return EncoderConfig(
         vocab_size=fields.integer("vocab_size"),
@@ -91,7 +100,11 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOpti
         ),
         max_seq_len=fields.integer("max_position_embeddings", minimum=offset + 1) - offset,
         position=nn_config.LearnedPositionConfig(offset, _read_relative(fields) if options.relative_bias else None),
-        embedding=nn_config.EmbeddingConfig(segments=fields.integer(segments, 2) if segments else 0, norm=True),
+        embedding=nn_config.EmbeddingConfig(
+            segments=fields.integer(segments, 2) if segments else 0,
+            norm=True,
+            width=width if width != d_model or options.shared_layers else None,
+        ),
         lm_head=nn_config.LMHeadConfig(tied, bias=True, transform=options.head_activation or activation)
         if has_head
         else None,
@@ -125,7 +138,7 @@ def write_config(config: EncoderConfig, *, options: BertOptions) -> dict[str, ob
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
         **({"pad_token_id": offset - 1} if options.offset_positions else {}),
-        **({"embedding_size": config.d_model} if options.has_embedding_size else {}),
+        **({"embedding_size": config.embedding.width or config.d_model} if options.projection else {}),
         **({"relative_attention_num_buckets": relative.num_buckets} if relative else {}),
         **write_labels(config.classifier),
     }
@@ -148,8 +161,11 @@ def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
     return WeightMap(
         rules=(
             *module_rules(embeddings, "embedding.", embedding_names),
-            *module_rules(f"{options.prefix}{options.layers}", "encoder.blocks.{layer}.", options.layer_names),
-            *module_rules(options.prefix, "", {"pooler.dense": "pooler", "LayerNorm": "encoder.norm"}),
+            *_layer_rules(config, options),
+            *module_rules(options.prefix, "", {options.pooler: "pooler", "LayerNorm": "encoder.norm"}),
+            *module_rules(
+                options.prefix, "", {options.projection: "embedding.projection"} if options.projection else {}
+            ),
             WeightRule(f"{options.prefix}{options.relative_bias}.weight", "encoder.relative.weight"),
             *module_rules("", "lm_head.", {options.head_transform: "transform", options.head_norm: "norm"}),
             WeightRule(f"{options.head_decoder}.weight", "lm_head.weight"),
@@ -162,4 +178,15 @@ def weight_map(config: EncoderConfig, *, options: BertOptions) -> WeightMap:
         },
         derived_buffers=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),
         unused=(*options.unused, *(() if tied else (other_bias,))),
+    )
+
+
+def _layer_rules(config: EncoderConfig, options: BertOptions) -> tuple[WeightRule, ...]:
+    rules = module_rules(f"{options.prefix}{options.layers}", "encoder.blocks.{layer}.", options.layer_names)
+    if not options.shared_layers:
+        return rules
+    layers = range(config.stack.num_layers)
+    return tuple(
+        WeightRule(rule.external, tuple(str(rule.internal).format(layer=n) for n in layers), SharedLayers(len(layers)))
+        for rule in rules
     )

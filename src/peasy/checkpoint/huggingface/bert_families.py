@@ -99,22 +99,43 @@ _ELECTRA = replace(
     head_activation="gelu",
     classifier=ClassifierConfig((), transform="gelu"),
     classifier_names={"classifier.dense": "transform", "classifier.out_proj": "output"},
-    has_embedding_size=True,
+    projection="embeddings_project",
     unused=tuple(
         f"discriminator_predictions.{module}.{kind}"
         for module in ("dense", "dense_prediction")
         for kind in ("weight", "bias")
     ),
 )
+_ALBERT = replace(
+    _BERT,
+    prefix="albert.",
+    head_transform="predictions.dense",
+    head_norm="predictions.LayerNorm",
+    head_decoder="predictions.decoder",
+    head_bias="predictions.bias",
+    layers="encoder.albert_layer_groups.0.albert_layers.0.",
+    layer_names={
+        "attention.query": "attention.query",
+        "attention.key": "attention.key",
+        "attention.value": "attention.value",
+        "attention.dense": "attention.output",
+        "attention.LayerNorm": "attention_norm",
+        "ffn": "feedforward.up",
+        "ffn_output": "feedforward.down",
+        "full_layer_layer_norm": "feedforward_norm",
+    },
+    pooler="pooler",
+    projection="encoder.embedding_hidden_mapping_in",
+    shared_layers=True,
+    default_activation="gelu_new",
+    unused=("sop_classifier.classifier.weight", "sop_classifier.classifier.bias"),
+)
 
 
 def _make_family(name: str, prefix: str, options: BertOptions, pretraining: bool = False) -> ModelFamily:
     def architecture(config: EncoderConfig) -> str:
-        if config.classifier is not None:
-            return f"{prefix}{architecture_ending(config.classifier)}"
-        if config.lm_head is None:
-            return f"{prefix}Model"
-        return f"{prefix}{'ForPreTraining' if pretraining and config.pooler else 'ForMaskedLM'}"
+        masked = "ForPreTraining" if pretraining and config.pooler else "ForMaskedLM"
+        return prefix + architecture_ending(config.classifier, "Model" if config.lm_head is None else masked)
 
     heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForPreTraining")
     return ModelFamily(
@@ -138,4 +159,5 @@ FAMILIES = (
     _make_family("distilbert", "DistilBert", _DISTILBERT),
     _make_family("mpnet", "MPNet", _MPNET),
     _make_family("electra", "Electra", _ELECTRA),
+    _make_family("albert", "Albert", _ALBERT, pretraining=True),
 )

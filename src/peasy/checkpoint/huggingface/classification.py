@@ -7,6 +7,8 @@ from peasy.nn.config import ClassifierConfig
 
 _LEVELS = {"ForSequenceClassification": "text", "ForTokenClassification": "token"}
 _MAX_LABELS = 100_000
+OF_LAST_TOKEN = ClassifierConfig((), pooling="last", bias=False)
+"""Head of a decoder for texts."""
 
 
 def read_classifier(fields: ConfigFields, head: ClassifierConfig) -> ClassifierConfig | None:
@@ -48,6 +50,6 @@ def write_labels(head: ClassifierConfig | None) -> dict[str, object]:
     }
 
 
-def architecture_ending(head: ClassifierConfig) -> str:
-    """Return the ending of the architecture's name for this head."""
-    return next(ending for ending, level in _LEVELS.items() if level == head.level)
+def architecture_ending(head: ClassifierConfig | None, without: str) -> str:
+    """Return the ending of the architecture's name for this head; `without` that of a model without one."""
+    return without if head is None else next(ending for ending, level in _LEVELS.items() if level == head.level)

@@ -1,5 +1,11 @@
 """GPT-2: learned positions, pre-norm, fused QKV projection, matrices stored transposed."""
 
+from peasy.checkpoint.huggingface.classification import (
+    OF_LAST_TOKEN,
+    architecture_ending,
+    read_classifier,
+    write_labels,
+)
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.weight_map import SplitFused, Transpose, WeightMap, WeightRule, module_rules
 from peasy.models.config import DecoderConfig
@@ -18,7 +24,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
         "scale_attn_by_inverse_layer_idx", False, reason="Attention scales per layer are not supported."
     )
     fields.require_value("add_cross_attention", False, reason="peasy's decoder has no cross-attention.")
-    d_model = fields.integer("n_embd")
+    d_model, classifier = fields.integer("n_embd"), read_classifier(fields, OF_LAST_TOKEN)
     tied = fields.boolean("tie_word_embeddings", True)
     attention = nn_config.AttentionConfig(
         num_heads=fields.integer("n_head"),
@@ -35,7 +41,10 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
         stack=nn_config.StackConfig(fields.num_layers("n_layer"), attention, feedforward, norm),
         max_seq_len=fields.integer("n_positions"),
         position=nn_config.LearnedPositionConfig(),
-        lm_head=nn_config.LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "transformer.wte.weight")),
+        classifier=classifier,
+        lm_head=nn_config.LMHeadConfig(
+            tied=bool(classifier) or (tied and not weights.differ("lm_head.weight", "transformer.wte.weight"))
+        ),
         dropout=fields.number("resid_pdrop", 0.1, maximum=0.999),
         special_tokens=fields.special_tokens(),
     )
@@ -58,6 +67,7 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,
+        **write_labels(config.classifier),
     }
 
 
@@ -65,7 +75,7 @@ def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
     external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
     fused = tuple(f"{internal}attention.{part}." for part in ("query", "key", "value"))
-    sizes = (config.d_model,) * 3
+    sizes, of_tokens = (config.d_model,) * 3, config.classifier is not None and config.classifier.level == "token"
     matrices = {"attn.c_proj": "attention.output", "mlp.c_fc": "feedforward.up", "mlp.c_proj": "feedforward.down"}
     return WeightMap(
         rules=(
@@ -85,6 +95,7 @@ def weight_map(config: DecoderConfig) -> WeightMap:
             *module_rules(external, internal, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
             *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
             WeightRule("lm_head.weight", "lm_head.weight"),
+            *module_rules("", "classifier.", {"classifier" if of_tokens else "score": "output"}),
         ),
         tied_copies={"lm_head.weight": "transformer.wte.weight"},
         derived_buffers=(f"{external}attn.bias", f"{external}attn.masked_bias"),
@@ -94,9 +105,10 @@ def weight_map(config: DecoderConfig) -> WeightMap:
 FAMILY = ModelFamily(
     "gpt2",
     DecoderConfig,
-    ("GPT2LMHeadModel", "GPT2Model"),
+    ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification", "GPT2ForTokenClassification"),
     read_config,
     write_config,
     weight_map,
     prefix="transformer.",
+    architecture_of=lambda config: f"GPT2{architecture_ending(config.classifier, 'LMHeadModel')}",
 )

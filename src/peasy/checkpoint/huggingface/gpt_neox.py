@@ -1,37 +1,13 @@
 """GPT-NeoX (Pythia): parallel residual, partial RoPE; query, key and value of each head stored together."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.rope import RopeNames, read_rope, write_rope
-from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, WeightTransform, module_rules
+from peasy.checkpoint.huggingface.weight_map import SplitGroups, WeightMap, WeightRule, module_rules
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = "is_decoder hidden_dropout"
 _ROPE = RopeNames(base="rotary_emb_base", partial=True, share="rotary_pct", default_share=0.25)
-
-
-@dataclass(frozen=True)
-class SplitHeads(WeightTransform):
-    """Split one fused tensor in which query, key and value rows alternate, head by head."""
-
-    num_heads: int
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return the rows of all queries, keys and values."""
-        (fused,) = external
-        return [part.flatten(0, 1) for part in fused.unflatten(0, (self.num_heads, 3, -1)).unbind(1)]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return the fused tensor."""
-        heads = [tensor.unflatten(0, (self.num_heads, 1, -1)) for tensor in internal]
-        shape = (3 * internal[0].shape[0], *internal[0].shape[1:])
-        return [internal[0].new_empty(shape) if internal[0].is_meta else torch.cat(heads, 1).reshape(shape)]
 
 
 def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
@@ -81,7 +57,7 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
     external, internal = "gpt_neox.layers.{layer}.", "decoder.blocks.{layer}."
-    heads = SplitHeads(config.stack.attention.num_heads)
+    heads = SplitGroups(config.stack.attention.num_heads)
     names = {
         "input_layernorm": "attention_norm",
         "post_attention_layernorm": "feedforward_norm",

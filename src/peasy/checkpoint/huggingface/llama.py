@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN, read_classifier, write_labels
 from peasy.checkpoint.huggingface.family import FROM_HF_ACTIVATION, TO_HF_ACTIVATION, ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.rope import DEFAULT_NAMES, RopeNames, read_rope, write_rope
 from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, module_rules
@@ -74,7 +75,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOpt
         longest = position.scaling.original_max_seq_len
     scales = _read_scales(fields) if options.scales else {}
     softcap = None if options.softcaps == "none" else fields.number("final_logit_softcapping", None)
-    attention = _read_attention(fields, options, layers)
+    attention, classifier = _read_attention(fields, options, layers), read_classifier(fields, OF_LAST_TOKEN)
     return DecoderConfig(
         vocab_size=fields.integer("vocab_size"),
         d_model=fields.integer("hidden_size"),
@@ -90,7 +91,10 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOpt
         max_seq_len=longest,
         position=_skip_rope(fields, position, layers) if options.skips_rope else position,
         embedding=nn_config.EmbeddingConfig(options.scaled_embedding, multiplier=scales.get("embedding", 1.0)),
-        lm_head=nn_config.LMHeadConfig(
+        classifier=classifier,
+        lm_head=nn_config.LMHeadConfig()
+        if classifier
+        else nn_config.LMHeadConfig(
             tied=tied and not weights.differ("lm_head.weight", "model.embed_tokens.weight"),
             divisor=scales.get("logits", 1.0),
             softcap=softcap,
@@ -178,6 +182,7 @@ def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, o
         **({"attention_bias": attention.bias} if options.attention_bias == "config" else {}),
         **({"mlp_bias": feedforward.bias} if options.mlp_bias else {}),
         **write_windows(attention, options.windows, stack.num_layers),
+        **write_labels(config.classifier),
     }
     if options.skips_rope:
         skipped = getattr(config.position, "skipped_layers", ())
@@ -218,6 +223,7 @@ def weight_map(config: DecoderConfig, *, options: LlamaOptions) -> WeightMap:
             *module_rules(external, internal, names if options.fused else names | projections),
             WeightRule("model.norm.weight", "decoder.norm.weight"),
             WeightRule("lm_head.weight", "lm_head.weight"),
+            *module_rules("", "classifier.", {"score": "output"}),
         ),
         tied_copies={"lm_head.weight": "model.embed_tokens.weight"},
         derived_buffers=(f"{external}self_attn.rotary_emb.inv_freq",),

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from peasy.checkpoint.huggingface.classification import architecture_ending
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.llama import LlamaOptions, read_config, weight_map, write_config
 from peasy.checkpoint.huggingface.rope import RopeNames
@@ -74,18 +75,27 @@ _OPTIONS = {
     ("gemma2", "Gemma2"): _GEMMA2,
     ("gemma3_text", "Gemma3"): _GEMMA3,
 }
-_BARE_MODELS = {"Gemma3": "Gemma3TextModel"}
+_TEXT_PREFIXES = {"Gemma3": "Gemma3Text"}
+"""Names of models without the LM head, where images are another part of the family."""
 
 
 def _make_family(name: str, prefix: str, options: LlamaOptions) -> ModelFamily:
+    text = _TEXT_PREFIXES.get(prefix, prefix)
+
+    def architecture(config: DecoderConfig) -> str:
+        head = architecture_ending(config.classifier, "ForCausalLM")
+        return f"{prefix if config.classifier is None else text}{head}"
+
+    heads = ("Model", "ForSequenceClassification", "ForTokenClassification")
     return ModelFamily(
         name,
         DecoderConfig,
-        (f"{prefix}ForCausalLM", _BARE_MODELS.get(prefix, f"{prefix}Model")),
+        (f"{prefix}ForCausalLM", *(f"{text}{head}" for head in heads)),
         partial(read_config, options=options),
         partial(write_config, options=options),
         partial(weight_map, options=options),
         prefix="model.",
+        architecture_of=architecture,
         has_custom_code=name == "phi3",
     )
 

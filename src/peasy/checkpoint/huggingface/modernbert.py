@@ -139,9 +139,8 @@ def weight_map(config: EncoderConfig) -> WeightMap:
 
 
 def _architecture(config: EncoderConfig) -> str:
-    if config.classifier is not None:
-        return f"ModernBert{architecture_ending(config.classifier)}"
-    return "ModernBertModel" if config.lm_head is None else "ModernBertForMaskedLM"
+    head = "Model" if config.lm_head is None else "ForMaskedLM"
+    return f"ModernBert{architecture_ending(config.classifier, head)}"
 
 
 FAMILY = ModelFamily(

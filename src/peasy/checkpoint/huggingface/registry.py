@@ -9,6 +9,7 @@ import torch
 
 from peasy.checkpoint.huggingface import (
     bert_families,
+    falcon,
     gpt2,
     gpt_neo,
     gpt_neox,
@@ -35,12 +36,21 @@ FAMILIES: dict[str, ModelFamily] = {
         gpt_neox.FAMILY,
         gpt_neo.FAMILY,
         opt.FAMILY,
+        falcon.FAMILY,
         *bert_families.FAMILIES,
         modernbert.FAMILY,
         *marian.FAMILIES,
         *t5.FAMILIES,
     )
 }
+
+
+_UNSUPPORTED = {
+    "attention_chunk_size": "Its attention is chunked: a query sees only keys of its own chunk.",
+    "num_local_experts": "It is a mixture of experts; a block of peasy has one MLP.",
+    "num_experts": "It is a mixture of experts; a block of peasy has one MLP.",
+}
+"""Fields of config.json that tell why an architecture is not supported."""
 
 
 def detect_family(
@@ -64,7 +74,10 @@ def detect_family(
         # Another architecture is no spelling mistake: mixtral is not mistral.
         near = next((known for known in FAMILIES if _spelling(known) == _spelling(shown)), None)
         hint = f"{f'Did you mean {near}? ' if near else ''}Supported: {', '.join(FAMILIES)}."
-        raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.", hint=hint)
+        text = data.get("text_config")
+        fields = {**data, **text} if isinstance(text, dict) else data
+        reason = next((f" {reason}" for field, reason in _UNSUPPORTED.items() if fields.get(field)), "")
+        raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.{reason}", hint=hint)
     family = FAMILIES[name]
     if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
         raise InvalidInput(f"{where}: architectures should be a list of names.")
@@ -87,6 +100,8 @@ def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.Weight
         fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
     fields.ignore(["auto_map"])
     fields.require_value("quantization_config", reason="Quantised weights are not supported.")
+    for name, reason in _UNSUPPORTED.items():
+        fields.require_value(name, reason=reason)
     fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")
     fields.require_value(
         "tie_encoder_decoder", False, reason="Encoder and decoder with shared weights are not supported."

@@ -79,6 +79,47 @@ class RowVector(WeightTransform):
 
 
 @dataclass(frozen=True)
+class SplitGroups(WeightTransform):
+    """Split one fused tensor of groups, each with the rows of its query heads, then of one key and one value head."""
+
+    num_groups: int
+    num_queries: int = 1
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return the rows of all queries, keys and values."""
+        (fused,) = external
+        groups = fused.unflatten(0, (self.num_groups, self.num_queries + 2, -1))
+        return [part.flatten(0, 2) for part in groups.split((self.num_queries, 1, 1), 1)]
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return the fused tensor."""
+        shape = (sum(tensor.shape[0] for tensor in internal), *internal[0].shape[1:])
+        if internal[0].is_meta:
+            return [internal[0].new_empty(shape)]
+        sizes = (self.num_queries, 1, 1)
+        parts = [part.unflatten(0, (self.num_groups, size, -1)) for part, size in zip(internal, sizes, strict=True)]
+        return [torch.cat(parts, 1).reshape(shape)]
+
+
+@dataclass(frozen=True)
+class SharedLayers(WeightTransform):
+    """One external tensor that all layers share."""
+
+    num_layers: int
+
+    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
+        """Return the tensor for each layer; memory is shared."""
+        return [external[0]] * self.num_layers
+
+    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
+        """Return the one tensor; raise if layers differ."""
+        if not internal[0].is_meta and any(not torch.equal(internal[0], tensor) for tensor in internal[1:]):
+            hint = "Save it in peasy's own format: model.save(folder) in Python."
+            raise InvalidInput("The layers of this model differ, and its family stores one for all.", hint=hint)
+        return [internal[0]]
+
+
+@dataclass(frozen=True)
 class InterleaveRope(WeightTransform):
     """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from peasy.checkpoint.huggingface.family import ConfigFields
 from peasy.checkpoint.huggingface.rope import FULL, LOCAL
+from peasy.errors import InvalidInput
 from peasy.nn.config import AttentionConfig
 
 
@@ -52,6 +53,8 @@ def read_layer_types(fields: ConfigFields, layers: int) -> tuple[int, ...] | Non
     if not fields.has("layer_types"):
         return None
     types, known = fields.data["layer_types"], (FULL, LOCAL)
+    if isinstance(types, list) and "chunked_attention" in types:
+        raise InvalidInput(f"{fields.where}: layer_types has chunked_attention, which is not supported.")
     if not isinstance(types, list) or len(types) != layers or any(kind not in known for kind in types):
         raise fields.invalid("layer_types", f"a list of {layers} strings, each {' or '.join(known)}")
     return tuple(layer for layer, kind in enumerate(types) if kind == LOCAL)

@@ -20,6 +20,21 @@ function isPresent(value) {
 	return value !== null && value !== undefined && value !== false;
 }
 
+// Text of unknown direction, such as tokens and names of models.
+export function bdi(...children) {
+	return make("bdi", {}, children);
+}
+
+// A paragraph in the secondary text colour.
+export function quiet(...children) {
+	return make("p", { class: "quiet" }, children);
+}
+
+// A button; its class is "plain", or "plain main" for the main action.
+export function button(label, onClick, attributes = {}) {
+	return make("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
+}
+
 // Labelled <select>; `onChange` receives the chosen index.
 export function makeSelect(label, options, chosen, onChange) {
 	const select = make("select", { onchange: () => onChange(select.selectedIndex) });

@@ -397,6 +397,7 @@ export class ModelFlow {
 		const { left, top, width } = this.layout.bars;
 		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
 		const before = new Map((this.view.nextTokensBefore ?? []).map(({ id, probability }) => [id, probability]));
+		const add = this.on.nextToken;
 		const barLeft = left + 92;
 		const barWidth = width - 92 - 46;
 		return make(
@@ -411,11 +412,10 @@ export class ModelFlow {
 					"g",
 					{
 						class: "bar",
-						role: "button",
-						tabindex: row ? -1 : 0,
-						"aria-label": `${piece}: probability ${writeNumber(probability, 2)}${change}; add it`,
-						onclick: () => this.on.nextToken(id, piece),
-						onkeydown: activate(() => this.on.nextToken(id, piece)),
+						role: add ? "button" : "img",
+						tabindex: add ? (row ? -1 : 0) : null,
+						"aria-label": `${piece}: probability ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
+						...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
 					},
 					make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
 					make("text", { x: barLeft - 6, y: y + 14, "text-anchor": "end" }, shorten(piece)),

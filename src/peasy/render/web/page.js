@@ -14,5 +14,10 @@ function makeScrollersFocusable(root) {
 }
 makeScrollersFocusable(document);
 document.addEventListener("toggle", (event) => makeScrollersFocusable(event.target), { capture: true });
+// In a notebook the page is in a frame, which becomes as high as the page.
+if (window.frameElement?.hasAttribute("srcdoc"))
+	new ResizeObserver(() => {
+		/** @type {HTMLElement} */ (window.frameElement).style.height = `${document.documentElement.scrollHeight}px`;
+	}).observe(document.body);
 addThemeButton(document);
 explainCells(document, JSON.parse(document.getElementById("arithmetic").textContent));

@@ -38,15 +38,12 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
         raise InvalidInput("best_of must equal n: all choices are returned.", hint="Leave it out.")
     prompts = body.prompts()
     size = sum(len(prompt) for prompt in prompts)
-    # Without new tokens, one is generated and dropped: the engine ends a request with a token.
     sampling = body.sampling_params(16 if body.max_tokens is None else max(body.max_tokens, 1), body.logprobs)
 
     def encode(loaded: LoadedModel) -> list[list[int]]:
         add = body.add_special_tokens is not False
-        return [
-            loaded.encode_prompt(prompt, add_special_tokens=add) if isinstance(prompt, str) else prompt
-            for prompt in prompts
-        ]
+        texts = (loaded.encode_prompt(p, add_special_tokens=add) if isinstance(p, str) else p for p in prompts)
+        return list(texts)
 
     session = await open_session(request.app.state.registry, body, encode, size, sampling)
     return await _respond(request, body, session, _COMPLETION_FORMAT)
@@ -63,9 +60,8 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
 
     def encode_chat(loaded: LoadedModel) -> list[list[int]]:
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
-            raise InvalidInput(
-                f"{body.model} has no chat template.", hint="Use POST /v1/completions with a prompt instead."
-            )
+            hint = "Use POST /v1/completions with a prompt instead."
+            raise InvalidInput(f"{body.model} has no chat template.", hint=hint)
         return [loaded.encode_chat(messages)]
 
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
@@ -100,13 +96,12 @@ def _chat_delta(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
     return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if logprobs and delta.tokens else None}
 
 
-_COMPLETION_FORMAT = _CompletionFormat(
-    "cmpl", "text_completion", "text_completion", _completion_choice, _completion_choice
-)
+_TYPE = "text_completion"
+_COMPLETION_FORMAT = _CompletionFormat("cmpl", _TYPE, _TYPE, _completion_choice, _completion_choice)
+_CHAT_START = {"role": "assistant", "content": ""}
 _CHAT_FORMAT = _CompletionFormat(
-    "chatcmpl", "chat.completion", "chat.completion.chunk", _chat_choice, _chat_delta,
-    {"role": "assistant", "content": ""},
-)  # fmt: skip
+    "chatcmpl", "chat.completion", "chat.completion.chunk", _chat_choice, _chat_delta, _CHAT_START
+)
 
 
 async def _respond(
@@ -131,7 +126,6 @@ class _CompletionStream(StreamingResponse):
         self.session = response.session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the stream over ASGI."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -154,18 +148,16 @@ class _CompletionResponse:
         self.logprobs = logprobs is not None and logprobs is not False
         stop_ids = frozenset([eos]) if response_format is _CHAT_FORMAT and eos is not None else frozenset[int]()
         echo = isinstance(body, CompletionBody) and bool(body.echo)
-        generates = not isinstance(body, CompletionBody) or body.max_tokens != 0
         self.choices = [
             ChoiceBuilder(
                 tokenizer, source_tokenizer, ids, loaded.model.is_encoder_decoder, stop_ids, self.logprobs, echo,
-                stream.prompt_logprobs, generates,
+                stream.prompt_logprobs,
             )
             for ids, stream in zip(session.prompts, session.streams, strict=True)
             for _ in range(session.n)
         ]  # fmt: skip
 
     def usage(self) -> JsonDict:
-        """Return OpenAI's usage object."""
         num_prompt = sum(len(ids) for ids in self.session.prompts)
         num_generated = sum(len(choice.token_ids) for choice in self.choices)
         return {
@@ -186,7 +178,6 @@ class _CompletionResponse:
             self.session.close()
 
     async def complete(self) -> JsonDict:
-        """Return the complete response object."""
         async for _ in self._deltas():
             pass
         for choice in self.choices:
@@ -210,31 +201,21 @@ class _CompletionResponse:
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
         try:
-            yield self._first_chunks()
+            first, indices = self.format.first_delta, range(len(self.choices))
+            yield b"" if first is None else b"".join(self._chunk_event(index, {"delta": first}) for index in indices)
             async for deltas in self._deltas():
                 for _, delta in deltas:
                     _raise_if_incomplete(delta.finish_reason)
-                yield (
-                    b": keep-alive\n\n"
-                    if not deltas
-                    else b"".join(self._chunk(index, delta) for index, delta in deltas if delta)
-                )
+                chunks = (self._chunk(index, delta) for index, delta in deltas if delta)
+                yield b"".join(chunks) if deltas else b": keep-alive\n\n"
             if self.body.include_usage:
-                yield _server_sent_event(
-                    {**self.common_fields, "object": self.format.chunk_type, "choices": [], "usage": self.usage()}
-                )
+                yield self._event({"choices": [], "usage": self.usage()})
         except PeasyError as error:
             yield _server_sent_event(openai_error(error))
         except Exception as error:
             logging.getLogger("peasy.server").exception("unhandled exception in a stream")
             yield _server_sent_event(openai_error(ServerError(f"This is a bug in peasy: {type(error).__name__}.")))
         yield b"data: [DONE]\n\n"
-
-    def _first_chunks(self) -> bytes:
-        """Return the first chunks of a stream: the role of a chat message."""
-        first = self.format.first_delta
-        indices = range(len(self.choices)) if first is not None else ()
-        return b"".join(self._chunk_event(index, {"delta": first}) for index in indices)
 
     def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
         fields = self.format.make_delta(delta, self.logprobs)
@@ -243,9 +224,10 @@ class _CompletionResponse:
     def _chunk_event(self, index: int, fields: JsonDict, finish_reason: str | None = None) -> bytes:
         choice = {"index": index, "logprobs": None, **fields, "finish_reason": finish_reason}
         usage = {"usage": None} if self.body.include_usage else {}
-        return _server_sent_event(
-            {**self.common_fields, "object": self.format.chunk_type, "choices": [choice], **usage}
-        )
+        return self._event({"choices": [choice], **usage})
+
+    def _event(self, fields: JsonDict) -> bytes:
+        return _server_sent_event({**self.common_fields, "object": self.format.chunk_type, **fields})
 
 
 def _server_sent_event(data: JsonDict) -> bytes:

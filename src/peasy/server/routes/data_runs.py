@@ -1,14 +1,16 @@
 """Routes for data sets, experiments and training runs."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
+from starlette.datastructures import State
 
 from peasy.commands.data import data
+from peasy.commands.result import Result
 from peasy.commands.runs import Run, RunResult, runs
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
-from peasy.server.derive import add_command_route
-from peasy.server.responses import CommandBody, Name, Seed, respond
+from peasy.server.derive import add_command_route, command_route
+from peasy.server.responses import CommandBody, Name, Seed
 
 router = APIRouter(prefix="/api")
 
@@ -20,13 +22,10 @@ class DataBody(CommandBody):
     seed: Seed = 0
 
 
-@router.post("/data")
-async def post_data(request: Request, body: DataBody) -> Response:
+@command_route(router, "/data")
+def post_data(state: State, body: DataBody) -> Result:
     """List the data sets or describe one; built-in ones only, never a path."""
-    if body.source is None:
-        return await respond(request, "data", body, data)
-    source = check_built_in(body.source)
-    return await respond(request, "data", body, lambda: data(source, seed=body.seed))
+    return data() if body.source is None else data(check_built_in(body.source), seed=body.seed)
 
 
 def check_built_in(name: str) -> str:
@@ -37,7 +36,9 @@ def check_built_in(name: str) -> str:
     return name
 
 
-add_command_route(router, "/experiment", experiment, hide=("store",), changes={"name": Name | None, "seed": Seed})
+add_command_route(
+    router, "/experiment", experiment, hide=("store", "seeds"), changes={"name": Name | None, "seed": Seed}
+)
 
 
 class RunsBody(CommandBody):
@@ -46,11 +47,10 @@ class RunsBody(CommandBody):
     name: Name | None = None
 
 
-@router.post("/runs")
-async def post_runs(request: Request, body: RunsBody) -> Response:
+@command_route(router, "/runs")
+def post_runs(state: State, body: RunsBody) -> Result:
     """List training runs, or show one with its curves and samples."""
-    name = body.name
-    return await respond(request, "runs", body, runs if name is None else lambda: RunResult(find_run(name)))
+    return runs() if body.name is None else RunResult(find_run(body.name))
 
 
 def find_run(name: str) -> Run:

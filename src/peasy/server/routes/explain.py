@@ -1,12 +1,12 @@
 """Routes for worked examples (explain, check, exercise, examples), √d_k (scale) and meaning (meaning, words, why)."""
 
 import json
-import tomllib
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Le
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import AliasChoices, Field
+from starlette.datastructures import State
 
 from peasy.commands.check import check
 from peasy.commands.examples import examples
@@ -14,10 +14,11 @@ from peasy.commands.exercise import exercise
 from peasy.commands.explain import explain
 from peasy.commands.result import Result
 from peasy.commands.semantic_map import MAX_POINTS, map_texts, map_words, similarity_by_words
+from peasy.config import parse_toml
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.experiments.why_root_dk import MAX_D_K, scale
-from peasy.server.derive import add_command_route, derive_body
-from peasy.server.responses import CommandBody, Seed, Text, respond
+from peasy.server.derive import add_command_route, command_route, derive_body
+from peasy.server.responses import CommandBody, Seed, Text
 from peasy.worked import Example, example_names, read_example
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
@@ -43,14 +44,14 @@ _ExplainBody = derive_body(
 )
 
 
-@router.post("/explain")
-async def post_explain(request: Request, body: _ExplainBody) -> Response:  # type: ignore[valid-type]
+@command_route(router, "/explain")
+def post_explain(state: State, body: _ExplainBody) -> Result:  # type: ignore[valid-type]
     """Compute every step of attention for an example or a sentence."""
     arguments = body.arguments()  # type: ignore[attr-defined]
     arguments["source"] = _resolve_example(arguments["source"])
     if isinstance(arguments.get("cell"), list):
         arguments["cell"] = tuple(arguments["cell"])
-    return await respond(request, "explain", body, lambda: explain(**arguments))
+    return explain(**arguments)
 
 
 def _resolve_example(source: str | dict[str, Any]) -> str | Example:
@@ -58,9 +59,8 @@ def _resolve_example(source: str | dict[str, Any]) -> str | Example:
     if isinstance(source, str) and source in example_names():
         return source
     if isinstance(source, str) and len(source) > _MAX_CHARACTERS:
-        raise InvalidInput(
-            f"The text has {len(source):,} characters.", hint=f"At most {_MAX_CHARACTERS:,} are allowed."
-        )
+        message = f"The text has {len(source):,} characters."
+        raise InvalidInput(message, hint=f"At most {_MAX_CHARACTERS:,} are allowed.")
     if isinstance(source, str) and len(split_words(source)) < 2:
         hint = did_you_mean(source, example_names())
         hint = hint or "Give a name of the library, or a sentence of at least two words."
@@ -84,17 +84,13 @@ class CheckBody(CommandBody):
     name: str | None = None
 
 
-@router.post("/check")
-async def post_check(request: Request, body: CheckBody) -> Response:
+@command_route(router, "/check")
+def post_check(state: State, body: CheckBody) -> Result:
     """Find the wrong cells in hand-worked tables."""
-
-    def work() -> Result:
-        notes = _read_notes(body)
-        for part in notes.parts if isinstance(notes, Notes) else ():
-            _check_size(part)
-        return check(notes)
-
-    return await respond(request, "check", body, work)
+    notes = _read_notes(body)
+    for part in notes.parts if isinstance(notes, Notes) else ():
+        _check_size(part)
+    return check(notes)
 
 
 def _read_notes(body: CheckBody) -> str | Example | Notes:
@@ -111,7 +107,7 @@ def _read_notes(body: CheckBody) -> str | Example | Notes:
 
 def _parse(text: str, text_format: str) -> dict[str, Any]:
     try:
-        data = tomllib.loads(text) if text_format == "toml" else json.loads(text)
+        data = parse_toml(text) if text_format == "toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"The text is not valid {text_format.upper()}: {error}.") from None
     if not isinstance(data, dict):

@@ -41,9 +41,8 @@ class Watchdog:
         """False if the engine thread is hung or has ended."""
         age = self.engine_thread.engine.clock() - self.engine_thread.engine.heartbeat
         progressing = time.monotonic() - self._last_progress < HEARTBEAT_TIMEOUT
-        return self.engine_thread.native_thread_id is not None and (
-            age < HEARTBEAT_TIMEOUT or (progressing and age < _MAX_STEP_SECONDS)
-        )
+        alive = age < HEARTBEAT_TIMEOUT or (progressing and age < _MAX_STEP_SECONDS)
+        return self.engine_thread.native_thread_id is not None and alive
 
     def _read_cpu_time(self) -> float:
         """Return the CPU time of the thread in clock ticks; without /proc, that of the process in seconds."""

@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Annotated, Protocol
 
 from annotated_types import Le
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import Field
+from starlette.datastructures import State
 
 from peasy.commands.align import align
 from peasy.commands.beams import beams
@@ -17,9 +18,9 @@ from peasy.commands.result import Result
 from peasy.commands.tokenize import TokenizeResult
 from peasy.commands.translate import translate
 from peasy.errors import InvalidInput
-from peasy.server.derive import add_command_route
+from peasy.server.derive import add_command_route, command_route
 from peasy.server.model_registry import ModelRegistry
-from peasy.server.responses import CommandBody, Name, Text, respond
+from peasy.server.responses import CommandBody, Name, Text
 
 router = APIRouter(prefix="/api")
 
@@ -34,24 +35,18 @@ class ModelsBody(CommandBody):
     name: Name | None = None
 
 
-@router.post("/models")
-async def post_models(request: Request, body: ModelsBody) -> Response:
+@command_route(router, "/models")
+def post_models(state: State, body: ModelsBody) -> Result:
     """List models or describe one."""
-    registry: ModelRegistry = request.app.state.registry
-
-    def work() -> Result:
-        cards = {card.name: card for card in models().models}
-        if body.name is None:
-            return ModelsResult(tuple(cards.get(name) or _given_card(registry, name) for name in registry.names))
-        with registry.use(body.name) as loaded:
-            card = cards.get(body.name) or _given_card(registry, body.name)
-            return ModelResult(card, loaded.describe(), read_card(loaded.folder))
-
-    return await respond(request, "models", body, work)
+    registry, cards = state.registry, {card.name: card for card in models().models}
+    if body.name is None:
+        return ModelsResult(tuple(cards.get(name) or _given_card(registry, name) for name in registry.names))
+    with registry.use(body.name) as loaded:
+        card = cards.get(body.name) or _given_card(registry, body.name)
+        return ModelResult(card, loaded.describe(), read_card(loaded.folder))
 
 
 def _given_card(registry: ModelRegistry, name: str) -> ModelEntry:
-    """Return the card of a model that was given on the command line."""
     with registry.use(name) as loaded:
         facts = loaded.data()
         return ModelEntry(name, "given", loaded.folder or Path(), loaded.kind, facts["parameters"], facts["bytes"])
@@ -64,16 +59,12 @@ class TokenizeBody(CommandBody):
     text: Text
 
 
-@router.post("/tokenize")
-async def post_tokenize(request: Request, body: TokenizeBody) -> Response:
+@command_route(router, "/tokenize")
+def post_tokenize(state: State, body: TokenizeBody) -> Result:
     """Tokenize a text."""
-
-    def work() -> Result:
-        with request.app.state.registry.use(body.model) as loaded:
-            tokenizer = loaded.require_tokenizer()
-            return TokenizeResult(tokenizer.encode(body.text), tokenizer, loaded.name)
-
-    return await respond(request, "tokenize", body, work)
+    with state.registry.use(body.model) as loaded:
+        tokenizer = loaded.require_tokenizer()
+        return TokenizeResult(tokenizer.encode(body.text), tokenizer, loaded.name)
 
 
 _MAX_UNCACHED_TOKENS = 128
@@ -110,24 +101,7 @@ add_command_route(
 )  # fmt: skip
 add_command_route(router, "/embed", embed, changes={"texts": Texts})
 add_command_route(router, "/classify", classify, changes={"texts": Texts})
-
-
-class AlignBody(CommandBody):
-    """Text, optional translation, and the head to show; by default the head that aligns best."""
-
-    model: Name
-    text: Text
-    target: Text | None = None
-    layer: int | None = Field(None, ge=0, le=1000)
-    head: int | None = Field(None, ge=0, le=1000)
-
-
-@router.post("/align")
-async def post_align(request: Request, body: AlignBody) -> Response:
-    """Align the words of a translation with source words."""
-
-    def work() -> Result:
-        with request.app.state.registry.use(body.model) as loaded:
-            return align(loaded, **body.arguments())
-
-    return await respond(request, "align", body, work)
+_Index = Annotated[int, Field(ge=0, le=1000)] | None
+add_command_route(
+    router, "/align", align, changes={"text": Text, "target": Text | None, "layer": _Index, "head": _Index}
+)

@@ -133,7 +133,10 @@ def _pack_arrays(record: AttentionRecord) -> bytes:
 
 add_command_route(
     router, "/forward-pass", forward_pass,
-    changes={"text": Text, "target": Text | None, "edit": _EDIT["edit"]},
+    changes={
+        "text": Text, "target": Text | None, "edit": _EDIT["edit"],
+        "head_numbers": Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=64)] | None,
+    },
 )  # fmt: skip
 
 post_look.__annotations__["body"] = _LookBody

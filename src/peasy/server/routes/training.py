@@ -4,13 +4,14 @@ Jobs run in one subprocess.
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI
 from pydantic import Field
+from starlette.datastructures import State
 
 from peasy.checkpoint.hub import list_cached
 from peasy.checkpoint.paths import run_path
@@ -24,8 +25,9 @@ from peasy.experiments.experiment import ExperimentsResult
 from peasy.experiments.result import EXPERIMENTS, ExperimentResult, load_result
 from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
+from peasy.server.derive import command_route
 from peasy.server.jobs import JobRunner
-from peasy.server.responses import CommandBody, Name, Seed, Text, respond
+from peasy.server.responses import CommandBody, Name, Seed, Text
 from peasy.server.routes.data_runs import check_built_in, find_run
 from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document, Paragraph
@@ -53,16 +55,13 @@ class _StatusResult(Result):
     content: JsonDict
 
     def document(self) -> Document:
-        """Return the sentence."""
         return Document(self.title, (Paragraph(self.sentence),))
 
     def data(self) -> JsonDict:
-        """Return the JSON data."""
         return self.content
 
 
 def _job_status(job_runner: JobRunner) -> _StatusResult:
-    """Return the newest job, or none."""
     job = None if job_runner.job is None else job_runner.job.data()
     sentence = "No job is running." if job is None else f"{job['description']}: {job['state']}."
     return _StatusResult("Job", sentence, {"job": job})
@@ -103,23 +102,18 @@ class TrainBody(TrainingBudgetBody):
     resume: bool = False
 
 
-async def _start_job(
-    request: Request, command: str, body: CommandBody, arguments: list[str], description: str, run_names: list[str]
-) -> Response:
-    job_runner: JobRunner = request.app.state.job_runner
-
-    def work() -> Result:
-        job_runner.start(command, [*arguments, "--json"], description, run_names)
-        return _job_status(job_runner)
-
-    return await respond(request, command, body, work)
+def _start_job(
+    state: State, command: str, arguments: Sequence[str], description: str, run_names: Sequence[str] = ()
+) -> Result:
+    state.job_runner.start(command, arguments, description, run_names)
+    return _job_status(state.job_runner)
 
 
-@router.post("/train")
-async def post_train(request: Request, body: TrainBody) -> Response:
+@command_route(router, "/train")
+def post_train(state: State, body: TrainBody) -> Result:
     """Start or resume a run as a background job; /api/job and /api/metrics give its progress."""
     arguments, name = _resume_arguments(body) if body.resume else _new_run_arguments(body)
-    return await _start_job(request, "train", body, [*arguments, "--run", name], f"Training {name}", [name])
+    return _start_job(state, "train", [*arguments, "--run", name, "--json"], f"Training {name}", [name])
 
 
 def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
@@ -146,30 +140,26 @@ class CompareBody(TrainingBudgetBody):
     kinds: list[ModelKind] = Field(min_length=2, max_length=8)
 
 
-@router.post("/compare")
-async def post_compare(request: Request, body: CompareBody) -> Response:
+@command_route(router, "/compare")
+def post_compare(state: State, body: CompareBody) -> Result:
     """Compare kinds of models as a background job; /api/metrics gives the curves of each run."""
     name = body.run or random_run_name({run.name.rpartition("-")[0] for run in runs().runs})
-    arguments = [*body.kinds, *body.data_flags(), *body.budget_flags(), "--run", name]
+    arguments = [*body.kinds, *body.data_flags(), *body.budget_flags(), "--run", name, "--json"]
     run_names = [f"{name}-{kind}" for kind in body.kinds]
-    return await _start_job(request, "compare", body, arguments, f"Comparing {', '.join(body.kinds)}", run_names)
+    return _start_job(state, "compare", arguments, f"Comparing {', '.join(body.kinds)}", run_names)
 
 
-@router.post("/job")
-async def post_job(request: Request, body: CommandBody) -> Response:
+@command_route(router, "/job")
+def post_job(state: State, body: CommandBody) -> Result:
     """Return the running job, or the last one."""
-    return await respond(request, "job", body, lambda: _job_status(request.app.state.job_runner))
+    return _job_status(state.job_runner)
 
 
-@router.post("/job/stop")
-async def post_stop(request: Request, body: CommandBody) -> Response:
+@command_route(router, "/job/stop", "job")
+def post_stop(state: State, body: CommandBody) -> Result:
     """Request the running job to save and stop."""
-
-    def work() -> Result:
-        request.app.state.job_runner.stop()
-        return _job_status(request.app.state.job_runner)
-
-    return await respond(request, "job", body, work)
+    state.job_runner.stop()
+    return _job_status(state.job_runner)
 
 
 class MetricsBody(CommandBody):
@@ -179,17 +169,13 @@ class MetricsBody(CommandBody):
     since: int = Field(0, ge=0)
 
 
-@router.post("/metrics")
-async def post_metrics(request: Request, body: MetricsBody) -> Response:
+@command_route(router, "/metrics")
+def post_metrics(state: State, body: MetricsBody) -> Result:
     """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them."""
-
-    def work() -> Result:
-        if _is_preparing(request.app.state.job_runner, body.name):
-            empty = {"run": body.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
-            return _StatusResult(body.name, "The run is being prepared.", empty)
-        return metrics_since(find_run(body.name), body.since)
-
-    return await respond(request, "metrics", body, work)
+    if _is_preparing(state.job_runner, body.name):
+        empty = {"run": body.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
+        return _StatusResult(body.name, "The run is being prepared.", empty)
+    return metrics_since(find_run(body.name), body.since)
 
 
 class AttentionHistoryBody(CommandBody):
@@ -199,22 +185,18 @@ class AttentionHistoryBody(CommandBody):
     module_path: Name | None = None
 
 
-@router.post("/attention-history")
-async def post_attention_history(request: Request, body: AttentionHistoryBody) -> Response:
+@command_route(router, "/attention-history")
+def post_attention_history(state: State, body: AttentionHistoryBody) -> Result:
     """Return how attention on one sentence changed during training."""
+    from peasy.training.attention_snapshots import find_snapshots
 
-    def work() -> Result:
-        from peasy.training.attention_snapshots import find_snapshots
-
-        if not _is_preparing(request.app.state.job_runner, body.name):
-            run = find_run(body.name)
-            if find_snapshots(run.folder):
-                return module_attention_history(run.folder, body.module_path)
-        empty: JsonDict = {"run": body.name, "text": "", "steps": []}
-        empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
-        return _StatusResult(body.name, "No attention has been recorded yet.", empty)
-
-    return await respond(request, "attention-history", body, work)
+    if not _is_preparing(state.job_runner, body.name):
+        run = find_run(body.name)
+        if find_snapshots(run.folder):
+            return module_attention_history(run.folder, body.module_path)
+    empty: JsonDict = {"run": body.name, "text": "", "steps": []}
+    empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
+    return _StatusResult(body.name, "No attention has been recorded yet.", empty)
 
 
 def _is_preparing(job_runner: JobRunner, name: str) -> bool:
@@ -231,16 +213,12 @@ class UploadBody(CommandBody):
     upload_id: Annotated[str, Field(max_length=100)] | None = None
 
 
-@router.post("/upload")
-async def post_upload(request: Request, body: UploadBody) -> Response:
+@command_route(router, "/upload")
+def post_upload(state: State, body: UploadBody) -> Result:
     """Append a chunk to an uploaded training text."""
-
-    def work() -> Result:
-        id = body.upload_id or upload.new_upload_id(body.name)
-        size = upload.append_text(id, body.text)
-        return _StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
-
-    return await respond(request, "upload", body, work)
+    id = body.upload_id or upload.new_upload_id(body.name)
+    size = upload.append_text(id, body.text)
+    return _StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
 
 
 class ExperimentVerdicts(ExperimentsResult):
@@ -250,6 +228,7 @@ class ExperimentVerdicts(ExperimentsResult):
         """Return questions and claims, with the last verdict if there is one."""
         data = super().data()
         for entry in data["experiments"]:
+            entry["caveat"] = EXPERIMENTS[entry["name"]].caveat
             entry["last"] = None
             if (stored := load_result(entry["name"])) is not None:
                 result, time = stored
@@ -265,10 +244,10 @@ class StoredExperimentResult(ExperimentResult):
     time: float = 0.0
 
 
-@router.post("/experiments")
-async def post_experiments(request: Request, body: CommandBody) -> Response:
+@command_route(router, "/experiments")
+def post_experiments(state: State, body: CommandBody) -> Result:
     """List all experiments with their last verdicts."""
-    return await respond(request, "experiments", body, ExperimentVerdicts)
+    return ExperimentVerdicts()
 
 
 class ExperimentNameBody(CommandBody):
@@ -278,31 +257,21 @@ class ExperimentNameBody(CommandBody):
     seed: Seed = 0
 
 
-@router.post("/experiments/last")
-async def post_last(request: Request, body: ExperimentNameBody) -> Response:
+@command_route(router, "/experiments/last", "experiments")
+def post_last(state: State, body: ExperimentNameBody) -> Result:
     """Return the last result of an experiment, with its tables and figures."""
-
-    def work() -> Result:
-        last = load_result(_check_experiment(body.name))
-        if last is None:
-            raise NotFound(f"{body.name} has not been run yet.", hint="Run it; it takes about a minute.")
-        result, time = last
-        return StoredExperimentResult(**vars(result), time=time)
-
-    return await respond(request, "experiments", body, work)
+    last = load_result(_check_experiment(body.name))
+    if last is None:
+        raise NotFound(f"{body.name} has not been run yet.", hint="Run it; it takes about a minute.")
+    result, time = last
+    return StoredExperimentResult(**vars(result), time=time)
 
 
-@router.post("/experiments/run")
-async def post_run(request: Request, body: ExperimentNameBody) -> Response:
+@command_route(router, "/experiments/run", "experiments")
+def post_run(state: State, body: ExperimentNameBody) -> Result:
     """Run an experiment as a background job; /api/job gives its progress."""
     name = _check_experiment(body.name)
-
-    def work() -> Result:
-        job_runner: JobRunner = request.app.state.job_runner
-        job_runner.start("experiment", [name, "--seed", str(body.seed)], f"Experiment {name}")
-        return _job_status(job_runner)
-
-    return await respond(request, "experiments", body, work)
+    return _start_job(state, "experiment", [name, "--seed", str(body.seed)], f"Experiment {name}")
 
 
 def _check_experiment(name: str) -> str:
@@ -320,15 +289,11 @@ class ProveBody(CommandBody):
     seed: Seed = 0
 
 
-@router.post("/prove")
-async def post_prove(request: Request, body: ProveBody) -> Response:
+@command_route(router, "/prove")
+def post_prove(state: State, body: ProveBody) -> Result:
     """Check that a model's execution paths agree: cached or not, alone or batched, fused or by the formula."""
-
-    def work() -> Result:
-        with request.app.state.registry.use(body.model) as loaded:
-            return prove(loaded, **body.arguments())
-
-    return await respond(request, "prove", body, work)
+    with state.registry.use(body.model) as loaded:
+        return prove(loaded, **body.arguments())
 
 
 class ImportBody(CommandBody):
@@ -339,8 +304,8 @@ class ImportBody(CommandBody):
     yes: bool = False
 
 
-@router.post("/import")
-async def post_import(request: Request, body: ImportBody) -> Response:
+@command_route(router, "/import")
+def post_import(state: State, body: ImportBody) -> Result:
     """Import a model from the hub's cache; nothing is downloaded, no path is opened."""
     cached = list_cached()
     if body.model not in cached:
@@ -348,4 +313,4 @@ async def post_import(request: Request, body: ImportBody) -> Response:
         raise NotFound(f"{body.model[:100]} is not in this machine's hub cache.", hint=hint)
     if not body.yes:
         raise UsageError(f"Copying {body.model} into peasy's data directory needs consent.", hint="Send yes: true.")
-    return await respond(request, "import", body, lambda: import_model(body.model, name=body.name, offline=True))
+    return import_model(body.model, name=body.name, offline=True)

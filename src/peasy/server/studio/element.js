@@ -1,8 +1,8 @@
 // Elements that pages are made of: form controls, tables, dialogs.
 
-import { make as element } from "/web/render/figure.js";
+import { bdi, button, make as element, quiet } from "/web/render/figure.js";
 
-export { element };
+export { bdi, button, element, quiet };
 
 let idCount = 0;
 
@@ -10,16 +10,6 @@ let idCount = 0;
 export function uniqueId(prefix = "part") {
 	idCount += 1;
 	return `${prefix}-${idCount}`;
-}
-
-/** Text of unknown direction, such as tokens and names of models. */
-export function bdi(...children) {
-	return element("bdi", {}, children);
-}
-
-/** A paragraph in the secondary text colour. */
-export function quiet(...children) {
-	return element("p", { class: "quiet" }, children);
 }
 
 /** A titled section of a page in a frame. */
@@ -116,11 +106,6 @@ export function setSlider(container, value, text) {
 	input.value = value;
 	output.textContent = text;
 	input.setAttribute("aria-valuetext", text);
-}
-
-/** A button; its class is "plain", or "plain main" for the main action. */
-export function button(label, onClick, attributes = {}) {
-	return element("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
 
 /** A horizontal bar; `kind` is the class of its filled part. */

@@ -367,6 +367,34 @@ export const GROUPS = [
     "The named steps of a worked example, each computed from others; explaining and checking walk the same graph."
    ],
    [
+    "gradient",
+    "How much the loss changes with each number: the derivative of the loss by it. Training moves weights against it."
+   ],
+   [
+    "chain rule",
+    "The gradient of an input is that of the output times the derivative of the step between; applied from the loss backwards it is back propagation."
+   ],
+   [
+    "one-hot",
+    "A row of zeros with a single 1, in the column of a word; times a table it picks the word's row."
+   ],
+   [
+    "label smoothing",
+    "Targets that give a small share to every word, so that the model does not become too sure."
+   ],
+   [
+    "momentum",
+    "The update follows a moving sum of gradients instead of the last one."
+   ],
+   [
+    "bias correction",
+    "Division of AdamW's moments by 1 - βᵗ, because they start at zero."
+   ],
+   [
+    "GRU, LSTM",
+    "Recurrent networks with gates: shares between 0 and 1 that say what is kept, written and shown."
+   ],
+   [
     "interval arithmetic",
     "Calculation with bounds: a number printed as 0.71 may be anything that rounds to it, and so may what follows from it."
    ],

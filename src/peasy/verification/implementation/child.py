@@ -114,10 +114,8 @@ def _wait(
         except subprocess.TimeoutExpired:
             pass
         if time.monotonic() > deadline:
-            raise InvalidInput(
-                f"{request.where} was stopped after the time limit of {limits.timeout:g} s.",
-                hint="An endless loop, or work at import? Put such work under if __name__ == '__main__':",
-            )
+            hint = "An endless loop, or work at import? Put such work under if __name__ == '__main__':"
+            raise InvalidInput(f"{request.where} was stopped after the time limit of {limits.timeout:g} s.", hint=hint)
         if len(descendants(process.pid, mark)) > limits.processes:
             raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
 

@@ -78,9 +78,8 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     """Examine a function, a class or an object; `call` is an expression with the names q, k, v, x, source and mask."""
     name = name or getattr(target, "__name__", type(target).__name__)
     if not callable(target) and not hasattr(target, "forward"):
-        raise InvalidInput(
-            f"{name} is a {type(target).__name__}: it cannot be called.", hint="Give a function or a class."
-        )
+        message = f"{name} is a {type(target).__name__}: it cannot be called."
+        raise InvalidInput(message, hint="Give a function or a class.")
     scope = namespace if namespace is not None else dict(getattr(inspect.getmodule(target), "__dict__", {}))
     scope = {name.rpartition(".")[2]: target, **scope}
     given = None if expected is None else read_expected(expected)

@@ -19,7 +19,8 @@ from peasy.worked.checking.cell import CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.table import AlignedTable
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.steps import Normalise, Project
+from peasy.worked.operations import Project
+from peasy.worked.steps import Normalise
 
 _Show = Callable[[int, int], str]
 _MAX_COMBINED = 400

@@ -62,13 +62,13 @@ def parse_caption(text: str) -> tuple[str, int | None] | None:
 
 
 def table_caption(node: str) -> str:
-    """Return the caption of a table for findings.
+    """Return the caption of a table for findings; a node of a network keeps its name.
 
-    >>> table_caption("query"), table_caption("head-2.weights")
-    ('Q', 'head-2.weights')
+    >>> table_caption("query"), table_caption("head-2.weights"), table_caption("norm.mean")
+    ('Q', 'head-2.weights', 'norm.mean')
     """
     head, dot, step = node.rpartition(".")
-    return head + dot + CAPTIONS[step]
+    return head + dot + CAPTIONS.get(step, step) if not head or head.startswith("head-") else node
 
 
 def _caption_candidates(text: str) -> list[str]:

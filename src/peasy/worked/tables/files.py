@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,16 @@ def read_workbook(path: Path) -> str:
             raise InvalidInput(f"{path.name} has more than {_MAX_SHEET_CELLS:,} cells.", hint="Check a smaller file.")
         if rows and rows[0] and isinstance(rows[0][0], int | float):
             writer.writerow([sheet.title])
-        writer.writerows([*rows, []])
+        writer.writerows([*_narrow(rows), []])
     return out.getvalue()
+
+
+def _narrow(rows: list[list[Any]]) -> Iterator[list[Any]]:
+    """Yield the rows of a sheet, each table as wide as its own cells and not as the widest table of the sheet."""
+    for is_empty, block in groupby(rows, key=lambda row: not any(cell != "" for cell in row)):
+        table = list(block)
+        width = 0 if is_empty else max(index + 1 for row in table for index, cell in enumerate(row) if cell != "")
+        yield from (row[:width] for row in table)
 
 
 def read_array_file(path: Path) -> str:

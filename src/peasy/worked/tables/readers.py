@@ -333,6 +333,8 @@ def read_csv(text: str) -> Sheet:
 def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
     (name, *rest), *body = block
     rest = _strip_trailing_empty(rest)
+    if not rest and not body and re.match(r"\d+\. ", name):
+        return  # a numbered heading between tables
     if rest:  # the name is in the corner cell of the table
         width = max(len(row) for row in block)
         if all(not row[0].strip() for row in body) or not body:
@@ -348,7 +350,7 @@ def _add_table(sheet: Sheet, block: list[list[str]]) -> None:
 
 def _csv_rows(text: str) -> list[list[str]]:
     counts = {sign: text[:10_000].count(sign) for sign in ";\t,"}
-    separator = ";" if counts[";"] else "\t" if counts["\t"] else ","
+    separator = ";" if counts[";"] > counts["\t"] else "\t" if counts["\t"] else ","
     try:
         return list(csv.reader(io.StringIO(text), delimiter=separator))
     except csv.Error as error:

@@ -3,7 +3,7 @@
 import { clamp, formatCount } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, caveatLine, element, field, fieldRow, quiet, select, setSlider, slider } from "../element.js";
-import { Player } from "../player.js";
+import { Player } from "/web/render/player.js";
 
 const FRAME_TIME = 700; // milliseconds per checkpoint
 

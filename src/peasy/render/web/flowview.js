@@ -1,0 +1,284 @@
+// Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
+
+import { bdi, button, make, quiet } from "./figure.js";
+import { HeadZoom, scaleOf } from "./headzoom.js";
+import { ModelFlow } from "./modelflow.js";
+import { writeNumber } from "./numbers.js";
+
+const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
+
+/** Name of a head in requests and data. */
+export const headName = ({ stack, layer, part, head }) => `${stack}.${layer}.${part}.${head}`;
+
+export class FlowView {
+	/** @type {Record<string, any> | null} */
+	head = null;
+	/** @type {Record<string, any> | null} */
+	base = null;
+	/** @type {{layer: number, head: number}[]} */
+	off = [];
+	/** @type {any} */
+	open = null;
+	/** @type {Record<string, any> | null} */
+	pass = null;
+	/** @type {number | undefined} rows that come from the KV cache */
+	cached;
+	/** @type {Record<string, any>[] | null} next tokens at another temperature */
+	warmed = null;
+	row = 0;
+	/** @type {number | null} */
+	key = null;
+	step = 0;
+
+	/**
+	 * `source`: `pass(off)` loads the forward pass without some heads and calls `show`; `head(place)` gives the numbers
+	 * of a head, or null; `onChange(changes, push)` hears what was chosen; `rail()` gives more controls;
+	 * `nextToken(id, piece)` adds a token, if that is possible.
+	 */
+	constructor(source) {
+		this.source = source;
+		this.caption = make("p", { class: "story", role: "status" });
+		this.flow = new ModelFlow({
+			token: (stack, row) => this.chooseToken(stack, row),
+			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
+			layer: (stack, layer) => this.openLayer(stack, layer),
+			nextToken: source.nextToken,
+		});
+		this.zoom = new HeadZoom(
+			(row, key) => this.chooseCell(row, key),
+			(step) => {
+				this.step = step;
+				source.onChange({ s: step || null });
+			},
+		);
+		this.rail = make("div", { class: "card flow-rail" });
+		this.element = make("div", { class: "home-main" }, this.caption, this.flow.element, this.rail, this.zoom.element);
+	}
+
+	/**
+	 * Show a pass; `base` is the one with all heads on, `chosen` what the URL says.
+	 * @param {any} pass
+	 * @param {any} base
+	 * @param {{q?: any, k?: any, s?: any}} chosen
+	 */
+	show(pass, base, chosen = {}) {
+		[this.pass, this.base] = [pass, base];
+		this.#chooseOpenHead(chosen);
+		this.draw();
+		return this.loadHead();
+	}
+
+	/**
+	 * The chosen head, or the one whose ablation changes the answer most.
+	 * @param {{q?: any, k?: any, s?: any}} chosen
+	 */
+	#chooseOpenHead({ q, k, s }) {
+		const { story } = this.base;
+		const stack = this.pass.stacks.at(-1);
+		const fallback = { stack: stack.name, layer: 0, part: stack.layers[0]?.attentions.at(-1)?.part, head: 0 };
+		this.open = { ...fallback, ...story, ...nonNull(this.open ?? {}) };
+		const isThere = ({ part, num_heads }) => part === this.open.part && this.open.head < num_heads;
+		if (!this.stackOf(this.open.stack).layers[this.open.layer]?.attentions.some(isThere)) this.open = fallback;
+		const last = this.stackOf(this.open.stack).tokens.pieces.length - 1;
+		const row = q === undefined ? (this.isStory() ? story.query : last) : Number(q);
+		this.row = Math.min(Math.max(row, 0), last);
+		this.key = k === undefined ? null : Number(k);
+		this.step = Number(s) || 0;
+	}
+
+	stackOf(name) {
+		return this.pass.stacks.find((stack) => stack.name === name) ?? this.pass.stacks.at(-1);
+	}
+
+	isStory() {
+		const { story } = this.base;
+		return story && headName(story) === headName(this.open);
+	}
+
+	/** Whether a head can be switched off: one of self-attention, in the stack that answers. */
+	canSwitch({ stack, part }) {
+		return part === "attention" && stack === this.pass.stacks.at(-1).name && this.pass.next_tokens.length > 0;
+	}
+
+	isOff(stack, layer, part, head) {
+		return this.canSwitch({ stack, part }) && this.off.some((one) => one.layer === layer && one.head === head);
+	}
+
+	draw() {
+		this.flow.show(this.pass, {
+			open: this.open,
+			token: { stack: this.open.stack, row: this.row },
+			isOff: (...place) => this.isOff(...place),
+			nextTokens: this.warmed ?? this.pass.next_tokens,
+			nextTokensBefore: this.off.length || this.warmed ? this.base.next_tokens : null,
+			cached: this.cached,
+			size: 420,
+			narrow: window.innerWidth < PHONE,
+		});
+		this.caption.replaceChildren(...this.#captionParts());
+		this.#drawRail();
+	}
+
+	#captionParts() {
+		const { story } = this.base;
+		const effect = this.off.length > 0 && this.#changeSentence();
+		if (effect) return effect;
+		if (!this.isStory()) {
+			const { layer, head } = this.open;
+			const test = this.canSwitch(this.open) ? " Switch it off to test whether it matters." : "";
+			return [`Layer ${layer}, head ${head}.${test}`];
+		}
+		const queries = this.stackOf(story.stack).tokens.pieces;
+		const isCross = story.part === "cross_attention";
+		const keys = isCross ? this.pass.stacks[0].tokens.pieces : queries;
+		const begin = isCross
+			? ["Writing ", word(story.token), ", this head looks at ", word(keys[story.key])]
+			: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
+		if (story.before - story.after < 0.01)
+			return [...begin, ". No single head changes the next token by more than 0.01."];
+		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
+		return [...begin, ` (weight ${writeNumber(story.weight, 2)}). Without it, `, word(story.token), change];
+	}
+
+	/** The token whose probability changed most, with its numbers. */
+	#changeSentence() {
+		const now = new Map(this.pass.next_tokens.map(({ id, probability }) => [id, probability]));
+		const changes = this.base.next_tokens
+			.filter(({ id }) => now.has(id))
+			.map(({ id, piece, probability }) => ({ piece, before: probability, after: now.get(id) }))
+			.sort((one, other) => Math.abs(other.before - other.after) - Math.abs(one.before - one.after));
+		if (!changes.length) return null;
+		const [{ piece, before, after }] = changes;
+		const heads = this.off.map(({ layer, head }) => `${layer}.${head}`).join(", ");
+		const verb = after < before ? "falls" : "rises";
+		const change = ` ${verb} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}.`;
+		return [`Without head ${heads}, `, word(piece), change];
+	}
+
+	#drawRail() {
+		const { layer, head, part, stack } = this.open;
+		const isOff = this.isOff(stack, layer, part, head);
+		const controls = [
+			this.canSwitch(this.open) &&
+				(this.source.canAblate?.(this.open) ?? true) &&
+				button(`Switch head ${layer}.${head} ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
+					"aria-pressed": isOff,
+				}),
+			this.off.length > 1 && button("All heads on", () => this.setOff([])),
+			...(this.source.rail?.() ?? []),
+		];
+		const cached =
+			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
+			"only the last row was computed.";
+		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
+		this.rail.replaceChildren(
+			make("div", { class: "row" }, controls),
+			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
+			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
+			make("p", { class: "quiet caveat" }, `${this.pass.caveat[0].toUpperCase()}${this.pass.caveat.slice(1)}`),
+		);
+	}
+
+	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
+	async loadHead() {
+		const place = this.open;
+		if (!place.part) return;
+		const steps = await this.source.head(place);
+		if (place !== this.open || !steps) return;
+		const { stack, layer, part, head } = place;
+		const queries = this.stackOf(stack).tokens.pieces;
+		const isCross = part === "cross_attention";
+		this.head = {
+			...steps,
+			queries,
+			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
+			scale: scaleOf(steps),
+			softcap: 0,
+			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
+		};
+		this.showCell();
+	}
+
+	/** Instead of the arithmetic. */
+	showNote(text) {
+		this.head = null;
+		this.zoom.element.replaceChildren(quiet(text));
+	}
+
+	showCell() {
+		const weights = this.head.weights[this.row];
+		const key = this.key ?? weights.indexOf(Math.max(...weights));
+		this.zoom.show(this.head, this.row, Math.min(key, weights.length - 1), this.step);
+	}
+
+	chooseToken(stack, row) {
+		if (stack === this.open.stack) this.chooseCell(row, null);
+		else if (this.open.part === "cross_attention") this.chooseCell(this.row, row);
+	}
+
+	chooseCell(row, key) {
+		[this.row, this.key] = [row, key];
+		this.source.onChange({ q: row, k: key });
+		this.flow.view.token = { stack: this.open.stack, row };
+		this.flow.highlight(null);
+		if (this.head) this.showCell();
+	}
+
+	openHead(place) {
+		this.open = place;
+		this.key = null;
+		this.row = Math.min(this.row, this.stackOf(place.stack).tokens.pieces.length - 1);
+		this.source.onChange({ l: place.layer, h: place.head, p: `${place.stack}.${place.part}`, k: null }, true);
+		this.draw();
+		this.flow.svg.querySelector(".head.open")?.focus({ preventScroll: true });
+		return this.loadHead();
+	}
+
+	openLayer(stack, layer) {
+		const part = this.stackOf(stack).layers[layer].attentions.at(-1)?.part;
+		if (part) this.openHead({ stack, layer, part, head: 0 });
+	}
+
+	toggleHead() {
+		if (!this.canSwitch(this.open)) return undefined;
+		const { layer, head } = this.open;
+		const others = this.off.filter((one) => one.layer !== layer || one.head !== head);
+		return this.setOff(others.length < this.off.length ? others : [...this.off, { layer, head }]);
+	}
+
+	setOff(heads) {
+		this.off = heads;
+		this.warmed = null;
+		return this.source.pass(heads);
+	}
+
+	moveHead(layers, heads) {
+		const { stack, part } = this.open;
+		const layer = this.stackOf(stack).layers[this.open.layer + layers];
+		const attention = layer?.attentions.find((one) => one.part === part);
+		const head = layers ? Math.min(this.open.head, (attention?.num_heads ?? 1) - 1) : this.open.head + heads;
+		if (attention && head >= 0 && head < attention.num_heads) this.openHead({ stack, layer: layer.layer, part, head });
+	}
+
+	moveToken(by) {
+		const row = this.row + by;
+		if (row >= 0 && row < this.stackOf(this.open.stack).tokens.pieces.length) this.chooseCell(row, null);
+	}
+}
+
+/** What pieces such as <D0> are, if there are any. */
+export function byteNote(pieces) {
+	const count = pieces.filter((piece) => /^<[0-9A-F]{2}>$/.test(piece)).length;
+	if (!count) return "";
+	const tokens = `${count} ${count === 1 ? "token is a single byte" : "tokens are single bytes"}`;
+	return `${tokens}, such as <D0>: letters that are not in the vocabulary of this model, which hardly knows them.`;
+}
+
+/** A token as a word in a sentence. */
+export function word(piece) {
+	return make("b", {}, bdi(piece.replace(/^·/, "")));
+}
+
+function nonNull(fields) {
+	return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined));
+}

@@ -1,0 +1,266 @@
+"""Blocks of a Transformer on paper, as compositions of steps: norms, feed-forward, attention, whole layers, GPT, loss.
+
+A block adds its nodes within the scope of its name and returns the node of its result.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from peasy.formula.activations import FUNCTIONS
+from peasy.formula.normalise import NORMALISATIONS
+from peasy.worked.attention_graph import FormulaSettings, attention_graph
+from peasy.worked.builder import GraphBuilder
+from peasy.worked.example import Example, NormalisationName, ScoringName
+from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
+from peasy.worked.operations import Add, Apply, Constant, Mean, Multiply, Project, Standardise, Variance, WeightedSum
+from peasy.worked.position_steps import PositionAngles, SineCosine
+from peasy.worked.steps import Normalise
+
+SOFTMAX = Normalise(NORMALISATIONS["softmax"])
+ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
+
+
+class GraphBlock(ABC):
+    """Composition of steps. A new block is a dataclass of its settings with `build`."""
+
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    """Smallest and largest number of inputs."""
+
+    @abstractmethod
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add the nodes of the block, and return that of its result."""
+
+
+@dataclass(frozen=True)
+class LayerNormBlock(GraphBlock):
+    """Layer norm: mean, variance, normalised rows, then gain and bias if they are given."""
+
+    eps: float = 1e-5
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add mean, variance, normalised and output."""
+        (x,) = inputs
+        mean = g.add("mean", Mean(), x)
+        variance = g.add("variance", Variance(), x, mean)
+        return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, mean, variance))
+
+
+@dataclass(frozen=True)
+class RmsNormBlock(GraphBlock):
+    """RMS norm: mean square, normalised rows, then the gain if it is given."""
+
+    eps: float = 1e-6
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add mean_square, normalised and output."""
+        (x,) = inputs
+        square = g.add("mean_square", Mean(squared=True), x)
+        return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, square))
+
+
+def _gain_and_bias(g: GraphBuilder, x: str, normalised: str) -> str:
+    axes = ("bias", g.nodes[x].caption.axes[-1])
+    for gain in g.optional("gain", axes=axes, description="The learned factor of each column."):
+        normalised = g.add("scaled", Multiply(), normalised, gain, symbol=r"\gamma \odot \hat{x}")
+    for bias in g.optional("bias", axes=axes, description="The learned number added to each column."):
+        normalised = g.add("output", Add(), normalised, bias, symbol="y")
+    return normalised
+
+
+@dataclass(frozen=True)
+class FeedForwardBlock(GraphBlock):
+    """Feed-forward network: x W_1 + b_1, activation, W_2 and b_2; gated if W_3 is given: f(x W_1) ⊙ x W_3."""
+
+    activation: ActivationName = "relu"
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add hidden, activated, with W_3 up and gated, and output."""
+        (x,) = inputs
+        width = g.nodes[x].caption.axes[-1]
+        w_1 = g.given("w_1", (width, "d_hidden"), "The first matrix of the feed-forward network.")
+        hidden = g.add("hidden", Project("x · W_1"), x, w_1, *g.optional("b_1", axes=("bias", "d_hidden")))
+        activated = g.add("activated", Apply(FUNCTIONS[self.activation]), hidden)
+        if g.has("w_3"):
+            up = g.add("up", Project("x · W_3"), x, g.given("w_3", (width, "d_hidden")), symbol="u")
+            activated = g.add("gated", Multiply(), activated, up)
+        w_2 = g.given("w_2", ("d_hidden", width), "The second matrix of the feed-forward network.")
+        return g.add("output", Project("a · W_2"), activated, w_2, *g.optional("b_2", axes=("bias", width)))
+
+
+@dataclass(frozen=True)
+class EmbeddingBlock(GraphBlock):
+    """Embedding of the example's tokens: one-hot rows times the table E, given as `table` or as input."""
+
+    arity = (0, 1)
+    words: Literal["tokens", "source_tokens"] = "tokens"
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add one_hot and output."""
+        words, rows = (g.example.tokens, "token") if self.words == "tokens" else (g.example.source_tokens, "source")
+        one_hot = g.add_one_hot("one_hot", words, "A 1 in the column of each token.", rows)
+        about = "The vector of each word of the vocabulary, one row each."
+        table = inputs[0] if inputs else g.given("table", ("vocabulary", "d_model"), about)
+        picked = "Each one-hot row picks the vector of its word from the table."
+        return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X", description=picked)
+
+
+@dataclass(frozen=True)
+class PositionsBlock(GraphBlock):
+    """Positions added to embeddings: rows of a learned table, or the sinusoidal encoding."""
+
+    encoding: Literal["learned", "sinusoidal"] = "learned"
+    base: float = 10000.0
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add the encoding of each position, and output."""
+        (x,) = inputs
+        rows, width = g.nodes[x].caption.axes[-2:]
+        if self.encoding == "sinusoidal":
+            angles = g.add("angles", PositionAngles(self.base), x, symbol=r"\theta")
+            encoding = g.add("encoding", SineCosine(), angles, x, symbol="P")
+        else:
+            table = g.given("table", ("position", width), "The learned vector of each position.")
+            ones = np.eye(len(g.values[x]), len(g.values[table]))
+            one_hot = g.add("one_hot", Constant(ones, "A 1 in the column of each position.", (rows, "position")))
+            picked = "Each one-hot row picks the vector of its position."
+            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P", description=picked)
+        return g.add("output", Add(), x, encoding, symbol="X_P", description="The position is added to each vector.")
+
+
+@dataclass(frozen=True)
+class AttentionBlock(GraphBlock):
+    """Multi-head attention with the projections that are given; a second input is the source (cross-attention)."""
+
+    arity = (1, 2)
+    heads: int = 1
+    causal: bool = False
+    window: int | tuple[int, int] | None = None
+    scale: float | None = None
+    scoring: ScoringName = "scaled-dot"
+    normalise: NormalisationName = "softmax"
+    softcap: float | None = None
+    positions: Literal["none", "rotary", "alibi"] = "none"
+    mask: tuple[tuple[bool, ...], ...] | None = None
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add the nodes of the attention graph; sinks take part if they are given."""
+        tokens, *source = (tuple(g.row_labels(name)) for name in inputs)
+        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
+        names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), "sinks"]
+        matrices = {name for name in names_of if g.has(name)}
+        formula = FormulaSettings.from_example(example)
+        graph = attention_graph(example, formula, matrices)
+        names = g.insert_graph(graph, dict(zip(("x", "source"), inputs, strict=False)))
+        return names.get("output") or names.get("concat") or names["context"]
+
+
+@dataclass(frozen=True)
+class SoftmaxBlock(GraphBlock):
+    """Softmax of every row, after division by a temperature."""
+
+    temperature: float = 1.0
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add tempered, if the temperature is not 1, and probabilities."""
+        (x,) = inputs
+        if self.temperature != 1:
+            x = g.add("tempered", WeightedSum((1 / self.temperature,), (r"\frac{1}{T}",)), x)
+        return g.add("probabilities", SOFTMAX, x)
+
+
+@dataclass(frozen=True)
+class CrossEntropyBlock(GraphBlock):
+    """Cross-entropy of logits and the example's targets: probabilities, loss of each token, mean, perplexity."""
+
+    arity = (1, 2)
+    smoothing: float = 0.0
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add targets, probabilities, token_loss, loss and perplexity."""
+        logits, *given = inputs
+        targets = given[0] if given else g.add_one_hot("targets", g.example.targets, "The word that should come next.")
+        if self.smoothing:
+            targets = g.add("smoothed_targets", LabelSmoothing(self.smoothing), targets)
+        probabilities = g.add("probabilities", SOFTMAX, logits)
+        token_loss = g.add("token_loss", CrossEntropy(), logits, probabilities, targets)
+        loss = g.add("loss", TargetMean(), token_loss, targets)
+        about = "e to the power of the loss: between how many words, in the mean, the model hesitates."
+        g.add("perplexity", Apply(FUNCTIONS["exp"]), loss, description=about)
+        return loss
+
+
+@dataclass(frozen=True)
+class TransformerBlock(GraphBlock):
+    """Transformer block: self-attention, cross-attention if there is a second input (the memory), feed-forward.
+
+    Each is added to what came in (residual add); the norm comes before it ("pre") or after the sum ("post").
+    """
+
+    arity = (1, 2)
+    norm: Literal["pre", "post"] = "pre"
+    norm_kind: Literal["layer", "rms"] = "layer"
+    eps: float = 1e-5
+    heads: int = 1
+    causal: bool = False
+    activation: ActivationName = "relu"
+    positions: Literal["none", "rotary", "alibi"] = "none"
+    scale: float | None = None
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add norm1, attention, residual1 and so on; return the last of them."""
+        x, *memory = inputs
+        attention = AttentionBlock(self.heads, self.causal, scale=self.scale, positions=self.positions)
+        parts: list[tuple[str, GraphBlock, list[str]]] = [("attention", attention, [])]
+        if memory:
+            parts.append(("cross_attention", AttentionBlock(self.heads, scale=self.scale), memory))
+        parts.append(("feed_forward", FeedForwardBlock(self.activation), []))
+        for number, (name, block, others) in enumerate(parts, start=1):
+            norm = g.scope(f"norm{number}")
+            normed = self.add_norm(norm, x) if self.norm == "pre" else x
+            result = block.build(g.scope(name), normed, *others)
+            about = "Residual add: what came in plus what the layer adds."
+            x = g.add(f"residual{number}", Add(), x, result, description=about, symbol=f"R_{number}")
+            x = self.add_norm(norm, x) if self.norm == "post" else x
+        return x
+
+    def add_norm(self, g: GraphBuilder, x: str) -> str:
+        """Add a norm of the chosen kind."""
+        block = LayerNormBlock(self.eps) if self.norm_kind == "layer" else RmsNormBlock(self.eps)
+        return block.build(g, x)
+
+
+@dataclass(frozen=True)
+class DecoderBlock(TransformerBlock):
+    """Decoder block: as the encoder's, with a causal mask."""
+
+    causal: bool = True
+
+
+@dataclass(frozen=True)
+class GptBlock(DecoderBlock):
+    """GPT: embedding and positions, decoder blocks layer1, layer2 ..., final norm, logits by E (tied) or `w_out`."""
+
+    arity = (0, 0)
+    layers: int = 1
+    encoding: Literal["learned", "sinusoidal", "none"] = "learned"
+    final_norm: bool = True
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add all nodes from the one-hot tokens to the logits."""
+        x = EmbeddingBlock().build(g.scope("embedding"))
+        table = g.scope("embedding").given("table")
+        if self.encoding != "none":
+            x = PositionsBlock(self.encoding).build(g.scope("positions"), x)
+        for layer in range(1, self.layers + 1):
+            x = super().build(g.scope(f"layer{layer}"), x)
+        x = self.add_norm(g.scope("final_norm"), x) if self.final_norm else x
+        about = "The dot product of each vector with that of each word."
+        if not g.has("w_out"):
+            return g.add("logits", Project("x · E", transposed="right"), x, table, description=about)
+        w_out = g.given("w_out", ("d_model", "vocabulary"), "The output matrix.")
+        return g.add("logits", Project("x · W"), x, w_out, *g.optional("b_out", axes=("bias", "vocabulary")))

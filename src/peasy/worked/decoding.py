@@ -1,0 +1,307 @@
+"""Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from peasy.formula.activations import FUNCTIONS
+from peasy.formula.masks import causal_mask
+from peasy.formula.scoring import SCORINGS
+from peasy.formula.step import Array, Namespace
+from peasy.worked.blocks import SOFTMAX, GraphBlock, SoftmaxBlock
+from peasy.worked.builder import GraphBuilder
+from peasy.worked.graph import Step
+from peasy.worked.intervals import Interval
+from peasy.worked.label import format_number, format_operand
+from peasy.worked.operations import Add, Apply, Constant, Divide, Inputs, Project, Sum
+from peasy.worked.steps import Mask, Scale, Score
+
+
+class Selection(Step):
+    """Step that depends on the order of numbers: its bounds are unknown where rounding leaves the order open."""
+
+    needs_order: ClassVar[bool] = True
+    """False if the result grows with every number, whatever their order."""
+
+    def bounds(self, *inputs: Interval) -> Interval:
+        """Return the results of the lower and of the upper bounds, if they cannot change the order."""
+        ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
+        order = np.argsort(inputs[0].low, axis=-1)
+        lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (inputs[0].low, inputs[0].high))
+        is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
+        if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
+            return Interval(np.minimum(*ends), np.maximum(*ends))
+        return Interval(np.full_like(ends[0], -np.inf), np.full_like(ends[0], np.inf))
+
+
+def _ahead(xp: Namespace, numbers: Array) -> Array:
+    """Return True at `[row, j, k]` if number k is larger than number j, equal but before it, or the same."""
+    larger = numbers[:, None, :] > numbers[:, :, None]
+    index = xp.arange(numbers.shape[1])
+    return larger | ((numbers[:, None, :] == numbers[:, :, None]) & (index[None, :] <= index[:, None])[None, :, :])
+
+
+@dataclass(frozen=True)
+class CumulativeProbability(Selection):
+    """Sum of each probability and all larger ones of its row."""
+
+    label = "sum"
+    sentence = "Each probability plus all larger ones: the words in order of probability, added up."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the sums."""
+        ahead = xp.astype(_ahead(xp, inputs[0]), xp.float64)
+        return xp.sum(ahead * inputs[0][:, None, :], axis=-1)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum, the largest first."""
+        numbers = np.sort(inputs[0][row][_ahead(np, inputs[0])[row, column]])[::-1]
+        return " + ".join(format_operand(float(number), decimals) for number in numbers)
+
+    def formula(self, *symbols: str) -> str:
+        """Return the sum over larger ones."""
+        return rf"\sum_{{k: {symbols[0]}_k \ge {symbols[0]}_j}} {symbols[0]}_k"
+
+
+@dataclass(frozen=True)
+class KeepTop(Selection):
+    """Probabilities of the k most probable words, and of the fewest that sum to p; inputs are those and cumulative."""
+
+    top_k: int | None = None
+    top_p: float | None = None
+    label = "kept or 0"
+    sentence = "The most probable words are kept; the others get 0."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the kept probabilities."""
+        probabilities, cumulative = inputs
+        rank = xp.sum(xp.astype(_ahead(xp, probabilities), xp.float64), axis=-1)
+        kept = rank <= (probabilities.shape[1] if self.top_k is None else self.top_k)
+        if self.top_p is not None:
+            kept = kept & ((rank == 1) | (cumulative - probabilities < self.top_p))
+        return xp.where(kept, probabilities, xp.zeros_like(probabilities))
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the probability, or 0."""
+        return format_number(float(self.forward(np, *inputs)[row, column]), decimals)
+
+    def formula(self, *symbols: str) -> str:
+        """Return which are kept."""
+        names = [rf"k = {self.top_k}" if self.top_k else "", f"p = {self.top_p:g}" if self.top_p else ""]
+        return rf"\operatorname{{top}}_{{{', '.join(filter(None, names))}}}({symbols[0]})"
+
+
+@dataclass(frozen=True)
+class Argmax(Selection):
+    """One-hot row of the largest number."""
+
+    label = "largest or 0"
+    sentence = "A 1 in the column of the largest number: the greedy choice."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return 1 at the first largest number of each row."""
+        rank = xp.sum(xp.astype(_ahead(xp, inputs[0]), xp.float64), axis=-1)
+        return xp.astype(rank == 1, xp.float64)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return 1 or 0."""
+        return format_number(float(self.forward(np, *inputs)[row, column]))
+
+
+@dataclass(frozen=True)
+class SamplingBlock(GraphBlock):
+    """Sampling tables: softmax with temperature, cumulative probabilities, top-k and top-p, shares of what is kept."""
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add probabilities, cumulative, kept, kept_sum, renormalised and greedy."""
+        probabilities = SoftmaxBlock(self.temperature).build(g, *inputs)
+        cumulative = g.add("cumulative", CumulativeProbability(), probabilities)
+        kept = g.add("kept", KeepTop(self.top_k, self.top_p), probabilities, cumulative)
+        g.add("greedy", Argmax(), probabilities)
+        about = "What is kept, divided by its sum: the distribution that is sampled from."
+        return g.add("renormalised", Divide(), kept, g.add("kept_sum", Sum(), kept), description=about)
+
+
+@dataclass(frozen=True)
+class BestScores(Selection):
+    """The largest numbers of a whole table, in descending order, one per row."""
+
+    count: int
+    needs_order = False
+    label = "largest"
+    sentence = "The best of all continuations are kept; the others are dropped."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return one column."""
+        ordered = -xp.sort(-xp.reshape(inputs[0], (-1,)))
+        return xp.reshape(ordered[: self.count], (-1, 1))
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the number."""
+        return format_number(float(self.forward(np, *inputs)[row, 0]), decimals)
+
+
+@dataclass(frozen=True)
+class BeamSearchBlock(GraphBlock):
+    """Beam search, or greedy decoding with one beam, over a given table of logits: a row for each last word.
+
+    The words of the beams follow from the numbers when the graph is built.
+    """
+
+    beams: int = 2
+    steps: int = 2
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add log_probabilities, then for each step next, scores and totals."""
+        (logits,) = inputs
+        probabilities = g.add("probabilities", SOFTMAX, logits)
+        table = g.add("log_probabilities", Apply(FUNCTIONS["log"]), probabilities)
+        vocabulary = g.example.vocabulary
+        sequences, total = [g.example.tokens], ""
+        for number in range(1, self.steps + 1):
+            scope, rows = g.scope(f"step{number}"), f"beam{number - 1}"
+            g.labels[rows] = tuple(" ".join(sequence) for sequence in sequences)
+            words = [sequence[-1] for sequence in sequences]
+            last = scope.add_one_hot("last_word", words, "The last word of each beam.", rows)
+            scores = scope.add("next", Project("one-hot · table"), last, table)
+            if total:
+                about = "Log-probabilities add up along a sequence."
+                scores = scope.add("scores", Add(), scores, total, description=about)
+            values = g.values[scores]
+            best = np.argsort(-values, axis=None, kind="stable")[: self.beams]
+            places = [divmod(int(place), len(vocabulary)) for place in best]
+            sequences = [(*sequences[beam], vocabulary[word]) for beam, word in places]
+            g.labels[f"beam{number}"] = tuple(" ".join(sequence) for sequence in sequences)
+            total = scope.add("totals", BestScores(len(places)), scores, axes=(f"beam{number}", "total"))
+        return total
+
+
+@dataclass(frozen=True)
+class SelectRows(Step):
+    """Rows `start` to `stop` of the input."""
+
+    start: int
+    stop: int
+    label = "copied"
+    sentence = "Some of the rows."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the rows."""
+        return inputs[0][self.start : self.stop, :]
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return nothing: the number is only copied."""
+        return ""
+
+
+@dataclass(frozen=True)
+class AppendRows(Step):
+    """Rows of the cache, then the new row."""
+
+    sentence = "The cached rows are reused; only the last row is new."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return all rows."""
+        return xp.concat(list(inputs), axis=0)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return nothing: the number is only copied."""
+        return ""
+
+    @property
+    def label(self) -> str:  # type: ignore[override]
+        """Say that the number is copied."""
+        return "from the cache, or the new row"
+
+    def formula(self, *symbols: str) -> str:
+        """Return the stacked inputs."""
+        return rf"\left[{symbols[0]};\; {symbols[1]}\right]"
+
+
+@dataclass(frozen=True, eq=False)
+class Multiplications(Constant):
+    """Numbers of multiplications with their products of sizes as text."""
+
+    texts: tuple[tuple[str, ...], ...] = ()
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum of products."""
+        return self.texts[row][column]
+
+
+@dataclass(frozen=True)
+class KvCacheBlock(GraphBlock):
+    """Decoding with and without the key-value cache: the same contexts; multiplications of both are counted.
+
+    The input has a row for each token; `prompt` tokens come first, then one per step.
+    """
+
+    prompt: int = 1
+
+    def build(self, g: GraphBuilder, *inputs: str) -> str:
+        """Add for each step the nodes without and with the cache, and the table of multiplications."""
+        (x,) = inputs
+        width = g.nodes[x].caption.axes[-1]
+        weights = [g.given(f"w_{letter}", (width, "d_value" if letter == "v" else "d_key")) for letter in "qkv"]
+        counts: list[list[str]] = []
+        cache: tuple[str, ...] = ()
+        for number, length in enumerate(range(self.prompt, len(g.values[x]) + 1), start=1):
+            scope = g.scope(f"step{number}")
+            seen = scope.add("x", SelectRows(0, length), x)
+            without, with_cache = scope.scope("without"), scope.scope("cached")
+            names = ("query", "key", "value")
+            all_rows = [without.add(name, Project(), seen, w) for name, w in zip(names, weights, strict=True)]
+            _add_attention(without, *all_rows)
+            if not cache:
+                cache = tuple(all_rows[1:])
+                counts.append([_count(g, scope.path, "without.")] * 2)
+                continue
+            token = scope.add(
+                "new_x", SelectRows(length - 1, length), x, description="Only the new token is projected."
+            )
+            query, *fresh = (
+                with_cache.add(f"new_{name}", Project(), token, w) for name, w in zip(names, weights, strict=True)
+            )
+            cache = tuple(
+                with_cache.add(name, AppendRows(), old, new, axes=g.nodes[old].caption.axes)
+                for name, old, new in zip(names[1:], cache, fresh, strict=True)
+            )
+            _add_attention(with_cache, query, *cache)
+            counts.append([_count(g, scope.path, kind) for kind in ("without.", "cached.")])
+        texts = tuple(map(tuple, counts))
+        totals = np.asarray([[sum(_evaluate(term) for term in cell.split(" + ")) for cell in row] for row in counts])
+        g.labels["step"] = tuple(str(number) for number in range(1, len(counts) + 1))
+        g.labels["cache"] = ("without", "with")
+        about = "Multiplications of each step: rows times columns times the width of each product."
+        return g.add("multiplications", Multiplications(totals, about, ("step", "cache"), texts))
+
+
+def _add_attention(g: GraphBuilder, query: str, key: str, value: str) -> str:
+    """Add scores, scaled, masked, weights and context of the last queries on all keys."""
+    dot = SCORINGS["scaled-dot"]
+    scores = g.add("scores", Score(dot), query, key, axes=("query", "key"))
+    scaled = g.add("scaled", Scale(dot), scores, key)
+    if (rows := len(g.values[query])) > 1:
+        scaled = g.add("masked", Mask(causal_mask(np, rows, rows), None), scaled)
+    weights = g.add("weights", SOFTMAX, scaled)
+    return g.add("context", Project("weights · values"), weights, value)
+
+
+def _count(g: GraphBuilder, path: str, kind: str) -> str:
+    """Return the multiplications of all matrix products in a part of the graph: sums of rows · inner · columns."""
+    terms = []
+    for name, node in g.nodes.items():
+        if name.startswith(f"{g.prefix}{path}{kind}") and isinstance(node.routes[0].step, Project | Score):
+            inner = g.values[node.routes[0].inputs[0]].shape[1]
+            rows, columns = g.values[name].shape
+            terms.append(f"{rows}·{inner}·{columns}")
+    return " + ".join(terms)
+
+
+def _evaluate(product: str) -> int:
+    return int(np.prod([int(factor) for factor in product.split("·")]))

@@ -1,0 +1,618 @@
+"""Elementary steps of the computation graph with their gradients: products, sums, functions, means, norms, columns.
+
+Each class computes one operation on matrices `[row, column]`, says its formula and sentence, and writes one cell.
+Its `gradients` are again steps, so that the backward pass is part of the same graph.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from peasy.formula.activations import ScalarFunction
+from peasy.formula.arrays import project
+from peasy.formula.step import Array, Namespace
+from peasy.worked.graph import (
+    Application,
+    ArithmeticLine,
+    CellContext,
+    Route,
+    Step,
+    format_product,
+    format_sum,
+    in_brackets,
+    operands,
+)
+from peasy.worked.label import format_number, format_operand
+
+Lines = Iterator[ArithmeticLine]
+Inputs = Sequence[np.ndarray]
+Gradients = tuple[Route | None, ...]
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unchanged(Step):
+    """Copy of the input, such as queries without a projection."""
+
+    label = "input, unchanged"
+    sentence = "The numbers are passed on unchanged."
+    tex = "$0"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the input."""
+        return inputs[0]
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the output's gradient, unchanged."""
+        return (Route(Unchanged(), (at.gradient,)),)
+
+
+@dataclass(frozen=True)
+class Project(Step):
+    """Matrix product of two inputs, plus a bias row if there is a third: x · W + b; `transposed` names one input."""
+
+    label: str = "row · column"
+    names: tuple[str, str] = ("the first matrix", "the second matrix")
+    transposed: Literal["", "left", "right"] = ""
+    arity = (2, 3)
+    sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
+
+    def __post_init__(self) -> None:
+        tex = {"": r"$0 \, $1", "left": r"$0^{\top} \, $1", "right": r"$0 \, $1^{\top}"}
+        vars(self).update(tex=tex[self.transposed])
+
+    def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
+        left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
+        return left, xp.matrix_transpose(inputs[1]) if self.transposed == "right" else inputs[1]
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return x · W + b."""
+        product = project(*self._factors(xp, inputs), self.names)
+        return product if len(inputs) == 2 else product + inputs[2]
+
+    def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+        """Return a row of the first and a column of the second matrix."""
+        left, right = self._factors(np, inputs)
+        return left[row], right[:, column]
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the products and the bias as a sum."""
+        pairs = np.stack(self.terms(row, column, inputs), axis=1)
+        products = format_sum(pairs if len(pairs) <= 6 else pairs[pairs[:, 0] != 0], format_product)
+        return products if len(inputs) == 2 else f"{products} + {format_operand(inputs[2][0, column])}"
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the dot product of a row and a column."""
+        bias = None if len(cell.inputs) == 2 else float(cell.inputs[2][0, cell.column])
+        yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs), bias=bias)
+
+    def formula(self, *symbols: str) -> str:
+        """Return x W + b."""
+        return super().formula(*symbols) + "".join(f" + {bias}" for bias in symbols[2:])
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the rows of the first and the columns of the second matrix."""
+        return inputs[0][self.transposed == "left"], inputs[1][self.transposed != "right"]
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return dx = dy · Wᵀ, dW = xᵀ · dy and the column sums for the bias."""
+        (x, w), g = at.inputs[:2], at.gradient
+        left = {"": (("right", g, w)), "left": ("right", w, g), "right": ("", g, w)}[self.transposed]
+        right = {"": ("left", x, g), "left": ("", x, g), "right": ("left", g, x)}[self.transposed]
+        products = [Route(Project("row · column", transposed=which), pair) for which, *pair in (left, right)]  # type: ignore[arg-type]
+        return (*products, *(Route(Sum(axis=0), (g,)) for _ in at.inputs[2:]))
+
+
+@dataclass(frozen=True)
+class TransposeMatrix(Step):
+    """Transposed matrix."""
+
+    name: str = "the matrix"
+    sentence = "Rows become columns."
+    tex = r"$0^{\top}"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the transposed input."""
+        return xp.matrix_transpose(inputs[0])
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the place that the number comes from."""
+        return f"row {column + 1}, column {row + 1} of {self.name}"
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the place that the number comes from."""
+        yield cell.line(self.summary(cell.row, cell.column, cell.inputs))
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the axes in the other order."""
+        return inputs[0][::-1]
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the transposed gradient."""
+        return (Route(TransposeMatrix("the gradient"), (at.gradient,)),)
+
+
+@dataclass(frozen=True)
+class Sum(Step):
+    """Sum of every row (axis 1, one column) or column (axis 0, one row)."""
+
+    axis: int = 1
+    label = "sum"
+
+    def __post_init__(self) -> None:
+        row, index = ("row", "j") if self.axis else ("column", "i")
+        vars(self).update(sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the sums."""
+        return xp.sum(inputs[0], axis=self.axis, keepdims=True)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum."""
+        numbers = inputs[0][row] if self.axis else inputs[0][:, column]
+        return " + ".join(format_operand(number, decimals) for number in numbers)
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the axes; the summed one has one entry."""
+        return (inputs[0][0], "sum") if self.axis else ("sum", inputs[0][1])
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient of the sum for each of its terms."""
+        return (Route(Repeat(), (at.gradient, at.inputs[0])),)
+
+
+@dataclass(frozen=True)
+class Repeat(Step):
+    """Rows or columns of the first input repeated to the shape of the second, times a factor if it is a mean."""
+
+    mean: bool = False
+    label = "repeated"
+    sentence = "Each number of a sum receives the gradient of the sum; of a mean, its share of it."
+
+    def _count(self, inputs: Sequence[Array]) -> float:
+        small, large = (array.shape[0] * array.shape[1] for array in inputs)
+        return large / small if self.mean else 1
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the repeated numbers."""
+        return xp.broadcast_to(inputs[0] / self._count(inputs), inputs[1].shape)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the number, divided by the count for a mean."""
+        number, count = operands(row, column, inputs[:1], decimals)[0], self._count(inputs)
+        return f"{number} / {format_number(count)}" if self.mean else number
+
+    def formula(self, *symbols: str) -> str:
+        """Return the symbol, divided by n for a mean."""
+        return rf"\frac{{1}}{{n}} {in_brackets(symbols[0])}" if self.mean else symbols[0]
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return those of the second input."""
+        return inputs[1]
+
+
+@dataclass(frozen=True)
+class Add(Step):
+    """Sum of all inputs; a single row or column is added to every row or column."""
+
+    arity = (2, 99)
+    label = "sum"
+    sentence = "The numbers are added."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the sum."""
+        total = inputs[0]
+        for other in inputs[1:]:
+            total = total + other
+        return total
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum."""
+        return " + ".join(operands(row, column, inputs, decimals))
+
+    def formula(self, *symbols: str) -> str:
+        """Return x + y."""
+        return " + ".join(symbols)
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the same gradient for each input, summed over rows or columns that were repeated."""
+        shape = np.broadcast_shapes(*at.shapes)
+        return tuple(_reduced(Route(Unchanged(), (at.gradient,)), of, shape) for of in at.shapes)
+
+
+def _reduced(route: Route, own: tuple[int, ...], shape: tuple[int, ...]) -> Route:
+    """Return the route of a gradient, summed over the axis along which the input was repeated."""
+    if own == shape:
+        return route
+    if isinstance(route.step, Multiply):
+        return Route(ProductSum(axis=int(own[0] == shape[0])), route.inputs)
+    return Route(Sum(axis=int(own[0] == shape[0])), route.inputs)
+
+
+@dataclass(frozen=True)
+class Multiply(Step):
+    """Elementwise product; a single row or column multiplies every row or column."""
+
+    arity = (2, 2)
+    label = "product"
+    sentence = "The numbers are multiplied, place by place."
+    text = "$0·$1"
+    tex = r"$0 \odot $1"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the products."""
+        return inputs[0] * inputs[1]
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient times the other factor."""
+        shape = np.broadcast_shapes(*at.shapes)
+        others = at.inputs[::-1]
+        pairs = zip(others, at.shapes, strict=True)
+        return tuple(_reduced(Route(Multiply(), (at.gradient, other)), own, shape) for other, own in pairs)
+
+
+@dataclass(frozen=True)
+class ProductSum(Step):
+    """Sum over rows (axis 0) or columns (axis 1) of an elementwise product."""
+
+    axis: int = 0
+    label = "sum of products"
+    sentence = "The numbers are multiplied, place by place, and summed."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the sums."""
+        return xp.sum(inputs[0] * inputs[1], axis=self.axis, keepdims=True)
+
+    def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two rows or columns."""
+        left, right = np.broadcast_arrays(*inputs)
+        return (left[row], right[row]) if self.axis else (left[:, column], right[:, column])
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum of products."""
+        return format_sum(np.stack(self.terms(row, column, inputs), axis=1), format_product)
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the products and their sum."""
+        yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs))
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the axes; the summed one has one entry."""
+        return Sum(self.axis).axes(*inputs)
+
+
+@dataclass(frozen=True)
+class Divide(Step):
+    """Quotient of two inputs, such as the powers of e and their row sums."""
+
+    arity = (2, 2)
+    label = "share"
+    sentence = "The first number is divided by the second."
+    text = "$0 / $1"
+    tex = r"\frac{$0}{$1}"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the quotients."""
+        return inputs[0] / inputs[1]
+
+
+@dataclass(frozen=True)
+class Apply(Step):
+    """Function of every number: ReLU, GELU, SiLU, sigmoid, tanh ..."""
+
+    function: ScalarFunction
+
+    def __post_init__(self) -> None:
+        f = self.function
+        vars(self).update(label=f.name, sentence=f.sentence, text=f.text, tex=f.tex)
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the function of every number."""
+        return self.function.value(xp, inputs[0])
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient times the derivative."""
+        return (Route(ApplyGradient(self.function), (at.gradient, at.inputs[0], at.output)),)
+
+
+@dataclass(frozen=True)
+class ApplyGradient(Step):
+    """Gradient through a function: dy · f'(x); inputs are dy, x and y = f(x)."""
+
+    function: ScalarFunction
+    label = "gradient times derivative"
+    sentence = "The gradient is multiplied by the derivative of the function."
+
+    def __post_init__(self) -> None:
+        slope = self.function.slope_text, self.function.slope_tex
+        vars(self).update(text=f"$0·({slope[0]})", tex=rf"$0 \odot \left({slope[1]}\right)")
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return dy · f'(x)."""
+        return inputs[0] * self.function.slope(xp, *inputs[1:])
+
+
+@dataclass(frozen=True)
+class Mean(Step):
+    """Mean of every row, one column; of the squares with `squared`."""
+
+    squared: bool = False
+    label = "mean"
+
+    def __post_init__(self) -> None:
+        squares, power = ("the squares in ", "^2") if self.squared else ("", "")
+        tex = rf"\frac{{1}}{{d}} \sum_j $0_{{ij}}{power}"
+        vars(self).update(sentence=f"The mean of {squares}each row.", tex=tex)
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the means."""
+        return xp.mean(xp.square(inputs[0]) if self.squared else inputs[0], axis=-1, keepdims=True)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum divided by the number of terms."""
+        power = "^2" if self.squared else ""
+        terms = " + ".join(format_operand(number, decimals) + power for number in inputs[0][row])
+        return f"({terms}) / {inputs[0].shape[1]}"
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the rows and one column."""
+        return inputs[0][0], "mean"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the share of each number."""
+        return (None if self.squared else Route(Repeat(mean=True), (at.gradient, at.inputs[0])),)
+
+
+@dataclass(frozen=True)
+class Variance(Step):
+    """Variance of every row, one column; inputs are x and its mean."""
+
+    label = "variance"
+    tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
+    sentence = "The mean squared deviation from the mean of each row."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the variances."""
+        return xp.mean(xp.square(inputs[0] - inputs[1]), axis=-1, keepdims=True)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the squared deviations, summed and divided by their number."""
+        mean = format_operand(inputs[1][row, 0], decimals)
+        squares = (f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row])
+        return f"({' + '.join(squares)}) / {inputs[0].shape[1]}"
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the rows and one column."""
+        return inputs[0][0], "variance"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return nothing: `Standardise` gives the whole gradient of x."""
+        return None, None
+
+
+@dataclass(frozen=True)
+class Standardise(Step):
+    """Rows with mean 0 and variance 1; inputs are x, mean and variance, or x and mean square (RMS norm)."""
+
+    eps: float = 1e-5
+    label = "normalised"
+    sentence = "Each row is divided by the root of its mean square, or, less its mean, by its standard deviation."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return (x - mean) / √(variance + ε)."""
+        centred = inputs[0] - inputs[1] if len(inputs) == 3 else inputs[0]
+        return centred / xp.sqrt(inputs[-1] + self.eps)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the quotient."""
+        numbers = operands(row, column, inputs, decimals)
+        centred = f"({numbers[0]} - {numbers[1]})" if len(inputs) == 3 else numbers[0]
+        return f"{centred} / √({numbers[-1]}{f' + {self.eps:g}' if self.eps else ''})"
+
+    def formula(self, *symbols: str) -> str:
+        """Return the fraction."""
+        centred = " - ".join(symbols[:-1])
+        return rf"\frac{{{centred}}}{{\sqrt{{{symbols[-1]} + \epsilon}}}}"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient of x, with the parts that pass through mean and variance."""
+        centred = len(at.inputs) == 3
+        route = Route(StandardiseGradient(centred, self.eps), (at.gradient, at.output, at.inputs[-1]))
+        return (route, *(None for _ in at.inputs[1:]))
+
+
+@dataclass(frozen=True)
+class StandardiseGradient(Step):
+    """Gradient of a norm's input: (dx̂ - mean(dx̂) - x̂ · mean(dx̂ · x̂)) / √(variance + ε)."""
+
+    centred: bool
+    eps: float
+    label = "gradient"
+    sentence = (
+        "From each gradient, what would shift the mean or stretch the row is subtracted: the norm undoes both. "
+        "The rest is divided by the standard deviation."
+    )
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the gradient of x."""
+        gradient, normalised, variance = inputs
+        stretch = xp.mean(gradient * normalised, axis=-1, keepdims=True)
+        rest = gradient - normalised * stretch
+        rest = rest - xp.mean(gradient, axis=-1, keepdims=True) if self.centred else rest
+        return rest / xp.sqrt(variance + self.eps)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the expression with its two means."""
+        gradient, normalised, variance = operands(row, column, inputs, decimals)
+        shift = f" - {format_operand(inputs[0][row].mean(), decimals)}" if self.centred else ""
+        stretch = format_operand((inputs[0][row] * inputs[1][row]).mean(), decimals)
+        root = f"√({variance}{f' + {self.eps:g}' if self.eps else ''})"
+        return f"({gradient}{shift} - {normalised}·{stretch}) / {root}"
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the mean of the gradients, their mean product with the normalised row, and the quotient."""
+        gradient, normalised = cell.inputs[0][cell.row], cell.inputs[1][cell.row]
+        if self.centred:
+            yield cell.line("mean of the gradients", Mean().summary(cell.row, 0, cell.inputs, cell.decimals),
+                            value=gradient.mean())  # fmt: skip
+        pairs = zip(gradient, normalised, strict=True)
+        products = " + ".join(f"{cell.format_operand(a)}·{cell.format_operand(b)}" for a, b in pairs)
+        mean = float((gradient * normalised).mean())
+        yield cell.line("mean of gradient times normalised", f"({products}) / {len(gradient)}", value=mean)
+        yield from super().lines(cell)
+
+    def formula(self, *symbols: str) -> str:
+        """Return the fraction."""
+        gradient, normalised, variance = symbols
+        shift = rf" - \overline{{{gradient}}}" if self.centred else ""
+        stretch = rf"{normalised} \, \overline{{{gradient} \odot {normalised}}}"
+        return rf"\frac{{{gradient}{shift} - {stretch}}}{{\sqrt{{{variance} + \epsilon}}}}"
+
+
+@dataclass(frozen=True)
+class Columns(Step):
+    """Columns `start` to `start + width` of the input."""
+
+    start: int
+    width: int
+    label = "copied"
+    sentence = "Some of the columns."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the columns."""
+        return inputs[0][:, self.start : self.start + self.width]
+
+    def formula(self, *symbols: str) -> str:
+        """Return the columns."""
+        return rf"{symbols[0]}_{{:, {self.start}:{self.start + self.width}}}"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient in its columns, zero elsewhere."""
+        return (Route(PlaceColumns((self.start,), at.shapes[0][1]), (at.gradient,)),)
+
+
+@dataclass(frozen=True)
+class PlaceColumns(Step):
+    """Inputs put at their first columns in a matrix of `width` columns; where several overlap, their sum."""
+
+    starts: tuple[int, ...]
+    width: int
+    label = "sum over the heads"
+    sentence = "The columns of each head are put in their place."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the matrix of all columns."""
+        total: Array = 0
+        for start, part in zip(self.starts, inputs, strict=True):
+            before = xp.zeros_like(xp.broadcast_to(part[:, :1], (part.shape[0], start)))
+            rest = self.width - start - part.shape[1]
+            after = xp.zeros_like(xp.broadcast_to(part[:, :1], (part.shape[0], rest)))
+            total = xp.concat([before, part, after], axis=-1) + total
+        return total
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the numbers that are put in this place."""
+        covering = [
+            format_operand(part[row, column - start], decimals)
+            for start, part in zip(self.starts, inputs, strict=True)
+            if start <= column < start + part.shape[1]
+        ]
+        return " + ".join(covering) or "0"
+
+    def formula(self, *symbols: str) -> str:
+        """Return the concatenated inputs."""
+        return rf"\operatorname{{Concat}}({', '.join(symbols)})"
+
+
+@dataclass(frozen=True)
+class Concatenate(Step):
+    """Contexts of all heads side by side."""
+
+    arity = (2, 99)
+    sentence = "The columns of all inputs side by side."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the inputs joined by columns."""
+        return xp.concat(list(inputs), axis=-1)
+
+    def lines(self, cell: CellContext) -> Lines:
+        """Yield the head and column that the number comes from."""
+        head, column = divmod(cell.column, cell.inputs[0].shape[-1])
+        yield cell.line(f"from head {head + 1}, column {column}")
+
+    def formula(self, *symbols: str) -> str:
+        """Return Concat(x, y)."""
+        return rf"\operatorname{{Concat}}({', '.join(symbols)})"
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the columns of each input."""
+        starts = np.cumsum([0, *(shape[1] for shape in at.shapes)])
+        return tuple(
+            Route(Columns(int(start), shape[1]), (at.gradient,))
+            for start, shape in zip(starts[:-1], at.shapes, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class WeightedSum(Step):
+    """Sum of the inputs with fixed factors: a x + b y; `names` are the factors in TeX."""
+
+    factors: tuple[float, ...]
+    names: tuple[str, ...] = ()
+    label = "sum"
+    sentence = "The numbers are multiplied by fixed factors and added."
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the sum."""
+        total = inputs[0] * self.factors[0]
+        for factor, array in zip(self.factors[1:], inputs[1:], strict=True):
+            total = total + array * factor
+        return total
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the sum of products."""
+        factors = (format_operand(factor, max(decimals, 8)) for factor in self.factors)
+        numbers = operands(row, column, inputs, decimals)
+        pairs = zip(factors, numbers, strict=True)
+        return " + ".join(number if factor == "1" else f"{factor}·{number}" for factor, number in pairs)
+
+    def formula(self, *symbols: str) -> str:
+        """Return the sum of products."""
+        names = self.names or tuple(format_operand(factor, 6) for factor in self.factors)
+        pairs = zip(names, map(in_brackets, symbols), strict=True)
+        return " + ".join(symbol if name == "1" else f"{name} {symbol}" for name, symbol in pairs).replace("+ -", "- ")
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient times each factor."""
+        return tuple(Route(WeightedSum((factor,)), (at.gradient,)) for factor in self.factors)
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Step):
+    """Fixed matrix, such as the one-hot rows of tokens; `why` says where its numbers come from."""
+
+    values: np.ndarray
+    why: str
+    names: Axes = ("row", "column")
+    label = "fixed"
+
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.why)
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the matrix in the number type of `xp`."""
+        return xp.asarray(self.values.tolist(), dtype=xp.float64)
+
+    def formula(self, *symbols: str) -> str:
+        """Return nothing: the matrix has no formula."""
+        return ""
+
+    def axes(self, *inputs: Axes) -> Axes:
+        """Return the names of rows and columns."""
+        return self.names
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return nothing: there are no inputs."""
+        return ()

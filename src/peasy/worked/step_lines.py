@@ -1,0 +1,124 @@
+"""Lines of an example's `[steps]`, such as `norm = "layer_norm(x, eps=0)"`, as a computation graph.
+
+A line calls a step or a block by its name in `OPERATIONS`, with nodes as inputs and settings by name; `share=other`
+uses the matrices of another block, as in the steps of a recurrent network.
+"""
+
+import ast
+import dataclasses
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from peasy import config
+from peasy.errors import InvalidInput, did_you_mean
+from peasy.formula.activations import FUNCTIONS
+from peasy.worked.blocks import (
+    AttentionBlock,
+    CrossEntropyBlock,
+    DecoderBlock,
+    EmbeddingBlock,
+    FeedForwardBlock,
+    GptBlock,
+    GraphBlock,
+    LayerNormBlock,
+    PositionsBlock,
+    RmsNormBlock,
+    SoftmaxBlock,
+    TransformerBlock,
+)  # fmt: skip
+from peasy.worked.builder import GraphBuilder
+from peasy.worked.decoding import BeamSearchBlock, KvCacheBlock, SamplingBlock
+from peasy.worked.example import Example
+from peasy.worked.graph import Step
+from peasy.worked.losses import SquaredError
+from peasy.worked.operations import Add, Apply, Concatenate, Divide, Mean, Multiply, Project, Sum, TransposeMatrix
+from peasy.worked.recurrent import AdditiveAttentionBlock, GruStep, LstmStep, RnnStep
+from peasy.worked.updates import add_updates
+
+_STEPS: dict[str, Callable[[], Step]] = {
+    "project": Project, "add": Add, "multiply": Multiply, "divide": Divide, "transpose": TransposeMatrix, "sum": Sum,
+    "mean": Mean, "concat": Concatenate, "project_transposed": partial(Project, transposed="right"),
+    "squared_error": SquaredError,
+    **{name: partial(Apply, function) for name, function in FUNCTIONS.items()},
+}  # fmt: skip
+_BLOCKS: dict[str, type[GraphBlock]] = {
+    "embedding": EmbeddingBlock, "positions": PositionsBlock, "layer_norm": LayerNormBlock, "rms_norm": RmsNormBlock,
+    "feed_forward": FeedForwardBlock, "attention": AttentionBlock, "encoder_block": TransformerBlock,
+    "decoder_block": DecoderBlock, "gpt": GptBlock, "softmax": SoftmaxBlock, "cross_entropy": CrossEntropyBlock,
+    "rnn_step": RnnStep, "gru_step": GruStep, "lstm_step": LstmStep, "additive_attention": AdditiveAttentionBlock,
+    "sampling": SamplingBlock, "beam_search": BeamSearchBlock, "kv_cache": KvCacheBlock,
+}  # fmt: skip
+OPERATIONS = (*_STEPS, *_BLOCKS)
+"""Names that a line of `[steps]` can call."""
+
+
+def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
+    """Parse `layer_norm(x, eps=0)`: the operation, its inputs and its settings."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except SyntaxError:
+        call = None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise InvalidInput(
+            f"steps.{name}: {text!r} is not of the form operation(input, setting=value).",
+            hint='For example: hidden = "project(x, w_1, b_1)".',
+        )
+    if call.func.id not in OPERATIONS:
+        near = did_you_mean(call.func.id, OPERATIONS)
+        raise InvalidInput(
+            f"steps.{name}: there is no operation {call.func.id}.", hint=near or f"Operations: {', '.join(OPERATIONS)}."
+        )
+    settings: dict[str, Any] = {}
+    for keyword in call.keywords:
+        value = ast.unparse(keyword.value)
+        try:
+            settings[str(keyword.arg)] = config.parse_json(value.replace("'", '"'))
+        except ValueError:
+            settings[str(keyword.arg)] = value
+    return call.func.id, [ast.unparse(argument).replace(" ", "") for argument in call.args], settings
+
+
+def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
+    """Add every line of an example's `[steps]`; a line may use the results of those before it by name."""
+    for name, text in steps.items():
+        operation, arguments, settings = _parse_call(name, text)
+        share = str(settings.pop("share", "")) if operation in _BLOCKS else ""
+        made: Step | GraphBlock
+        if operation in _BLOCKS:
+            made = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
+        else:
+            made = _STEPS[operation]()
+            if settings:
+                raise InvalidInput(f"steps.{name}: {operation} has no settings.", hint="Leave them out.")
+        _check_arity(f"steps.{name}: {operation}", made.arity, len(arguments))
+        inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
+        if isinstance(made, Step):
+            g.outputs[name] = g.add(name, made, *inputs)
+        else:
+            g.outputs[name] = made.build(g.scope(name, share), *inputs)
+
+
+def _check_arity(what: str, arity: tuple[int, int], count: int) -> None:
+    low, high = arity
+    if not low <= count <= high:
+        wanted = f"{low}" if low == high else f"{low} to {high}"
+        plural = "input" if wanted == "1" else "inputs"
+        wanted = f"{low} inputs or more" if high == 99 else f"{wanted} {plural}"
+        raise InvalidInput(f"{what} takes {wanted}, not {count}.")
+
+
+def build_example(example: Example) -> GraphBuilder:
+    """Build the graph of an example with `[steps]`: forward, then gradients and one update if it has `[train]`."""
+    g = GraphBuilder.from_example(example)
+    build_steps(g, example.steps)
+    if example.train is None:
+        return g
+    loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
+    gradients = g.backward(loss, example.train.parameters or None)
+    if example.train.optimizer != "none":
+        after = g.second_pass("after", add_updates(g, example.train, gradients))
+        build_steps(after, example.steps)
+        loss = after.outputs.get(example.train.loss, loss)
+        g.nodes[loss] = dataclasses.replace(g.nodes[loss], listed=True)
+    return g

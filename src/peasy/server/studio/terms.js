@@ -334,6 +334,22 @@ export const GROUPS = [
     "Which source word each target word was translated from."
    ],
    [
+    "trace",
+    "Every operation of one call of your code, in order, with its inputs, its result and its line: `peasy prove` reads attention from it."
+   ],
+   [
+    "convention",
+    "A choice that correct code may make either way: what True means in a mask, the order of a fused projection, a norm of queries and keys. `peasy prove` compares with it; it is no mistake."
+   ],
+   [
+    "not compared",
+    "The verdict when something in the code is not understood: neither right nor wrong, with the reason."
+   ],
+   [
+    "mutant",
+    "Correct code with one line changed, to see whether the mistake is named."
+   ],
+   [
     "cosine similarity",
     "The cosine of the angle between two vectors; 1 means the same direction."
    ],

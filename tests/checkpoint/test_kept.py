@@ -27,4 +27,4 @@ def test_checkpoint_of_an_earlier_release_loads(release):
         found = loaded.model(torch.tensor([ids]))[0, -1, : len(logits)]
     torch.testing.assert_close(found, torch.tensor(logits), atol=1e-4, rtol=0)
     assert loaded.look("the cat").tokens.pieces[0] == "<bos>"
-    assert len(loaded.generate("the cat", max_tokens=3)) > 0
+    assert len(loaded.generate("the cat", max_tokens=3).texts[0]) > 0

@@ -29,7 +29,7 @@ def test_labels_of_one_text_and_of_several(peasy, folder):
 
 def test_input_and_output_files(peasy, folder, tmp_path):
     (tmp_path / "lines.txt").write_text("the cat\n\nthe mat\n", encoding="utf-8")
-    ran = peasy("classify", folder, "lines.txt", "--out", "labels.jsonl")
+    ran = peasy("classify", folder, "@lines.txt", "--out", "labels.jsonl")
     assert ran.code == 0, ran.err
     rows = [json.loads(line) for line in (tmp_path / "labels.jsonl").read_text().splitlines()]
     assert [row["text"] for row in rows] == ["the cat", "the mat"]

@@ -1,5 +1,7 @@
 """`peasy compare`."""
 
+import json
+
 
 def test_two_model_kinds(peasy, monkeypatch, tmp_path):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
@@ -16,7 +18,9 @@ def test_two_model_kinds(peasy, monkeypatch, tmp_path):
     )
     ran = peasy("compare", "ngram", "cnn", *words, *few, "--json")
     assert ran.code == 0, ran.err
-    assert {model["kind"] for model in ran.json["result"]["models"]} == {"ngram", "cnn"}
+    *events, last = map(json.loads, ran.out.splitlines())
+    assert {model["kind"] for model in last["result"]["models"]} == {"ngram", "cnn"}
+    assert {event["kind"] for event in events if event["event"] == "step"} == {"ngram", "cnn"}, "progress of each kind"
 
 
 def test_one_kind_is_a_usage_error(peasy):

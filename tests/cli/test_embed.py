@@ -26,7 +26,7 @@ def test_similarity_table(peasy, folder):
 
 def test_input_and_output_files(peasy, folder, tmp_path):
     (tmp_path / "lines.txt").write_text("the cat\nthe mat\n", encoding="utf-8")
-    ran = peasy("embed", folder, "lines.txt", "--out", "v.npy")
+    ran = peasy("embed", folder, "@lines.txt", "--out", "v.npy")
     assert ran.code == 0, ran.err
     assert "2 vectors of 16 dimensions" in ran.out
     result = peasy("embed", folder, "-", "--json", stdin="the cat\nthe mat\n").json["result"]

@@ -27,7 +27,7 @@ def test_sampling_prints_its_seed_and_is_reproducible(peasy, model_folder):
 
 def test_several_prompts_keep_their_order(peasy, model_folder, tmp_path):
     (tmp_path / "prompts.txt").write_text("I love AI\nI\nlove pizza\n", encoding="utf-8")
-    by_file = peasy("generate", model_folder, "prompts.txt", *OPTIONS, "--json").out.splitlines()[-1]
+    by_file = peasy("generate", model_folder, "@prompts.txt", *OPTIONS, "--json").out.splitlines()[-1]
     by_pipe = peasy("generate", model_folder, "-", "--lines", *OPTIONS, "--json", stdin="I love AI\nI\nlove pizza\n")
     texts = json.loads(by_file)["result"]["texts"]
     assert [text["prompt"] for text in texts] == ["I love AI", "I", "love pizza"]
@@ -97,3 +97,21 @@ def test_interruption_keeps_the_generated_text(peasy, model_folder, monkeypatch)
     assert whole.startswith(ran.out.rstrip())
     last = json.loads(peasy("generate", model_folder, "I love", *OPTIONS, "--json").out.splitlines()[-1])
     assert last["result"]["texts"][0]["finish_reason"] == "cancelled"
+
+
+def test_a_text_that_names_a_file_is_text(peasy, model_folder, tmp_path):
+    """Only @ reads a file; the same word without it is a prompt, in every command that takes a text."""
+    (tmp_path / "love").write_text("I love AI\nI\n", encoding="utf-8")
+
+    def prompts(text):
+        lines = peasy("generate", model_folder, text, *OPTIONS, "--json").out.splitlines()
+        return [text["prompt"] for text in json.loads(lines[-1])["result"]["texts"]]
+
+    assert prompts("love") == ["love"]
+    assert prompts("@love") == ["I love AI", "I"]
+    assert prompts("@AI I love") == ["@AI I love"]
+    assert peasy("tokenize", model_folder, "love", "--json").json["result"]["text"] == "love"
+    assert peasy("tokenize", model_folder, "@love", "--json").json["result"]["text"] == "I love AI\nI"
+    missing = peasy("generate", model_folder, "@lost.txt", *OPTIONS)
+    assert missing.code == 3
+    assert "There is no file lost.txt" in missing.err

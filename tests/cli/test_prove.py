@@ -11,7 +11,9 @@ def attention(q, k, v):
 
 def test_model_is_verified(peasy, model_folder, tmp_path):
     (tmp_path / "prompts.txt").write_text("I love AI\n\nI love pizza\n", encoding="utf-8")
-    ran = peasy("prove", model_folder, "I love pizza", "--prompt", tmp_path / "prompts.txt", "--prompt", "AI", "--json")
+    ran = peasy(
+        "prove", model_folder, "I love pizza", "--prompt", f"@{tmp_path / 'prompts.txt'}", "--prompt", "AI", "--json"
+    )
     assert ran.code == 0
     output = ran.json
     assert (output["ok"], output["result"]["passed"], output["result"]["num_sequences"]) == (True, True, 4)

@@ -34,7 +34,7 @@ def test_one_text(peasy, folder):
 def test_one_translation_per_line(peasy, folder, tmp_path):
     lines = ["the cat", "sat on the mat", "the"]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    ran = peasy("translate", folder, "lines.txt", *OPTIONS)
+    ran = peasy("translate", folder, "@lines.txt", *OPTIONS)
     translations = peasy("translate", folder, "-", *OPTIONS, "--json", stdin="\n".join(lines)).json["result"][
         "translations"
     ]

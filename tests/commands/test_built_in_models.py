@@ -69,7 +69,7 @@ def test_dates_units_and_money_are_translated(name):
 
 def test_pronoun_decides_the_ending():
     stories = load("stories")
-    pizza, oven = (stories.generate(text, max_tokens=12, temperature=0) for text in (
+    pizza, oven = (stories.generate(text, max_tokens=12, temperature=0).texts[0] for text in (
         "The pizza came out of the oven and it", "The oven baked the pizza and it"))  # fmt: skip
     food, cooker = ({ending.split()[-1].strip(".") for ending in endings} for endings in _endings())
     assert pizza.split(".")[0].split()[-1] in food

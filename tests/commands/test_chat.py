@@ -26,7 +26,7 @@ def test_a_reply_continues_the_rendered_template(chat_model):
     reply = "".join(session.send("hello"))
     loaded = peasy.load(chat_model)
     text = "system: be kind\nuser: hello\nassistant: "
-    assert reply == loaded.generate(text, max_tokens=5)
+    assert reply == loaded.generate(text, max_tokens=5).texts[0]
     assert [message["role"] for message in session.messages] == ["system", "user", "assistant"]
     assert session.messages[-1]["content"] == reply
     assert "hello" in session.text()

@@ -33,11 +33,11 @@ def test_an_imported_model_gives_the_same_logits(foreign):
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda loaded: pickle.loads(pickle.dumps(loaded))])
 def test_a_model_that_has_generated_can_be_copied(decoder, copied):
     loaded = peasy.load(decoder)
-    text = loaded.generate("The pizza", max_tokens=4)
+    text = loaded.generate("The pizza", max_tokens=4).texts[0]
     assert loaded.packed_models
     again = copied(loaded)
-    assert again.generate("The pizza", max_tokens=4) == text
-    assert loaded.generate("The pizza", max_tokens=4) == text
+    assert again.generate("The pizza", max_tokens=4).texts[0] == text
+    assert loaded.generate("The pizza", max_tokens=4).texts[0] == text
 
 
 def test_loading_is_logged_and_nothing_is_printed(decoder, caplog, capfd):
@@ -50,10 +50,10 @@ def test_loading_is_logged_and_nothing_is_printed(decoder, caplog, capfd):
 
 def test_stream_equals_generate(decoder):
     loaded = peasy.load(decoder)
-    whole = loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=4)
+    whole = loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=4).texts[0]
     assert "".join(loaded.stream("The pizza", max_tokens=12, temperature=1.0, seed=4)) == whole
-    assert loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=5) != whole
-    assert isinstance(loaded.generate("", max_tokens=2), str)
+    assert loaded.generate("The pizza", max_tokens=12, temperature=1.0, seed=5).texts[0] != whole
+    assert isinstance(loaded.generate("", max_tokens=2).texts[0], str)
 
 
 def test_generate_equals_the_decode_loop(decoder):
@@ -63,23 +63,23 @@ def test_generate_equals_the_decode_loop(decoder):
     loaded = peasy.load(decoder)
     ids = list(loaded.tokenizer.encode("The pizza").ids)
     expected = generate(loaded.model, [ids], SamplingParams(max_tokens=6))[0]
-    assert loaded.generate("The pizza", max_tokens=6) == loaded.tokenizer.decode(expected)
+    assert loaded.generate("The pizza", max_tokens=6).texts[0] == loaded.tokenizer.decode(expected)
 
 
 def test_embeds_one_text_or_many(encoder):
     loaded = peasy.load(encoder)
     texts = ["The pizza", "it tasted good.", "The oven", "and it came out of the oven and it tasted good, The pizza"]
-    many = loaded.embed(texts)
+    many = loaded.embed(texts).vectors
     assert many.shape == (4, 16)
     assert many.dtype == np.float32
     for text, row in zip(texts, many, strict=True):
-        assert np.allclose(loaded.embed(text), row, atol=1e-6)
+        assert np.allclose(loaded.embed(text).vectors[0], row, atol=1e-6)
     assert np.allclose(np.linalg.norm(many, axis=1), 1)
 
 
 def test_a_text_longer_than_the_context_is_truncated(encoder):
     loaded = peasy.load(encoder)
-    assert np.isfinite(loaded.embed("oven " * 500)).all()
+    assert np.isfinite(loaded.embed("oven " * 500).vectors).all()
 
 
 def test_unsupported_operations_are_refused(decoder, encoder):

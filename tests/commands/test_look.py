@@ -199,7 +199,7 @@ def test_heads_are_ranked(model):
 
 def test_a_trace_of_generation(model):
     result = model.trace("The pizza", max_tokens=4, top=3)
-    assert result.text == model.generate("The pizza", max_tokens=4)
+    assert result.text == model.generate("The pizza", max_tokens=4).texts[0]
     assert [step.num_cached for step in result.steps][1:] == [
         len(result.prompt) + n for n in range(len(result.steps) - 1)
     ]

@@ -30,7 +30,7 @@ def reader(words):
 def test_map_uses_embeddings_and_documents_are_means(reader):
     result = map_texts(reader, DOCUMENTS, clusters=2)
     texts = [text for document in DOCUMENTS for text in document]
-    vectors = reader.embed(texts)
+    vectors = reader.embed(texts).vectors
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     np.testing.assert_allclose(result.cosines[:4, :4], unit @ unit.T, atol=1e-6)
     mean = vectors[:2].mean(axis=0)

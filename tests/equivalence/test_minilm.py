@@ -85,7 +85,7 @@ def test_long_texts_are_truncated_alike(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
 
     texts = ["word " * 300 + "pizza", SENTENCES[0]]
-    found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts)
+    found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed_texts(texts)
     expected = theirs.encode(texts, convert_to_tensor=True).cpu()
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
 
@@ -95,7 +95,8 @@ def test_bfloat16_products_keep_the_direction(theirs, imported):
     from peasy.checkpoint.tokenizer import read_tokenizer
 
     texts = [text for text in SENTENCES if text]
-    found = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder)).embed(texts, bfloat16=True)
+    bundle = ModelBundle("minilm", load_model(imported), read_tokenizer(imported.folder))
+    found = bundle.embed_texts(texts, bfloat16=True)
     exact = torch.from_numpy(theirs.encode(texts))
     nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
     assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"

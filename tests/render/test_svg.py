@@ -101,6 +101,16 @@ def test_a_document_without_figures_is_drawn_as_text():
     tree_of(Document("", ()))
 
 
+def test_a_verdict_is_drawn_with_the_figures():
+    verdict, note = Paragraph("Supported: " + "with numbers " * 20, "good"), Paragraph("An introduction")
+    drawn = svg.draw(Document("t", (note, verdict, matrix())))
+    assert "✓ Supported" in drawn
+    assert "An introduction" not in drawn
+    widths = [len(text) for text in texts_of(ElementTree.fromstring(drawn)) if "with numbers" in text]
+    assert len(widths) > 1, "a long verdict has several lines"
+    assert max(widths) <= 120
+
+
 def test_hostile_strings_are_text_and_nothing_else():
     allowed = {"svg", "title", "desc", "style", "rect", "g", "text", "tspan", "path", "circle", "image"}
     for word in HOSTILE:

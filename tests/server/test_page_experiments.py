@@ -3,35 +3,40 @@
 import pytest
 from tests.server.browser_window import serious_violations
 
-from peasy.experiments.result import load_result
-from peasy.views.document import Table
+from peasy.experiments.result import EXPERIMENTS, load_result
 
 pytestmark = pytest.mark.browser
 
 
-def test_run_an_experiment_and_reload(open_tiny_studio):
+def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     window = open_tiny_studio("/experiments")
     page = window.page
-    card = page.locator("article", has_text="matrix-form")
-    assert "Not run yet" in card.inner_text()
+    claim = EXPERIMENTS["matrix-form"].claim
+    card = page.locator("article", has_text=claim)
+    assert card.locator("h2").inner_text() == claim, "the claim is a sentence"
     page.get_by_role("button", name="Run matrix-form").click()
     page.get_by_role("region", name="Job").get_by_text("is done").wait_for()
     window.wait_until_idle()
     finding, _ = load_result("matrix-form")
     result = page.get_by_role("region", name="Result")
-    result.get_by_text(finding.verdict).wait_for()
-    assert f"{'✓' if finding.holds else '✗'} {finding.outcome}" in card.inner_text()
-    rows = result.locator("figure.table tbody tr").evaluate_all(
-        "(rows) => rows.map((row) => [...row.cells].map((c) => c.textContent))"
-    )
-    tables = [part for part in finding.document().parts if isinstance(part, Table)]
-    assert rows == [list(row) for table in tables for row in table.rows]
-    assert len(tables) == 3, "measurements, what decides in this run, and the stored seeds"
+    result.get_by_text(finding.verdict).first.wait_for()
+    page.wait_for_function("() => document.activeElement.tagName === 'H2'")
+    assert page.evaluate("document.activeElement.textContent") == claim, "focus moves to the result"
+    parts = result.evaluate("(section) => [...section.children].map((child) => child.className || child.tagName)")
+    assert parts.index("verdict good" if finding.holds else "verdict bad") == 1, "the verdict is on top"
+    folded = result.locator("details", has_text="Last run on this machine")
+    assert folded.count() == 1
+    assert not folded.evaluate("(one) => one.open")
+    assert finding.caveat in result.inner_text()
     assert window.state["x"] == "matrix-form"
+    page.get_by_role("button", name=f"It does not: {claim}").click()
+    window.wait_until_idle()
+    assert "You said: it does not." in result.inner_text()
+    window.screenshot("experiments")
     page.reload()
     window.wait_until_idle()
-    assert finding.caveat in result.inner_text()
-    window.screenshot("experiments")
+    assert finding.verdict in result.inner_text()
+    assert finding.outcome not in card.inner_text().lower(), "the card does not tell before the guess"
 
 
 def test_accessibility_wide_and_narrow(open_tiny_studio):

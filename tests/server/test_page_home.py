@@ -75,6 +75,24 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     assert probabilities(page) == before
 
 
+def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
+    window = home("/home?m=stories&t=%D0%9F%D0%B8%D1%86%D1%86%D0%B0&ch=1")
+    page = window.page
+    page.get_by_text("10 tokens are single bytes, such as <D0>").wait_for()
+    page.get_by_role("link", name="Is that so? Measure it.").click()
+    window.wait_until_idle()
+    assert window.state["x"] == "first-word"
+
+
+def test_heads_that_cannot_be_switched_off_are_not_offered(home):
+    window = home("/home?m=sentences&t=The+food+was+great")
+    page = window.page
+    page.get_by_text("Its cosine with").wait_for()
+    page.locator('[data-head$=".attention.1"]').first.click()
+    window.wait_until_idle()
+    assert "Switch" not in page.locator(".home-main").inner_text()
+
+
 def test_hovering_a_token_lights_its_row_everywhere(home):
     window = home("/home?m=stories")
     page = window.page

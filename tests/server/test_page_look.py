@@ -130,6 +130,9 @@ def test_long_text_has_a_tiled_overview(open_window):
     page = window.page
     assert maps(page).evaluate("(item) => item.data.tileSize") > 1
     assert "overview in tiles" in page.locator(".note").first.inner_text()
+    shown = page.locator(".next .chip bdi").all_inner_texts()
+    following = window.request("next-token", model="writer", text=long, top=5)["choices"]
+    assert shown == [choice["piece"] for choice in following], "a long text has a next token, too"
     page.evaluate("document.querySelector('peasy-maps').selectCell(5, 2)")
     maps(page).locator(".large canvas").click(position={"x": 150, "y": 150})
     window.wait_until_idle()

@@ -15,6 +15,9 @@ def test_model_list_and_architecture(open_tiny_studio):
     names = page.locator("#place .list tbody tr td:first-child").all_inner_texts()
     assert names == [card["name"] for card in cards]
     found = window.request("models", name="writer")
+    page.get_by_role("tabpanel").locator(".flow .layer").first.wait_for()
+    assert page.get_by_role("tabpanel").locator(".flow-frame").is_visible(), "the picture of the home page"
+    page.get_by_text("Parts of the model with their sizes").click()
     assert f"{found['parameters']:,} parameters" in page.locator("#place").inner_text()
     boxes = " ".join(page.get_by_role("tabpanel").locator("svg text").all_text_contents())
     assert all(box["name"].replace("_", " ") in boxes for box in found["boxes"]["boxes"])

@@ -128,7 +128,10 @@ def test_compare_kinds_of_models(open_tiny_studio):
     page.get_by_role("region", name="Job").get_by_text("Comparing gpt, rnn is done").wait_for(timeout=180_000)
     window.wait_until_idle()
     assert window.state["with"] == "duel-rnn"
-    result = window.request("job")["job"]["result"]
+    job = window.request("job")["job"]
+    result = job["result"]
+    assert job["events"] > 0, "progress is reported"
+    assert job["last_step"]["kind"] == "rnn"
     page.get_by_text("the best on").wait_for()
     rows = page.locator("table", has_text="the best on").locator("tbody tr td:first-child").all_inner_texts()
     assert rows == [item["kind"] for item in result["models"]]

@@ -27,6 +27,8 @@ def test_steps_and_cell_arithmetic(open_window):
     window = open_window("/work")
     page, truth = window.page, window.request("explain", source="i-love-ai")
     assert page.get_by_role("heading", level=1).inner_text() == "I love AI"
+    assert page.get_by_text("step 1 of 6").is_visible(), "the first step comes first"
+    assert not page.get_by_label("cosine").is_visible(), "settings of the formula are folded"
     page.get_by_role("button", name="Step 3: Scores").click()
     window.wait_until_idle()
     assert matrix_texts(page, "scores") == written(step(truth, "scores")["values"])
@@ -78,6 +80,7 @@ def test_options_apply_at_once_and_back_undoes(open_window):
     sides = page.get_by_role("region", name="Softmax or division by the sum")
     assert sides.locator("figure.matrix").count() == 2
     window.expected_errors = ("status of 400",)  # under these switches a row sums to 0, which the panel says in words
+    page.get_by_text("Change the formula").click()
     page.get_by_label("causal").check(force=True)
     page.get_by_label("cosine").check(force=True)
     window.wait_until_idle()
@@ -160,7 +163,7 @@ def test_copy_and_export(open_window, tmp_path):
 
 
 def test_keyboard(open_window):
-    window = open_window("/work")
+    window = open_window("/work?s=3")
     page = window.page
     window.press("]", "]")
     assert window.state["s"] == "5", "brackets go from step to step"

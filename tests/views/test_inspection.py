@@ -1,5 +1,7 @@
 """Views of peasy.inspection records: head ranking, logit lens, trace, alignment, training, similarity, effect."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,13 @@ def test_contributions_of_word_pairs_sum_to_the_cosine(similarity):
     assert sum(map(sum, first(document, Matrix).values)) == pytest.approx(similarity.cosine)
     assert first(document, Table).rows[0] == ("hot", "warm", 0.5)
     assert "0.7500" in document.parts[0].text
+
+
+def test_punctuation_does_not_lead_the_contributions(similarity):
+    comma = replace(similarity, first=replace(similarity.first, words=(",", "pizza")))
+    rows = first(similarity_document(comma), Table).rows
+    assert [row[:2] for row in rows[:2]] == [("pizza", "bread"), ("pizza", "warm")], "words first, largest first"
+    assert rows[2] == (",", "warm", 0.5)
 
 
 def test_effect_has_values_before_and_after(effect):

@@ -88,10 +88,10 @@ class ModelBundle:
             raise InvalidInput(f"{self.name} has no chat template: it was not trained for conversation.")
         return self.encode_prompt(apply_chat_template(tokenizer, messages), add_special_tokens=False)
 
-    def embed(
+    def embed_texts(
         self, texts: str | Sequence[str], *, pooling: Pooling | None = None, bfloat16: bool = False
     ) -> NDArray[np.float32]:
-        """Embed texts: `[texts, d_model]`, or `[d_model]` for a single text; longer ones are truncated.
+        """Return the vectors of texts: `[texts, d_model]`, or `[d_model]` of a single text; longer ones are truncated.
 
         An encoder uses the pooling it was trained with; `pooling` "mean", "cls" or "last" takes the mean, the first or
         the last hidden state and is required for other kinds of model. `bfloat16` multiplies in that format: faster on

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter, Token
 
 from peasy.commands.result import Result
-from peasy.errors import InvalidInput, UsageError
+from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.views.document import Document
 
 _GLOBAL_FLAGS = Group("Global flags", sort_key=100)
@@ -94,11 +94,11 @@ STDIN = "\0stdin"
 
 
 def _convert_text(_: type, tokens: Sequence[Token]) -> str:
-    return _read_stdin() if tokens[0].value == STDIN else tokens[0].value
+    return "\n".join(read_texts(tokens[0].value, "", lines=False))
 
 
 TextArg = Annotated[str, Parameter(converter=_convert_text)]
-"""TEXT argument: as typed, or all of stdin for `-`."""
+"""TEXT argument: as typed, or all of `@file`, or of stdin for `-`."""
 
 
 CountFlag = Annotated[int, Parameter(name=("-n", "--n"))]
@@ -106,22 +106,28 @@ CountFlag = Annotated[int, Parameter(name=("-n", "--n"))]
 
 
 TextSource = Annotated[str | None, Parameter(converter=lambda _, tokens: tokens[0].value)]
-"""TEXT argument that may also be a file, or `-` for stdin; read by `read_texts`."""
+"""TEXT argument that may also be `@file`, or `-` for stdin; read by `read_texts`."""
 
 
 def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[str]:
-    """Return the input texts: one as typed; each line of a file, or of stdin unless `lines` is False.
+    """Return the input texts: one as typed; each line of `@file`, or of stdin unless `lines` is False.
 
     Without a text, stdin is read if it is a pipe.
     """
     if source is None and sys.stdin.isatty():
-        raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, a file, or - to read stdin.")
+        raise UsageError(f"{command} needs a TEXT.", hint="Give a text in quotes, @file, or - to read stdin.")
     if source is None or source == STDIN:
         text = _read_stdin()
         return text.splitlines() if lines else [text]
-    path = Path(source)
-    if len(source) < 4096 and "\n" not in source and "\0" not in source and path.is_file():
-        return _read_lines(path)
+    path = Path(source.removeprefix("@"))
+    is_path = len(source) < 4096 and not set("\n\0") & set(source)
+    if source.startswith("@") and is_path:
+        if path.is_file():
+            return _read_lines(path)
+        if len(source.split()) == 1 and (path.suffix or len(path.parts) > 1):
+            raise NotFound(f"There is no file {path}.", hint="@ reads the texts of a file, one per line.")
+    elif is_path and path.is_file() and sys.stderr.isatty():
+        print(f"{path} is taken as a text; for the lines of the file, write @{path}", file=sys.stderr)
     return [source]
 
 

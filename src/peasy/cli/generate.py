@@ -37,7 +37,7 @@ def generate(
     """Generate text from a prompt, streamed as it is generated.
 
     Args:
-        prompt: Prompt; in a file, one per line; - reads stdin.
+        prompt: Prompt; @file reads one per line; - reads stdin.
         no_cache: Decode without a KV cache, for comparison.
         show_probabilities: Show the probability of each token and its alternatives.
         lines: Each line of stdin is a separate prompt.

@@ -39,7 +39,7 @@ def embed(
     """Compute text embeddings and their cosine similarities.
 
     Args:
-        texts: Texts; in a file or stdin (-), one per line.
+        texts: Texts; @file or stdin (-), one per line.
     """
     result = call(model, [line for text in texts or (None,) for line in read_texts(text, "embed") if line.strip()])
     count, dims = result.vectors.shape
@@ -54,7 +54,7 @@ def classify(
     """Run `classify`.
 
     Args:
-        texts: Texts; in a file or stdin (-), one per line.
+        texts: Texts; @file or stdin (-), one per line.
     """
     lines = [line for text in texts or (None,) for line in read_texts(text, "classify") if line.strip()]
     result = call(model, lines)
@@ -74,9 +74,9 @@ def translate(
     """Translate a text, or each line of a file.
 
     Args:
-        text: Text to translate; in a file or stdin (-), one per line.
+        text: Text to translate; @file or stdin (-), one per line.
         n: Number of translations to show, with their scores.
-        gold: Reference alignment as source-target pairs (0-0 1-2), or a file with one line per text; heads are ranked
+        gold: Reference alignment as source-target pairs (0-0 1-2), or @file with one line per text; heads are ranked
             by their agreement with it.
     """
     texts = read_texts(text, "translate")
@@ -110,7 +110,7 @@ def prove(
 
     Args:
         model: Run name, folder, built-in model or hub id; or file.py:name, package.module:name, or a folder of code.
-        texts: Texts to verify with; in a file or stdin (-), one per line.
+        texts: Texts to verify with; @file or stdin (-), one per line.
         prompt: Same as texts, as a flag; can be repeated.
     """
     rows = [line for source in (*texts, *(prompt or ())) for line in read_texts(source, "prove") if line.strip()]

@@ -72,7 +72,7 @@ class ViewOptions:
     against: str | None = None
     "With --attribution: word whose logit is subtracted."
     gold: str | None = None
-    "With --align: reference alignment as source-target pairs (0-0 1-2), or a file with them, to rank the heads by."
+    "With --align: reference alignment as source-target pairs (0-0 1-2), or @file with them, to rank the heads by."
     num_beams: int | None = None
     "With --generate: beam search with this many beams."
     tile_size: int | None = None
@@ -296,7 +296,7 @@ def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "lis
 
 
 def read_alignments(source: str) -> "list[tuple[tuple[int, int], ...]]":
-    """Return the reference alignments, one per line, as typed or from a file."""
+    """Return the reference alignments, one per line, as typed or from @file."""
     from peasy.inspection.alignment import parse_gold_pairs
 
     return [parse_gold_pairs(line) for line in read_texts(source, "gold")] or [parse_gold_pairs("")]

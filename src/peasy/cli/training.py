@@ -171,7 +171,14 @@ def compare(
     if not data:
         raise UsageError("compare needs data.", hint="For example: --data stories. See all: peasy data")
     settings, progress = _recipe_settings(call.keywords, set_), TrainProgress(flags)
-    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=lambda _, event: progress.show(event))
+
+    def on_event(kind: str, event: Event) -> None:
+        if flags.json:  # one line each, as from train; the result is the last one
+            print_json({"kind": kind, **event_data(event)})
+        else:
+            progress.show(event)
+
+    result = call(kinds, _join_data(data), name=run, settings=settings, on_event=on_event)
     return CommandOutput(result, suggestions=[f"peasy runs show {result.facts.models[0].run}"])
 
 

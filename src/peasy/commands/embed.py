@@ -1,7 +1,7 @@
 """`embed`: text embeddings and their cosine similarities."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +21,7 @@ from peasy.views.embedding import vectors_document
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EmbedResult(Result):
-    """Result of `embed`: `vectors` is [text, d_model], also as `np.asarray(result)`."""
+    """Result of `embed`: `vectors` is [text, d_model], also as `np.asarray(result)`; iterating yields them."""
 
     name: str
     texts: tuple[str, ...]
@@ -30,6 +30,9 @@ class EmbedResult(Result):
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         return np.array(self.vectors, dtype=dtype, copy=copy)
+
+    def __iter__(self) -> Iterator[NDArray[np.float32]]:
+        return iter(self.vectors)
 
     @property
     def cosines(self) -> NDArray[np.float32]:
@@ -95,4 +98,4 @@ def embed(
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
-    return EmbedResult(loaded.name, many, loaded.embed(list(many), pooling=pooling), pooling_name)
+    return EmbedResult(loaded.name, many, loaded.embed_texts(list(many), pooling=pooling), pooling_name)

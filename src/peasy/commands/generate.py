@@ -140,7 +140,10 @@ def generate(
     )  # fmt: skip
     for _ in job.events():
         pass
-    return job.result(show_cache=show_cache)
+    result = job.result(show_cache=show_cache)
+    if all(completion.error is not None for completion in result.completions):
+        job.raise_first_error()
+    return result
 
 
 class GenerationJob:

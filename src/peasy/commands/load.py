@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, overload, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint import ram
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from peasy.commands.classify import ClassifyResult
+    from peasy.commands.embed import embed as embed_command
+    from peasy.commands.generate import generate as generate_command
     from peasy.commands.heads import rank_heads
     from peasy.commands.look import look as look_command
     from peasy.commands.semantic_map import similarity_by_words
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
     class GenerateOptions(SamplingOptions, total=False):
-        """Keyword arguments of `LoadedModel.generate`."""
+        """Keyword arguments of `LoadedModel.stream`."""
 
         n: int
         weights: str
@@ -101,11 +103,14 @@ class LoadedModel(ModelBundle, DisplayMixin):
 
     if TYPE_CHECKING:
         look = look_command
+        generate = generate_command
+        embed = embed_command
         heads = rank_heads
         trace = trace_command
         sweep = sweep_command
         explain_similarity = similarity_by_words
     else:
+        generate, embed = _command_method("generate", "generate"), _command_method("embed", "embed")
         look, heads = _command_method("look", "look"), _command_method("heads", "rank_heads")
         trace, sweep = _command_method("trace", "trace"), _command_method("sweep", "sweep")
         explain_similarity = _command_method("semantic_map", "similarity_by_words")
@@ -113,25 +118,6 @@ class LoadedModel(ModelBundle, DisplayMixin):
     def describe(self) -> "Box":
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
         return self.model.describe()
-
-    @overload
-    def generate(self, prompt: str, **options: "Unpack[GenerateOptions]") -> str: ...  # type: ignore[overload-overlap]
-    @overload
-    def generate(self, prompt: Sequence[str], **options: "Unpack[GenerateOptions]") -> list[str]: ...
-    def generate(self, prompt: str | Sequence[str], **options: "Unpack[GenerateOptions]") -> str | list[str]:
-        """Generate the continuation of a prompt, or the output of an encoder-decoder; a list of prompts gives a list.
-
-        `options`: max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, presence_penalty,
-        frequency_penalty, stop, seed, ... `peasy.generate` also returns probabilities and cache statistics.
-        """
-        from peasy.commands.generate import GenerationJob
-
-        job = GenerationJob(self, [prompt] if isinstance(prompt, str) else list(prompt), **options)
-        for _ in job.events():
-            pass
-        job.raise_first_error()
-        texts = [output.text for output in job.outputs]
-        return texts[0] if isinstance(prompt, str) else texts
 
     def stream(self, prompt: str, **options: "Unpack[GenerateOptions]") -> Iterator[str]:
         """Stream the generated text in whole characters; closing the iterator stops generation."""

@@ -92,7 +92,7 @@ def map_texts(
     if len(sentences) < 2 or len(sentences) > MAX_POINTS:
         message = f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}."
         raise InvalidInput(message, hint="Give one text per line.")
-    vectors = model.embed([text for text, _ in sentences])
+    vectors = model.embed_texts([text for text, _ in sentences])
     names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
     document_numbers = sorted(set(document_of))
     if len(document_numbers) > 1:

@@ -55,7 +55,7 @@ def retrieval_accuracy(
 
 
 def _embed(bundle: ModelBundle, texts: Sequence[str]) -> NDArray[np.float64]:
-    return unit_vectors(np.asarray(bundle.embed(texts), dtype=np.float64))
+    return unit_vectors(np.asarray(bundle.embed_texts(texts), dtype=np.float64))
 
 
 def find_sts_file(data: object) -> Path | None:

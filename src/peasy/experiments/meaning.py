@@ -187,7 +187,7 @@ def _cluster_quality(loaded: LoadedModel, texts: Sequence[LabelledText], seed: i
     """Cluster texts into as many clusters as labels; return purity and the Spearman correlation with shared labels."""
     from peasy.metrics.scores import spearman
 
-    vectors, labels = loaded.embed([sample.text for sample in texts]), [sample.label for sample in texts]
+    vectors, labels = loaded.embed_texts([sample.text for sample in texts]), [sample.label for sample in texts]
     cluster_ids = spherical_kmeans(vectors, len(set(labels)), seed)
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     upper = np.triu_indices(len(texts), 1)
@@ -215,7 +215,7 @@ def majority_hits(clusters: Sequence[int], labels: Sequence[str]) -> tuple[bool,
 def _neighbour_figures(loaded: LoadedModel, samples: Sequence[LabelledText]) -> tuple[DocumentPart, ...]:
     """Draw a 2-D map of some sentences by label, and a table of nearest neighbours."""
     sentences, labels = zip(*((sample.text, sample.label) for sample in samples[:_NUM_DRAWN]), strict=True)
-    vectors = loaded.embed(list(sentences))
+    vectors = loaded.embed_texts(list(sentences))
     plane, _ = embedding_map("Validation sentences", sentences, vectors, labels, 3)
     nearest = [line[0] for line in nearest_neighbours(vectors, 1)[:5]]
     columns = [("sentence", ""), ("nearest neighbour", ""), ("cosine", ".2f")]

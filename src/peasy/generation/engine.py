@@ -245,12 +245,8 @@ class Engine:
             raise InvalidInput(message, hint="Generate without speculation.")
 
     def _new_state(self, sequence: RunningSequence) -> DecodeState:
-        capacity, new_state = len(sequence.ids) + sequence.max_new_tokens, self.model.new_state
-        source = sequence.source
-        state: DecodeState = (
-            new_state(capacity=capacity) if source is None else new_state(capacity=capacity, source=source)
-        )
-        return state
+        capacity = len(sequence.ids) + sequence.max_new_tokens
+        return self.model.new_state(capacity=capacity, source=sequence.source)
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
         user_error = as_user_error(error)
@@ -315,9 +311,8 @@ class Engine:
         if not prompts:
             return ends
         budget = self.limits.prefill_chunk
-        allowance = min(
-            [budget, *(sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)]
-        )
+        started = (sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)
+        allowance = min([budget, *started])
         order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
         if self._num_passed_over >= _MAX_PASSED_OVER:
             order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
@@ -387,12 +382,9 @@ class Engine:
             taps = [None if row.attention is None else row.attention.tap for row in cached]
             interventions = [row.sequence.request.intervention for row in cached]
             all_logits = self.model.forward_varlen(
-                [row.ids for row in cached],
-                [row.state for row in cached],
-                all_positions=all_positions,
-                tap=taps if any(taps) else None,
-                intervention=interventions if any(interventions) else None,
-            )
+                [row.ids for row in cached], [row.state for row in cached], all_positions=all_positions,
+                tap=taps if any(taps) else None, intervention=interventions if any(interventions) else None,
+            )  # fmt: skip
             for row, logits, scores in zip(cached, all_logits, scoring, strict=True):
                 if scores:
                     row.sequence.score_prompt(row.num_cached, logits)

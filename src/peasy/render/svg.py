@@ -5,6 +5,7 @@ The file is self-contained (no scripts, fonts or links) and follows the reader's
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from peasy.render import figures_svg, heatmap, plot, sanitize, svg_layout, tex
 from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, text_at, text_width
@@ -12,6 +13,7 @@ from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart, Heading
 
 _MAX_WIDTH = 1000
+_LINE_LENGTH = 120
 _MARGIN, _PADDING, _GAP, _HEADING_HEIGHT = 20, 14, 34, 26
 
 
@@ -115,8 +117,8 @@ def _fragment(part: DocumentPart, document: Document, with_text: bool) -> SvgFra
             return figures_svg.cache_fragment(part)
         case doc.Table():
             return heatmap.table_fragment(part, document)
-        case doc.Paragraph(text) if with_text:
-            return svg_layout.text_fragment([part.sign + sanitize.one_line(text)])
+        case doc.Paragraph(text, tone) if with_text or tone in {"good", "bad"}:  # a verdict belongs to its figures
+            return svg_layout.text_fragment(wrap(part.sign + sanitize.one_line(text), _LINE_LENGTH))
         case doc.Arithmetic(title, lines):
             return svg_layout.text_fragment([sanitize.one_line(title), *map(sanitize.one_line, lines)])
         case doc.Formula(source) if with_text:

@@ -154,7 +154,11 @@ def similarity_document(similarity: Similarity) -> doc.Document:
     """Document with the cosine similarity, the pairs that contribute most, and the matrix of all pairs."""
     pairs = np.asarray(similarity.pairs, dtype=float)
     first, second = similarity.first.words, similarity.second.words
-    order = np.argsort(-np.abs(pairs), axis=None)[:_TOP_PAIRS]
+    size = np.abs(pairs)  # pairs with punctuation come last: they say little about the meaning
+    for axis, words in enumerate((first, second)):
+        marks = [not any(letter.isalnum() for letter in word) for word in words]
+        size = size - np.expand_dims(np.asarray(marks) * 1e6, 1 - axis)
+    order = np.argsort(-size, axis=None, kind="stable")[:_TOP_PAIRS]
     cells = (np.unravel_index(flat, pairs.shape) for flat in order)
     rows = tuple((first[i], second[j], float(pairs[i, j])) for i, j in cells)
     # Relative to the mean, so that links differ even if all pairs contribute about the same.

@@ -96,7 +96,10 @@ def lens_document(lens: results.LensTable) -> doc.Document:
     final = lens.final
     agreed = {(row, column) for row, index in enumerate(order[1:], 1) for column, word in enumerate(final)
               if lens.pieces[index][column][0] == word}  # fmt: skip
-    about = "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction."
+    about = (
+        "The residual stream after each layer, decoded by the LM head. Marked: same as the final prediction. "
+        "Colours: its probability, from dark (0) to bright (1)."
+    )
     notes = (doc.Paragraph(note, "note") for note in lens.notes)
     parts: tuple[doc.DocumentPart, ...] = (doc.Paragraph(about), _lens_matrix(lens, order, frozenset(agreed)), *notes)
     return doc.Document(f"Logit lens: {doc.short_title(lens.tokens.text, lens.model)}", parts)

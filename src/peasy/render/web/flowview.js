@@ -170,8 +170,10 @@ export class FlowView {
 		const cached =
 			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
 			"only the last row was computed.";
+		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
 		this.rail.replaceChildren(
 			make("div", { class: "row" }, controls),
+			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
 			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
 			make("p", { class: "quiet caveat" }, `${this.pass.caveat[0].toUpperCase()}${this.pass.caveat.slice(1)}`),
 		);
@@ -262,6 +264,14 @@ export class FlowView {
 		const row = this.row + by;
 		if (row >= 0 && row < this.stackOf(this.open.stack).tokens.pieces.length) this.chooseCell(row, null);
 	}
+}
+
+/** What pieces such as <D0> are, if there are any. */
+export function byteNote(pieces) {
+	const count = pieces.filter((piece) => /^<[0-9A-F]{2}>$/.test(piece)).length;
+	if (!count) return "";
+	const tokens = `${count} ${count === 1 ? "token is a single byte" : "tokens are single bytes"}`;
+	return `${tokens}, such as <D0>: letters that are not in the vocabulary of this model, which hardly knows them.`;
 }
 
 /** A token as a word in a sentence. */

@@ -27,7 +27,7 @@ async def post_embeddings(request: Request, body: EmbeddingBody) -> Response:
 def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
     texts = [body.input] if isinstance(body.input, str) else body.input
     with registry.use(body.model) as loaded:
-        vectors = np.asarray(loaded.embed(texts, pooling=body.pooling), dtype="<f4")
+        vectors = np.asarray(loaded.embed_texts(texts, pooling=body.pooling), dtype="<f4")
         rows = loaded.require_tokenizer().encode_batch_ids(texts)
         num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
     vectors = _shorten(vectors, body.dimensions or vectors.shape[1])

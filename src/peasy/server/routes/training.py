@@ -228,6 +228,7 @@ class ExperimentVerdicts(ExperimentsResult):
         """Return questions and claims, with the last verdict if there is one."""
         data = super().data()
         for entry in data["experiments"]:
+            entry["caveat"] = EXPERIMENTS[entry["name"]].caveat
             entry["last"] = None
             if (stored := load_result(entry["name"])) is not None:
                 result, time = stored

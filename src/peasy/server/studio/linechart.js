@@ -1,7 +1,7 @@
 // Line chart that can be updated live; values by hover or arrow keys, and as a table.
 
 import { CATEGORY_COLOURS } from "/web/render/colour.js";
-import { clamp, extent, formatCount, indices } from "/web/render/numbers.js";
+import { clamp, extent, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { bdi, element, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
@@ -11,7 +11,7 @@ const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
 	/** `write` formats values of the y axis, `writeX` those of the x axis. */
-	constructor({ title, xAxis, yAxis, write = (y) => y.toFixed(4), writeX = (x) => formatCount(Math.round(x)) }) {
+	constructor({ title, xAxis, yAxis, write = (y) => writeNumber(y, 4), writeX = (x) => formatCount(Math.round(x)) }) {
 		this.title = title;
 		this.xAxis = xAxis;
 		this.yAxis = yAxis;

@@ -1,6 +1,6 @@
 // Attention of one generated token: the text shaded by one head's weights, and the largest weights as a list.
 
-import { clamp, indices } from "/web/render/numbers.js";
+import { clamp, indices, writeNumber } from "/web/render/numbers.js";
 import { bar, bdi, caveatLine, element, flexRow, quiet, select } from "../element.js";
 
 /** Self-attention of the decoder, by layer; cross-attention is shown on the page Translate. */
@@ -19,7 +19,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 	const weightOf = new Map(pairs);
 	const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
 		const weight = weightOf.get(key) ?? 0;
-		const token = element("span", { class: "word", title: weight ? weight.toFixed(4) : null }, piece);
+		const token = element("span", { class: "word", title: weight ? writeNumber(weight, 4) : null }, piece);
 		if (weight)
 			token.style.background = `color-mix(in srgb, var(--link) ${Math.round((55 * weight) / largest)}%, transparent)`;
 		return token;
@@ -54,7 +54,13 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 				"ol",
 				{ "aria-label": "Attention weights, largest first" },
 				pairs.map(([key, weight]) =>
-					element("li", {}, bdi(pieces[key]), bar(weight), element("span", { class: "number" }, weight.toFixed(4))),
+					element(
+						"li",
+						{},
+						bdi(pieces[key]),
+						bar(weight),
+						element("span", { class: "number" }, writeNumber(weight, 4)),
+					),
 				),
 			),
 		),

@@ -1,6 +1,6 @@
 // Next-token probabilities: the model's own, and after temperature, top-k and top-p.
 
-import { formatCount } from "/web/render/numbers.js";
+import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { bar, bdi, button, element, quiet, table, tableDetails } from "../element.js";
 
 /** `chosenId` is the id that was sampled here, if any; `onChoose` gets the token that the user continues with. */
@@ -16,9 +16,9 @@ export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, ch
 			element(
 				"span",
 				{ class: "number" },
-				probability.toFixed(3),
+				writeNumber(probability, 3),
 				" → ",
-				element("b", {}, adjusted === 0 ? "cut" : adjusted.toFixed(3)),
+				element("b", {}, adjusted === 0 ? "cut" : writeNumber(adjusted, 3)),
 			),
 		);
 	};
@@ -38,7 +38,7 @@ export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, ch
 			table(
 				"Candidates",
 				["token", "model probability", "after sampling settings"],
-				rows.map(([piece, ...numbers]) => [piece, ...numbers.map((number) => number.toFixed(4))]),
+				rows.map(([piece, ...numbers]) => [piece, ...numbers.map((number) => writeNumber(number, 4))]),
 			),
 		),
 	);

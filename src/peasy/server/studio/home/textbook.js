@@ -105,7 +105,7 @@ export const CHAPTERS = [
 		question: "What does a language model learn to guess?",
 		options: ["the next token", "the language"],
 		answer: 0,
-		experiment: "it",
+		experiment: "pronoun",
 	},
 	{
 		title: "The cache",

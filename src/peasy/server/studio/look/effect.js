@@ -1,5 +1,6 @@
 // Effect of ablated heads on the next token: probabilities before and after, side by side.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { bar, bdi, element, quiet, table, tableDetails } from "../element.js";
 
 /** Parse heads of the URL: "2.3" is layer 2, head 3. */
@@ -21,7 +22,10 @@ export function ablations(heads) {
 /** A probability as short text: .93; one that would round to zero is "<.01". */
 function formatProbability(value, decimals = 2) {
 	const smallest = 10 ** -decimals;
-	return (value < 0.5 * smallest ? `<${smallest.toFixed(decimals)}` : value.toFixed(decimals)).replace("0.", ".");
+	return (value < 0.5 * smallest ? `<${writeNumber(smallest, decimals)}` : writeNumber(value, decimals)).replace(
+		"0.",
+		".",
+	);
 }
 
 export function nextTokenLine(candidates) {
@@ -61,7 +65,7 @@ export function effectPanel(result) {
 	);
 	const rows = tokens.map(({ piece, before, after }) => [
 		piece,
-		...[before, after, after - before].map((value) => (Number.isFinite(value) ? value.toFixed(4) : "–")),
+		...[before, after, after - before].map((value) => (Number.isFinite(value) ? writeNumber(value, 4) : "–")),
 	]);
 	const divergence = result.kl_divergence ?? null;
 	return element(
@@ -70,7 +74,7 @@ export function effectPanel(result) {
 		list,
 		divergence !== null &&
 			quiet(
-				`KL divergence of the two distributions: ${divergence.toFixed(4)} bits. “–”: not among the most likely tokens.`,
+				`KL divergence of the two distributions: ${writeNumber(divergence, 4)} bits. “–”: not among the likeliest tokens.`,
 			),
 		tableDetails(table("Next token", ["token", "before", "after", "change"], rows)),
 	);

@@ -1,5 +1,6 @@
 // Ranking of all attention heads by a score over the sentences of the text; a click opens the head.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { button, caveatLine, element, flexRow, quiet, select, table } from "../element.js";
 
@@ -28,7 +29,8 @@ export function rankingPanel(response, sortBy, onChooseHead, onSort) {
 		button(`${layer}.${head}`, () => onChooseHead(layer, head), {
 			"aria-label": `Layer ${layer}, head ${head}: show it`,
 		});
-	const scoreOf = (head, score) => element(score === sortBy ? "b" : "span", {}, head[score]?.toFixed(2) ?? "–");
+	const scoreOf = (head, score) =>
+		element(score === sortBy ? "b" : "span", {}, Number.isFinite(head[score]) ? writeNumber(head[score], 2) : "–");
 	const rows = ranked.map((head) => [headButton(head), ...SCORES.map((score) => scoreOf(head, score))]);
 	return element(
 		"div",

@@ -1,5 +1,6 @@
 // Nearest neighbours of the hovered point, with cosine similarities.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { bdi, element, quiet } from "../element.js";
 
 export class NeighbourList {
@@ -28,12 +29,12 @@ export class NeighbourList {
 					"ol",
 					{},
 					points[index].neighbours.map(([other, cosine]) =>
-						element("li", {}, element("span", { class: "number" }, cosine.toFixed(4)), bdi(points[other].name)),
+						element("li", {}, element("span", { class: "number" }, writeNumber(cosine, 4)), bdi(points[other].name)),
 					),
 				),
 			);
 		this.element.replaceChildren(
-			element("h3", {}, bdi(name)),
+			element("h2", {}, bdi(name)),
 			quiet(group),
 			element("div", { class: "sides" }, this.maps.map(list)),
 		);

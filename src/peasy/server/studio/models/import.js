@@ -1,6 +1,6 @@
 // Import of a model from the local Hugging Face cache, after confirmation.
 
-import { formatCount } from "/web/render/numbers.js";
+import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { button, details, element, field, fieldRow, flexRow, openDialog, quiet, select } from "../element.js";
 
 export function importForm(shell, cards, onImported) {
@@ -60,7 +60,7 @@ function confirmImport(shell, card, onImported) {
 		element(
 			"p",
 			{},
-			`${card.name} (${formatCount(card.parameters)} parameters, ${(card.bytes / 1e6).toFixed(1)} MB) will be ` +
+			`${card.name} (${formatCount(card.parameters)} parameters, ${writeNumber(card.bytes / 1e6, 1)} MB) will be ` +
 				"copied into peasy's data directory. Nothing is downloaded.",
 		),
 		field("name", nameInput),

@@ -1,12 +1,19 @@
-// Page Experiments: claims about attention, each with its control, figure, verdict and numbers.
+// Page Experiments: claims about attention. What do you think? Then the verdict, one picture, and the numbers.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { button, details, element, flexRow, pageHeader, quiet } from "../element.js";
-import { JobPanel, formatTimeAgo } from "../train/jobpanel.js";
+import { bar, button, details, element, flexRow, pageHeader, quiet, table } from "../element.js";
+import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
 
 export const page = { name: "experiments", title: "Experiments", letter: "e" };
 
+const GUESSES = { yes: "It holds", no: "It does not" };
+const MAX_COMPARED = 6; // comparisons in the picture; the table has all
+
 export class Page {
+	/** @type {Record<string, string>} guesses by experiment */
+	guesses = {};
+
 	constructor(place, shell) {
 		this.shell = shell;
 		this.cards = element("div", { class: "cards" });
@@ -15,18 +22,17 @@ export class Page {
 		place.append(
 			...pageHeader(
 				"Experiments",
-				"Claims about attention, measured against a control. The verdict is computed from the numbers on this " +
-					"machine; each experiment states its limits.",
+				"Claims about attention, measured against a control. Say what you expect; then see what was measured.",
 			),
-			this.cards,
 			this.jobPanel.element,
 			this.detail,
+			this.cards,
 		);
 		shell.setExports(() =>
 			this.result ? { command: "experiments/last", body: { name: this.name } } : { command: "experiments", body: {} },
 		);
 		shell.setCopyItems(() => [
-			{ label: "Numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? null, null, 2) },
+			{ label: "Numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? this.entry?.stored, null, 2) },
 		]);
 		shell.onStateChange((next) => this.show(next));
 	}
@@ -44,58 +50,95 @@ export class Page {
 	}
 
 	drawCards() {
-		const { running, job } = this.jobPanel;
 		this.cards.replaceChildren(
-			...this.experiments.map(({ name, question, duration, last }) => {
-				const isRunning = running && job.command_line.startsWith(`peasy experiment ${name} `);
-				const verdict = last
-					? element(
-							"p",
-							{ class: `verdict ${last.holds ? "good" : "bad"}` },
-							`${last.holds ? "✓" : "✗"} ${last.outcome}`,
-						)
-					: quiet("Not run yet.");
-				return element(
+			...this.experiments.map((entry) =>
+				element(
 					"article",
-					{ class: "card", "aria-current": name === this.name || null },
-					element("h2", {}, question),
-					quiet(name),
-					verdict,
-					last && quiet(`Last run ${formatTimeAgo(last.time)}, seed ${last.seed}.`),
-					flexRow(
-						last && button("Show", () => this.choose(name), { "aria-label": `Show ${name}` }),
-						button(isRunning ? "Running …" : `Run (${duration})`, () => this.run(name), {
-							disabled: running,
-							class: last ? "plain" : "plain main",
-							"aria-label": `Run ${name}`,
-						}),
-					),
-				);
-			}),
+					{ class: "card", "aria-current": entry.name === this.name || null },
+					element("h2", {}, entry.claim),
+					quiet(entry.question),
+					this.guesses[entry.name] && verdictLine(entry.last ?? entry.stored),
+					flexRow(this.cardControls(entry)),
+				),
+			),
 		);
 	}
 
+	/** What do you think? Only then the result; an experiment without one can be run. */
+	cardControls(entry) {
+		const { name, claim, last, stored } = entry;
+		const { running } = this.jobPanel;
+		if (!last && !stored)
+			return button(`Measure it (${durationOf(entry)})`, () => this.run(name), {
+				disabled: running,
+				class: "plain main",
+				"aria-label": `Run ${name}`,
+			});
+		if (this.guesses[name]) return button("Show", () => this.choose(name), { "aria-label": `Show ${name}` });
+		return [
+			element("span", { class: "quiet" }, "What do you think?"),
+			...Object.entries(GUESSES).map(([guess, label]) =>
+				button(label, () => this.guess(name, guess), { "aria-label": `${label}: ${claim}` }),
+			),
+		];
+	}
+
+	guess(name, guess) {
+		this.guesses[name] = guess;
+		return this.choose(name);
+	}
+
 	async show({ x }) {
-		const experiment = this.experiments.find(({ name }) => name === x) ?? this.experiments.find(({ last }) => last);
-		this.name = experiment?.name ?? null;
+		this.entry = this.experiments.find(({ name }) => name === x) ?? null;
+		this.name = this.entry?.name ?? null;
+		this.result = null;
 		this.drawCards();
-		if (!experiment?.last)
-			return this.detail.replaceChildren(experiment ? quiet(`${experiment.name} has not been run yet.`) : "");
+		if (!this.entry) return this.detail.replaceChildren();
+		const { name, last } = this.entry;
+		const duration = durationOf(this.entry);
 		return this.shell.attempt(async () => {
-			const response = await this.shell.request("experiments/last", { name: experiment.name, html: true });
-			if (this.name !== experiment.name) return;
-			this.result = response.result;
-			const numbers = details(
-				"All numbers as JSON",
-				element("pre", { tabindex: 0 }, JSON.stringify(response.result.numbers, null, 1)),
+			const response = last && (await this.shell.request("experiments/last", { name, html: true }));
+			if (this.name !== name) return;
+			this.result = response?.result ?? null;
+			this.detail.replaceChildren(...this.resultParts(response));
+			this.detail.append(
+				flexRow(
+					button(last ? `Run again (${duration})` : `Measure it here (${duration})`, () => this.run(name), {
+						disabled: this.jobPanel.running,
+						"aria-label": `Run ${name}`,
+					}),
+					button("All claims", () => this.choose(null)),
+				),
 			);
-			this.detail.replaceChildren(element("h2", {}, experiment.question), renderDocument(response), numbers);
 		}, this.detail);
 	}
 
-	choose(name) {
+	/** Verdict on top, one picture, the caveat; everything else is folded. */
+	resultParts(response) {
+		const { claim, caveat, last, stored } = this.entry;
+		const guess = this.guesses[this.name];
+		const shown = response && renderDocument(response);
+		const picture = stored?.comparisons?.length ? comparisonBars(stored) : takePicture(shown);
+		return [
+			element("h2", { tabindex: -1 }, claim),
+			verdictLine(last ?? stored) ?? quiet("Not measured on this machine yet."),
+			guess && quiet(`You said: ${GUESSES[guess].toLowerCase()}.`),
+			element("p", {}, (last ?? stored)?.verdict),
+			picture,
+			caveat && element("p", { class: "note" }, element("b", {}, "Caveat: "), caveat),
+			stored && details("Measured with several seeds", quiet(stored.origin), comparisonTable(stored)),
+			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
+			response &&
+				details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(this.result.numbers, null, 1))),
+		].filter(Boolean);
+	}
+
+	async choose(name) {
 		this.shell.setState({ x: name }, { push: true });
-		return this.show({ x: name });
+		await this.show({ x: name });
+		const heading = this.detail.querySelector("h2");
+		heading?.focus();
+		heading?.scrollIntoView({ block: "nearest" });
 	}
 
 	async run(name) {
@@ -107,14 +150,78 @@ export class Page {
 
 	/** Called while a job runs, and once when it ends. */
 	async onJobUpdate(job) {
-		this.drawCards();
-		if (job.state === "done" && job.command === "experiment") {
+		if (job.state === "done" && job.command === "experiment" && this.doneJob !== job.id) {
+			this.doneJob = job.id;
 			await this.loadExperiments();
-			await this.show({ x: this.name });
-		}
+			if (this.name) await this.choose(this.name);
+		} else this.drawCards();
 	}
 
 	close() {
 		this.jobPanel.close();
 	}
+}
+
+/** How long one run takes: measured, where results are stored. */
+function durationOf({ duration, stored }) {
+	return stored?.seconds ? `about ${formatDuration(stored.seconds / stored.seeds.length)}` : duration;
+}
+
+function verdictLine(measured) {
+	if (!measured) return null;
+	const isGood = measured.holds ?? measured.outcome.startsWith("supported");
+	return element(
+		"p",
+		{ class: `verdict ${isGood ? "good" : "bad"}` },
+		`${isGood ? "✓" : "✗"} ${measured.outcome[0].toUpperCase()}${measured.outcome.slice(1)}`,
+	);
+}
+
+/** The first figure of a document, taken out of it. */
+function takePicture(shown) {
+	const picture = shown?.querySelector("figure.picture, div.figure") ?? shown?.querySelector("figure");
+	picture?.remove();
+	return picture ?? null;
+}
+
+/** Means of each comparison and of its control, as bars, with the interval of their seeds. */
+function comparisonBars({ comparisons, seeds }) {
+	const items = comparisons.slice(0, MAX_COMPARED).flatMap((one) => {
+		const largest = Math.max(Math.abs(one.value.mean), Math.abs(one.control.mean), 1e-12);
+		const line = (name, { mean, low, high }, kind) =>
+			element(
+				"li",
+				{},
+				element("span", {}, name),
+				bar(Math.abs(mean) / largest, kind),
+				element("span", { class: "number", title: `${low} to ${high}` }, writeNumber(mean, 3)),
+			);
+		return [
+			element("li", { class: "bar-title" }, one.name),
+			line(one.value_name, one.value, null),
+			line(one.control_name, one.control, "was"),
+		];
+	});
+	return element(
+		"figure",
+		{ class: "bars compared" },
+		element("figcaption", {}, `Mean of ${seeds.length} seeds`),
+		element("ol", {}, items),
+	);
+}
+
+function comparisonTable({ comparisons }) {
+	const range = ({ mean, low, high }) => `${writeNumber(mean, 4)} [${writeNumber(low, 4)}, ${writeNumber(high, 4)}]`;
+	return table(
+		null,
+		["comparison", "value", "control", "effect size", "p", "outcome"],
+		comparisons.map((one) => [
+			one.name,
+			range(one.value),
+			range(one.control),
+			one.effect_size === null ? "–" : writeNumber(one.effect_size, 2),
+			one.p_value === null ? "–" : writeNumber(one.p_value, 4),
+			one.outcome,
+		]),
+	);
 }

@@ -1,6 +1,6 @@
 // Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
-import { clamp } from "/web/render/numbers.js";
+import { clamp, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, card, element, field, fieldRow, flexRow, quiet, slider } from "../element.js";
 import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
@@ -98,7 +98,7 @@ export class Page {
 
 	drawControls() {
 		const samplingSlider = (label, name, parameter, range) =>
-			slider(label, { write: (value) => value.toFixed(2), ...range, value: this.sampling[name] }, (value) => {
+			slider(label, { write: (value) => writeNumber(value, 2), ...range, value: this.sampling[name] }, (value) => {
 				this.sampling[name] = value;
 				this.shell.setState({ [parameter]: value });
 				this.updateCandidates();
@@ -265,7 +265,7 @@ export class Page {
 			button(piece, () => this.selectPosition(index), {
 				class: "token",
 				"aria-pressed": index === this.position,
-				title: probability.toFixed(3),
+				title: writeNumber(probability, 3),
 			});
 		const caret = button("▮", () => this.selectPosition(this.steps.length), {
 			class: "token caret",

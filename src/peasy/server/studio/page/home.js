@@ -76,7 +76,7 @@ export class Page {
 		this.shell.bar.show({ ...state, m: this.model, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
-		this.experiments ??= this.shell.request("experiment").then(
+		this.experiments ??= this.shell.request("experiments").then(
 			({ result }) => (result.experiments ?? []).map(({ name }) => name),
 			() => [],
 		);

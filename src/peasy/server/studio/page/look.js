@@ -1,6 +1,6 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
-import { headName } from "/web/render/flowview.js";
+import { byteNote, headName } from "/web/render/flowview.js";
 import { HeadZoom, scaleOf } from "/web/render/headzoom.js";
 import { formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
@@ -63,8 +63,14 @@ export class Page {
 		[this.layer, this.head] = [Number(state.l) || 0, Number(state.h) || 0];
 		[this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
 		this.ablatedHeads = readHeads(state.off);
+		const before = JSON.stringify(this.requestBody());
 		this.model = await this.shell.modelName(hasAttention);
 		this.text = state.t?.trim() || DEFAULT_TEXT;
+		// a cell of the text before says nothing about this one
+		if (before !== "{}" && before !== JSON.stringify(this.requestBody())) {
+			[this.query, this.key] = [null, null];
+			this.shell.setState({ q: null, k: null });
+		}
 		this.isLong = await this.checkLength();
 		await this.makeTabs();
 		this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
@@ -139,12 +145,21 @@ export class Page {
 			this.attentionFields(),
 			async (response) => {
 				this.response = response;
+				await this.addNextTokens(response.result);
 				await this.draw(response);
 				await this.drawAblation();
 			},
 			this.picture,
 		);
 		return element("div", {}, this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
+	}
+
+	/** The overview of a long text has no next tokens: they are requested apart, if the model writes. */
+	async addNextTokens(result) {
+		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		if (!this.isLong || !entry?.capabilities.includes("generate")) return;
+		const next = await this.shell.request("next-token", this.requestBody({ top: 5 }));
+		result.next_tokens = next.result.choices;
 	}
 
 	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
@@ -172,10 +187,12 @@ export class Page {
 				.forEach((figure) => figure.remove());
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
 		const caveat = response.result.caveat ?? "";
+		const bytes = byteNote(response.result.tokens.pieces);
 		const isMissing = !rendered.textContent.toLowerCase().includes(caveat.toLowerCase());
 		this.picture.replaceChildren(
 			...[
 				this.isLong && this.overviewNote(response.result),
+				bytes && element("p", { class: "note" }, bytes),
 				rendered,
 				caveat && isMissing && caveatLine(caveat),
 			].filter(Boolean),

@@ -1,8 +1,9 @@
 // Page Models: list, architecture diagram, proof on the user's texts, API snippets, import.
 
 import { renderDocument } from "../document.js";
-import { formatCount } from "/web/render/numbers.js";
-import { bdi, button, element, flexRow, pageHeader, quiet, table, wideField } from "../element.js";
+import { ModelFlow } from "/web/render/modelflow.js";
+import { formatCount, writeNumber } from "/web/render/numbers.js";
+import { bdi, button, details, element, flexRow, pageHeader, quiet, table, wideField } from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
@@ -14,6 +15,14 @@ const PAGE_LINKS = {
 	look: ["look?m=", "Inspect attention"],
 	embed: ["meaning?m=", "Map texts"],
 	words: ["meaning?mw=", "Map words"],
+};
+
+// A short input for the picture of each kind of model.
+const EXAMPLES = {
+	decoder: "The pizza came out of the oven and it",
+	encoder: "The food was great",
+	"encoder-decoder": "3 days ago",
+	"recurrent-translator": "3 days ago",
 };
 
 export class Page {
@@ -112,13 +121,33 @@ export class Page {
 		return this.tabs.choose(this.tab, false);
 	}
 
+	/** The model as the same picture as on the home page, with its numbers; its parts as a diagram are folded. */
 	async showFigure() {
-		const container = element("div", { class: "figure-one" });
-		await this.shell.attempt(
-			async () => container.append(renderDocument(await this.shell.request("models", { name: this.name, html: true }))),
-			container,
-		);
+		const container = element("div", {});
+		await this.shell.attempt(async () => {
+			const described = renderDocument(await this.shell.request("models", { name: this.name, html: true }));
+			if (!this.card.capabilities.includes("look")) return container.append(described);
+			const diagram = described.querySelector("figure.picture:has(svg)");
+			const parts = [...described.children];
+			const at = parts.findIndex((part) => part === diagram);
+			container.append(await this.flowPicture(), ...parts.slice(0, at));
+			container.append(details("Parts of the model with their sizes", parts.slice(at)));
+			return undefined;
+		}, container);
 		return container;
+	}
+
+	async flowPicture() {
+		const text = EXAMPLES[this.card.model_type] ?? EXAMPLES.decoder;
+		const open = (place) => {
+			const head = place ? { l: place[1], h: place[3], p: `${place[0]}.${place[2]}` } : {};
+			return this.shell.navigate("home", { m: this.name, t: text, ...head });
+		};
+		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() });
+		const body = { model: this.name, text, story: false, head_numbers: [], ablations: false };
+		const { result } = await this.shell.request("forward-pass", body);
+		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: window.innerWidth < 700 }));
+		return flow.element;
 	}
 
 	showProof() {
@@ -191,8 +220,8 @@ export class Page {
 
 function formatBytes(bytes) {
 	return bytes < 1e6
-		? `${(bytes / 1e3).toFixed(0)} kB`
+		? `${writeNumber(bytes / 1e3, 0)} kB`
 		: bytes < 1e9
-			? `${(bytes / 1e6).toFixed(1)} MB`
-			: `${(bytes / 1e9).toFixed(2)} GB`;
+			? `${writeNumber(bytes / 1e6, 1)} MB`
+			: `${writeNumber(bytes / 1e9, 2)} GB`;
 }

@@ -1,5 +1,6 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { button, element, pageHeader, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
@@ -30,9 +31,9 @@ export class Page {
 			),
 			this.form.element,
 			this.jobPanel.element,
+			this.runView.element,
 			element("h2", {}, "Runs"),
 			this.list,
-			this.runView.element,
 		);
 		shell.setExports(() => ({
 			command: "runs",
@@ -67,6 +68,7 @@ export class Page {
 	async startJob(command, body) {
 		if (!(await this.jobPanel.start(command, body))) return;
 		this.chooseRuns(this.jobPanel.job.runs);
+		this.jobPanel.element.scrollIntoView({ block: "start" });
 	}
 
 	/** Show these runs; samples and attention are those of the first. */
@@ -109,7 +111,7 @@ export class Page {
 				`${kind} ${preset}`,
 				dataName(data),
 				state,
-				loss?.toFixed(4) ?? "",
+				loss === null || loss === undefined ? "" : writeNumber(loss, 4),
 			];
 		});
 		const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];

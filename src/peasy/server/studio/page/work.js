@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { button, card, element, field, fieldRow, quiet, select } from "../element.js";
+import { button, card, details, element, field, fieldRow, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
@@ -40,11 +40,16 @@ export class Page {
 		this.shell = shell;
 		this.header = element("header", {});
 		this.options = element("div", { class: "options" });
+		this.decimalsField = element("div", {});
+		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale, decimals", [
+			this.options,
+			this.decimalsField,
+		]);
 		this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
 		this.board = element("section", { class: "board", "aria-live": "off" });
 		this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
 		this.extras = element("div", { class: "more" });
-		place.append(this.header, this.options, this.stepBar, this.board, this.arithmetic, this.extras);
+		place.append(this.header, this.formulaDetails, this.stepBar, this.board, this.arithmetic, this.extras);
 		this.runLatest = latestOnly(shell, this.board);
 		this.player = new Player(() => this.moveStep(1), STEP_TIME);
 		shell.onStateChange((newState) => this.start(newState));
@@ -118,8 +123,7 @@ export class Page {
 		this.sections = sectionsOf(this.result.steps, this.shownHead);
 		const lastIndex = this.sections.length - 1;
 		const index = this.sectionIndex();
-		this.sectionNumber =
-			this.sections[index < 0 ? (this.sectionNumber ? lastIndex : Math.min(2, lastIndex)) : index].number;
+		this.sectionNumber = this.sections[index < 0 ? (this.sectionNumber ? lastIndex : 0) : index].number;
 		this.drawHeader(heads);
 		showOptions(
 			this.options,
@@ -156,16 +160,20 @@ export class Page {
 			this.shell.setState({ n: n === "4" ? null : n });
 			this.load();
 		};
+		this.decimalsField.replaceChildren(field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)));
 		const { title, description, source, note } = this.example;
 		this.header.replaceChildren(
 			element("h1", {}, title || "Work"),
-			description ? element("p", {}, `${description}.`) : "",
+			element(
+				"p",
+				{ class: "lead" },
+				`${description ? `${description}. ` : ""}Attention on paper: every number can be clicked, and every input changed.`,
+			),
 			note ? quiet(note) : "",
 			source ? quiet(`From: ${source}`) : "",
 			fieldRow(
 				field("example", exampleSelect),
 				headField,
-				field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)),
 				button(
 					"Own numbers",
 					() => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)),

@@ -15,9 +15,9 @@ const KINDS = [
 ];
 const PAIRED_KINDS = ["translator", "rnn-translator"];
 const SIZES = [
-	["tiny", "tiny: for a first try"],
+	["tiny", "tiny: a first try in a minute"],
 	["small", "small"],
-	["base", "base: slow on a CPU"],
+	["base", "base: hours on a CPU"],
 	["speedrun", "speedrun: gpt that learns faster, exports to ONNX only"],
 ];
 const UPLOAD_CHUNK = 200000; // characters per request
@@ -81,10 +81,10 @@ export class TrainForm {
 				this.kindsField,
 				field("data", this.data),
 				this.fileField,
-				field("size", this.size),
-				field("minutes", this.minutes),
-				field("steps", this.steps),
-				field("seed", this.seed),
+				field("size", this.size, "number of layers and width of the vectors"),
+				field("minutes", this.minutes, "longest time"),
+				field("steps", this.steps, "one batch of texts each"),
+				field("seed", this.seed, "same seed, same start"),
 				field("name", this.name),
 			),
 			details("More", wideField("sentence whose attention is recorded at every checkpoint", this.sentence)),

@@ -1,6 +1,6 @@
 // Panel of the server's background job: progress, stop button, errors; found again after a reload.
 
-import { formatCount } from "/web/render/numbers.js";
+import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
 import { button, element, flexRow } from "../element.js";
 
@@ -110,7 +110,7 @@ export class JobPanel {
 		if (fraction !== null) this.progressBar.style.width = `${100 * fraction}%`;
 		const stepText =
 			last &&
-			`step ${formatCount(last.step)} · loss ${last.loss.toFixed(4)} · ` +
+			`${last.kind ? `${last.kind} · ` : ""}step ${formatCount(last.step)} · loss ${writeNumber(last.loss, 4)} · ` +
 				`${formatCount(Math.round(last.tokens_per_second))} tokens/s · ${formatDuration(last.eta_seconds)} left`;
 		const text = stepText ?? log.at(-1) ?? (command === "experiment" ? "" : "The data are being tokenized.");
 		this.progressText.textContent = this.running ? text : "";

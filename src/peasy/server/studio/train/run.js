@@ -1,6 +1,6 @@
 // Details of one run with the loss curves of others beside it: losses, samples, attention at every checkpoint.
 
-import { formatCount } from "/web/render/numbers.js";
+import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { bdi, button, element, field, fieldRow, quiet, table } from "../element.js";
 import { LineChart } from "../linechart.js";
 import { AttentionHistory } from "./history.js";
@@ -31,7 +31,16 @@ export class RunView {
 			element(
 				"div",
 				{ class: "sides" },
-				element("div", { class: "card" }, this.lossChart.element, this.comparison),
+				element(
+					"div",
+					{ class: "card" },
+					this.lossChart.element,
+					quiet(
+						"Loss: how surprised the model is by the next token, on average. Lower is better; on validation texts, " +
+							"which it never trains on, it shows what was learned and not only memorised.",
+					),
+					this.comparison,
+				),
 				element("div", { class: "card" }, element("h2", {}, "Samples"), this.samples),
 			),
 			this.history.element,
@@ -110,7 +119,7 @@ export class RunView {
 			kind,
 			formatCount(parameters),
 			formatDuration(seconds),
-			...names.map((name) => measures[name]?.toFixed(4) ?? ""),
+			...names.map((name) => (Number.isFinite(measures[name]) ? writeNumber(measures[name], 4) : "")),
 		]);
 		return element(
 			"div",
@@ -139,8 +148,8 @@ export class RunView {
 		const [started, step, validated, finished] = ["started", "step", "validated", "finished"].map(findLast);
 		const facts = [
 			started && `${formatCount(started.num_parameters)} parameters, seed ${started.seed}`,
-			step && `step ${formatCount(step.step)}, loss ${step.loss.toFixed(4)}`,
-			validated && `validation loss ${validated.loss.toFixed(4)}`,
+			step && `step ${formatCount(step.step)}, loss ${writeNumber(step.loss, 4)}`,
+			validated && `validation loss ${writeNumber(validated.loss, 4)}`,
 			step && `${formatDuration(step.elapsed_seconds)}, ${formatCount(step.tokens)} tokens`,
 			finished ? "finished" : live ? "training" : "stopped",
 		];

@@ -1,6 +1,6 @@
 // Panel of one translation model: its translation, word alignment of one head, all heads, and its beam search tree.
 
-import { clamp, indices } from "/web/render/numbers.js";
+import { clamp, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, caveatLine, details, element, field, fieldRow, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
@@ -92,7 +92,7 @@ export class TranslatorPanel {
 			const probability = Math.exp(result.hypotheses[0].score);
 			this.warning.textContent =
 				probability < UNSURE
-					? `Unsure: the mean probability of its tokens is ${probability.toFixed(2)}. This text is probably outside ` +
+					? `Unsure: the mean probability of its tokens is ${writeNumber(probability, 2)}. This text is probably outside ` +
 						"of what the model knows."
 					: "";
 			this.tree.replaceChildren(

@@ -1,5 +1,6 @@
 // Beam search as a tree: hypotheses from left to right, the best one highlighted.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { textWidth } from "/web/render/links.js";
 import { downloadButtons } from "../download.js";
 import { details, element, quiet, table } from "../element.js";
@@ -41,8 +42,8 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 	const rows = branches.map((branch) => [
 		branch.step,
 		hypothesisText(branches, branch),
-		branch.probability.toFixed(4),
-		branch.logprob.toFixed(4),
+		writeNumber(branch.probability, 4),
+		writeNumber(branch.logprob, 4),
 		outcome(branch),
 	]);
 	const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
@@ -57,7 +58,7 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 			table(
 				"Hypotheses",
 				["", "text", "score"],
-				hypotheses.map(({ text, score }, index) => [index + 1, text, score.toFixed(4)]),
+				hypotheses.map(({ text, score }, index) => [index + 1, text, writeNumber(score, 4)]),
 			),
 			table("Every branch", columns, rows),
 		),
@@ -110,11 +111,17 @@ function drawEdges(group) {
 }
 
 function drawNode(group) {
-	const probabilities = group.tokens.map(({ piece, probability }) => `${piece} ${probability.toFixed(3)}`).join(", ");
+	const probabilities = group.tokens
+		.map(({ piece, probability }) => `${piece} ${writeNumber(probability, 3)}`)
+		.join(", ");
 	return element(
 		"g",
 		{ class: group.won ? "won" : group.mark === "×" ? "gone" : null },
-		element("title", {}, `${probabilities}; log-probability ${group.last.logprob.toFixed(4)}; ${outcome(group.last)}`),
+		element(
+			"title",
+			{},
+			`${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`,
+		),
 		element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
 		group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark),
 	);

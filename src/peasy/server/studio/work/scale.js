@@ -1,5 +1,6 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { bar, card, element, quiet, slider, table, tableDetails } from "../element.js";
 import { latestOnly } from "../latest.js";
 
@@ -59,7 +60,7 @@ function weightBars(title, side) {
 					{ class: weight === largest && "most" },
 					element("span", {}, `key ${index + 1}`),
 					bar(weight),
-					element("span", { class: "number" }, weight.toFixed(4)),
+					element("span", { class: "number" }, writeNumber(weight, 4)),
 				),
 			),
 		),
@@ -70,15 +71,16 @@ function describe(result) {
 	const ratio = result.with.gradient / Math.max(result.without.gradient, 1e-300);
 	const comparison =
 		ratio > 1.05
-			? ` That is ${ratio < 1000 ? ratio.toFixed(1) : ratio.toExponential(1)} times the gradient without.`
+			? ` That is ${ratio < 1000 ? writeNumber(ratio, 1) : ratio.toExponential(1)} times the gradient without.`
 			: "";
+	const largest = ({ weights }) => writeNumber(Math.max(...weights), 3);
 	return element(
 		"p",
 		{},
-		`At dₖ = ${result.d_k} the scores have variance ${result.without.variance.toFixed(2)} without and ` +
-			`${result.with.variance.toFixed(2)} with the division. The largest weight is ` +
-			`${Math.max(...result.without.weights).toFixed(3)} without, ${Math.max(...result.with.weights).toFixed(3)} ` +
-			`with. The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
+		`At dₖ = ${result.d_k} the scores have variance ${writeNumber(result.without.variance, 2)} without and ` +
+			`${writeNumber(result.with.variance, 2)} with the division. The largest weight is ` +
+			`${largest(result.without)} without, ${largest(result.with)} with. ` +
+			`The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
 	);
 }
 

@@ -59,8 +59,7 @@ def derive(
             common |= {} if flags.seed is None else {"seed": flags.seed}
             given |= {name: value for name, value in common.items() if name in known}
             try:
-                named = {flag_name(name): value for name, value in (kwargs | given).items()}
-                check_bounds({flag_name(name): known[name] for name in known}, named)
+                check_bounds(known, kwargs | given, flag_name)
             except InvalidInput as error:
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)

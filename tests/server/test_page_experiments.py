@@ -14,6 +14,9 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     claim = EXPERIMENTS["matrix-form"].claim
     card = page.locator("article", has_text=claim)
     assert card.locator("h2").inner_text() == claim, "the claim is a sentence"
+    assert page.get_by_role("button", name="Run matrix-form").count() == 0, "first a guess"
+    page.get_by_role("button", name=f"It does not: {claim}").click()
+    page.get_by_text("You said: it does not.").wait_for()
     page.get_by_role("button", name="Run matrix-form").click()
     page.get_by_role("region", name="Job").get_by_text("is done").wait_for()
     window.wait_until_idle()
@@ -29,8 +32,6 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     assert not folded.evaluate("(one) => one.open")
     assert finding.caveat in result.inner_text()
     assert window.state["x"] == "matrix-form"
-    page.get_by_role("button", name=f"It does not: {claim}").click()
-    window.wait_until_idle()
     assert "You said: it does not." in result.inner_text()
     window.screenshot("experiments")
     page.reload()

@@ -78,8 +78,8 @@ class Trace:
 
 
 def _is_private(name: str) -> bool:
-    """Return True for a name with an underscore, and for a function inside another one."""
-    return "<locals>" in name or name.split(".")[-1].startswith("_")
+    """Return True for a name with an underscore, also of its class, and for a function inside another one."""
+    return "<locals>" in name or any(part.startswith("_") for part in name.split("."))
 
 
 def package_of(file: str) -> str:

@@ -72,8 +72,10 @@ def field_parameters(options: type) -> Mapping[str, CommandParameter]:
     return found
 
 
-def check_bounds(parameters: Mapping[str, CommandParameter], arguments: Mapping[str, object]) -> None:
-    """Raise InvalidInput for the first argument outside the bounds in its annotation.
+def check_bounds(
+    parameters: Mapping[str, CommandParameter], arguments: Mapping[str, object], label: Callable[[str], str] = str
+) -> None:
+    """Raise InvalidInput for the first argument outside the bounds in its annotation; `label` names it there.
 
     >>> check_bounds({"n": CommandParameter("n", typing.Annotated[int, Ge(1)])}, {"n": 0})
     Traceback (most recent call last):
@@ -85,8 +87,8 @@ def check_bounds(parameters: Mapping[str, CommandParameter], arguments: Mapping[
             continue
         bounds = list(_bounds(parameter.annotation))
         if not all(holds(value, limit) for holds, _, limit in bounds):
-            hint = f"{name} must be {' and '.join(text.format(limit) for _, text, limit in bounds)}."
-            raise InvalidInput(f"{name} is {value}.", hint=hint)
+            hint = f"{label(name)} must be {' and '.join(text.format(limit) for _, text, limit in bounds)}."
+            raise InvalidInput(f"{label(name)} is {value}.", hint=hint)
 
 
 class BoundedSettings:

@@ -1,6 +1,8 @@
 """`peasy train`: progress on stderr, result on stdout, events as JSON lines."""
 
+import importlib
 import json
+import re
 
 import pytest
 
@@ -95,3 +97,15 @@ def test_errors(command, words, code, message):
     ran = command("train", *words)
     assert ran.code == code
     assert message in ran.err
+
+
+def test_torchrun_passes_every_flag_of_train_on(peasy):
+    """torchrun takes an abbreviation of its own flags for itself; `--run-name` is `--run`, and none."""
+    parser = importlib.import_module("torch.distributed.run").get_args_parser()
+    flags = set(re.findall(r"--[a-z][a-z-]+", peasy("train", "--help").out)) - {"--run"}
+    assert {"--run-name", "--data", "--steps", "--config", "--num-processes"} <= flags
+    words = ["train", "gpt", *(word for flag in sorted(flags) for word in (flag, "x"))]
+    parsed = parser.parse_args(["--nproc-per-node", "2", "-m", "peasy", *words])
+    assert parsed.training_script_args == words
+    with pytest.raises(SystemExit):  # inverse: the plain spelling is ambiguous to torchrun
+        parser.parse_args(["-m", "peasy", "train", "--run", "x"])

@@ -194,6 +194,25 @@ def test_model_without_a_type_is_read_as_bpe(data):
     assert Tokenizer(older).kind == "bpe"
 
 
+def test_unigram_model_without_a_type_is_read():
+    vocab = [["<unk>", 0.0], ["▁the", -1.0], ["▁", -2.0], ["t", -3.0]]
+    older = {"model": {"unk_id": 0, "vocab": vocab}, "pre_tokenizer": {"type": "Metaspace", "replacement": "▁"}}
+    assert Tokenizer(older).encode_ids("the the") == [1, 1]
+
+
+def test_added_tokens_of_the_config_are_tokens(data):
+    """Some folders name them only in tokenizer_config.json; transformers adds them to the tokenizer."""
+    plain, new = data("bpe"), 1 + max(data("bpe")["model"]["vocab"].values())
+    entry = {"content": "<|turn|>", "special": True, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer = Tokenizer(plain, {"added_tokens_decoder": {str(new + len(plain["added_tokens"])): entry}})
+    ids = tokenizer.encode_ids("The<|turn|>pizza", add_special_tokens=False)
+    assert tokenizer.token(max(ids)) == "<|turn|>"
+    assert tokenizer.is_special(max(ids))
+    assert len(Tokenizer(plain).encode_ids("The<|turn|>pizza", add_special_tokens=False)) > len(ids)  # inverse
+    with pytest.raises(InvalidInput, match="added_tokens"):
+        Tokenizer(plain, {"added_tokens_decoder": {str(new): {"content": 5}}})
+
+
 @pytest.mark.parametrize("name", INVALID_MODELS)
 def test_invalid_models_are_refused(data, name):
     changes, message = INVALID_MODELS[name]

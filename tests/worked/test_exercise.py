@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import peasy
 from peasy.errors import UsageError
+from peasy.worked.example import library_files
 from peasy.worked.exercise import TOPICS, make_exercise, read_size
 
 
@@ -50,3 +52,52 @@ def test_misspelt_topic_and_odd_width():
     assert caught.value.hint == "Did you mean masked?"
     with pytest.raises(UsageError, match="cannot be split"):
         make_exercise("3x3", topic="two-heads")
+
+
+NETWORKS = tuple(library_files("transformer"))
+
+
+@pytest.mark.parametrize("topic", NETWORKS)
+def test_check_accepts_the_key_of_a_network_and_finds_a_seeded_mistake(topic, tmp_path):
+    sheet = peasy.exercise(topic=topic, seed=3, decimals=4)
+    key = sheet.save_key(tmp_path / "key.md")
+    checked = peasy.check(key)
+    assert checked.passed, checked.verdict
+    assert not checked.data()["unverified"]
+    blank = peasy.check(sheet.save(tmp_path / "sheet.md"))
+    assert "blank" in blank.verdict
+    table, row, column = mistaken_cell(sheet.exercise, np.random.default_rng(len(topic)))
+    key.write_text(with_mistake(key.read_text(encoding="utf-8"), table, row, column), encoding="utf-8")
+    wrong = [cell for cell in peasy.check(key).parts[0].cells if cell.verdict == "wrong"]
+    assert [(cell.table, cell.row) for cell in wrong] == [(table, sheet.exercise.worked.step(table).rows[row])]
+
+
+def mistaken_cell(exercise, rng):
+    """Choose a cell of a table of the forward pass."""
+    steps = [
+        step for step in exercise.solution if exercise.worked.kind(step.name) == "forward" and step.base != "masked"
+    ]
+    step = steps[rng.integers(len(steps))]
+    return step.name, int(rng.integers(len(step.rows))), int(rng.integers(len(step.columns)))
+
+
+def with_mistake(text, table, row, column):
+    """Return a Markdown text with a number of a table changed by more than rounding."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.replace("\\", "") == f"**{table}**")
+    first = next(i for i in range(start, len(lines)) if lines[i].startswith("| ---")) + 1
+    cells = lines[first + row].split(" | ")
+    cells[column + 1] = f"{float(cells[column + 1].strip(' |')) + 7.31:.4f}" + (
+        " |" if column + 2 == len(cells) else ""
+    )
+    lines[first + row] = " | ".join(cells)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("topic", NETWORKS)
+def test_networks_are_deterministic_and_small(topic):
+    exercise = make_exercise(seed=7, topic=topic)
+    assert numbers(exercise) == numbers(make_exercise(seed=7, topic=topic))
+    assert all(np.abs(rows).max() <= 10 for rows in exercise.worked.example.given_nodes.values())
+    assert exercise.solution
+    assert exercise.settings == (f"example: {topic}",)

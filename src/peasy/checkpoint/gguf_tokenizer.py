@@ -60,10 +60,8 @@ def _tokenizer_model(data: dict[str, Any]) -> str:
         return "llama"
     if model.get("type") == "BPE" and _components(data, "pre_tokenizer", "ByteLevel"):
         return "gpt2"
-    raise InvalidInput(
-        f"GGUF does not support a {model.get('type')} tokenizer without a byte fallback.",
-        hint="Train a tokenizer of kind bpe, or export without the tokenizer.",
-    )
+    message = f"GGUF does not support a {model.get('type')} tokenizer without a byte fallback."
+    raise InvalidInput(message, hint="Train a tokenizer of kind bpe, or export without the tokenizer.")
 
 
 def _pre_tokenizer_name(data: dict[str, Any]) -> str:

@@ -21,10 +21,8 @@ def require_ram(weight_bytes: int, name: str) -> None:
     """Raise ResourceUnavailable if `weight_bytes` bytes of weights do not fit into free memory."""
     free, needed = available_ram(), int(weight_bytes * _ACTIVATION_OVERHEAD)
     if free is not None and needed > free:
-        raise ResourceUnavailable(
-            f"{name} needs about {format_bytes(needed)} of memory; {format_bytes(free)} are free.",
-            hint="Close other programs, or use a smaller model.",
-        )
+        message = f"{name} needs about {format_bytes(needed)} of memory; {format_bytes(free)} are free."
+        raise ResourceUnavailable(message, hint="Close other programs, or use a smaller model.")
 
 
 def format_bytes(num_bytes: float) -> str:

@@ -56,9 +56,8 @@ class SafeFolder:
             raise NotFound(f"{self.path} has no {name}.", hint=did_you_mean(name, sorted(os.listdir(self.path))))
         real = where.resolve()
         if not any(real.is_relative_to(root) for root in self._allowed_roots):
-            raise InvalidInput(
-                f"{where} is a link that points outside its folder.", hint="Copy the file there instead."
-            )
+            message = f"{where} is a link that points outside its folder."
+            raise InvalidInput(message, hint="Copy the file there instead.")
         if not real.is_file():
             raise InvalidInput(f"{where} is not a regular file.")
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

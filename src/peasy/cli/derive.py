@@ -59,8 +59,7 @@ def derive(
             common |= {} if flags.seed is None else {"seed": flags.seed}
             given |= {name: value for name, value in common.items() if name in known}
             try:
-                named = {flag_name(name): value for name, value in (kwargs | given).items()}
-                check_bounds({flag_name(name): known[name] for name in known}, named)
+                check_bounds(known, kwargs | given, flag_name)
             except InvalidInput as error:
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)
@@ -73,6 +72,10 @@ def derive(
         return run
 
     return decorate
+
+
+_SECOND_NAMES = {"run": "--run-name"}
+"""Second spelling of flags: torchrun takes --run for an abbreviation of its own --run-path."""
 
 
 def flag_name(parameter: str) -> str:
@@ -100,6 +103,8 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     shown = kind is not bool and parameter.default not in (None, ())
     negative = f"--no-{parameter.name.removeprefix('add_').replace('_', '-')}" if parameter.default is True else ""
     spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
+    if (other := _SECOND_NAMES.get(parameter.name)) is not None:
+        spec = Parameter.combine(spec, Parameter(name=(flag_name(parameter.name), other)))
     spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY

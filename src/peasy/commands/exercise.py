@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from annotated_types import Ge, Le
 
@@ -11,8 +11,6 @@ from peasy.views.document import Document
 from peasy.views.worked import worksheet_document
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise, make_exercise
-
-Topic = Literal["plain", "masked", "cosine", "two-heads", "contexts"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class Worksheet(Result):
 def exercise(
     size: str = "3x2",
     seed: int = 5,
-    topic: Topic = "plain",
+    topic: str = "plain",
     *,
     decimals: Annotated[int, Ge(0), Le(15)] = 2,
     answer_key: bool = False,
@@ -65,9 +63,9 @@ def exercise(
     ['Q', 'K', 'V', 'scores', 'scaled', 'weights', 'context']
 
     Args:
-        size: Number of tokens x d_model.
+        size: Number of tokens x d_model, for topics of attention.
         seed: Seed of the numbers.
-        topic: Topic of the exercise.
+        topic: plain, masked, cosine, two-heads or contexts; or a network of peasy examples, such as layer-norm.
         decimals: Number of decimals of the answers.
         answer_key: Show the answer key instead of the worksheet.
     """

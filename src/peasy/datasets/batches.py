@@ -54,10 +54,8 @@ def rank_slice(batch_size: int, *, world_size: int = 1, rank: int = 0) -> slice:
     if not 0 <= rank < world_size:
         raise InvalidInput(f"Rank {rank} is outside a world size of {world_size}.")
     if batch_size < 1 or batch_size % world_size:
-        raise InvalidInput(
-            f"A batch of {batch_size} cannot be split evenly over {world_size} processes.",
-            hint=f"Use a multiple of {world_size}.",
-        )
+        message = f"A batch of {batch_size} cannot be split evenly over {world_size} processes."
+        raise InvalidInput(message, hint=f"Use a multiple of {world_size}.")
     rows = batch_size // world_size
     return slice(rank * rows, (rank + 1) * rows)
 
@@ -114,10 +112,8 @@ def num_windows(column: TokenColumn, seq_len: int) -> int:
         raise InvalidInput("The sequence length must be at least 1 token.")
     count = len(column) // seq_len - 1 if len(column) >= 2 * seq_len else (len(column) - 1) // seq_len
     if count < 1:
-        raise InvalidInput(
-            f"There are {len(column):,} tokens, too few for one window of {seq_len:,} and its next token.",
-            hint="Use more text, or a shorter sequence length.",
-        )
+        message = f"There are {len(column):,} tokens, too few for one window of {seq_len:,} and its next token."
+        raise InvalidInput(message, hint="Use more text, or a shorter sequence length.")
     return count
 
 

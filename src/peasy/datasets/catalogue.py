@@ -33,9 +33,8 @@ def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
         for given in [paths_of_split] if isinstance(paths_of_split, str) else paths_of_split or []:
             files.setdefault(split, []).extend(_files_in(Path(given), options))
     if "train" not in files:
-        raise InvalidInput(
-            f"{name} has no training files.", hint="Files named valid or test are not used for training."
-        )
+        message = f"{name} has no training files."
+        raise InvalidInput(message, hint="Files named valid or test are not used for training.")
     corpus: FilesCorpus
     if _are_records(files, options):
         groups = {split: _group_files(paths_of_split, options) for split, paths_of_split in files.items()}

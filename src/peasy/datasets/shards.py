@@ -95,9 +95,8 @@ class CheckedArray:
         size = path.stat().st_size if path.is_file() else -1
         if size != items * dtype.itemsize or len(self._hashes) != -(-size // self._block_bytes):
             status = "is missing" if size < 0 else f"has {size:,} bytes"
-            raise InvalidInput(
-                f"{path} {status} and should have {items * dtype.itemsize:,} bytes.", hint="Prepare the corpus again."
-            )
+            message = f"{path} {status} and should have {items * dtype.itemsize:,} bytes."
+            raise InvalidInput(message, hint="Prepare the corpus again.")
         self._values = np.memmap(path, dtype=dtype, mode="r") if items else np.empty(0, dtype=dtype)
         self._verified = np.zeros(len(self._hashes), dtype=bool)
 
@@ -138,10 +137,8 @@ class CheckedArray:
         values = self._values[block * size : (block + 1) * size]
         if hashlib.sha256(values.tobytes()).hexdigest() != self._hashes[block]:
             start, end = block * self._block_bytes, (block + 1) * self._block_bytes
-            raise InvalidInput(
-                f"{self.path} is corrupt between bytes {start:,} and {end:,}.",
-                hint="Delete the folder and prepare the corpus again.",
-            )
+            message = f"{self.path} is corrupt between bytes {start:,} and {end:,}."
+            raise InvalidInput(message, hint="Delete the folder and prepare the corpus again.")
         self._verified[block] = True
 
 

@@ -11,7 +11,8 @@ _CUBIC = 0.044715
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """Function y = f(x) of one number: value, derivative `slope(xp, x, y)`, TeX and text; %s and {x} are the input."""
+    """Function y = f(x) of one number: value, derivative `slope(xp, x, y)`, TeX and text, in which $0 is x;
+    in those of the derivative $1 is x and $2 is y."""
 
     name: str
     tex: str
@@ -76,58 +77,58 @@ def _silu_slope(xp: Namespace, x: Array) -> Array:
     return gate * (1 + x * (1 - gate))
 
 
-_TANH_FORM = f"tanh(√(2/π)·({{x}} + {_CUBIC}·{{x}}^3))"
-_TANH_SLOPE = (
-    f"(1 + {_TANH_FORM}) / 2 + {{x}}·(1 - {_TANH_FORM}^2)·√(2/π)·(1 + {3 * _CUBIC:.6f}·{{x}}^2) / 2"  # product rule
+_TANH_FORM = f"tanh(√(2 / π)·($0 + {_CUBIC}·$0^3))"
+_TANH_SLOPE = f"(1 + {_TANH_FORM}) / 2 + $0·(1 - {_TANH_FORM}^2)·√(2 / π)·(1 + {3 * _CUBIC:.6f}·$0^2) / 2".replace(
+    "$0", "$1"
 )
 
 FUNCTIONS = {
     function.name: function
     for function in (
         ScalarFunction(
-            "relu", r"\max(0, %s)", "max(0, {x})", lambda xp, x: xp.maximum(x, xp.zeros_like(x)),
-            lambda xp, x, y: xp.maximum(xp.sign(x), xp.zeros_like(x)), r"[%s > 0]", "max(0, sign({x}))",
+            "relu", r"\max(0, $0)", "max(0, $0)", lambda xp, x: xp.maximum(x, xp.zeros_like(x)),
+            lambda xp, x, y: xp.maximum(xp.sign(x), xp.zeros_like(x)), r"[$1 > 0]", "max(0, sign($1))",
             "ReLU: negative numbers become 0.",
         ),
         ScalarFunction(
-            "gelu", r"%s \, \Phi(%s)", "{x}·(1 + erf({x} / √2)) / 2", lambda xp, x: x * _normal(xp, x),
-            lambda xp, x, y: _gelu_slope(xp, x), r"\Phi(%s) + %s \, \varphi(%s)",
-            "(1 + erf({x} / √2)) / 2 + {x}·e^(-({x}^2) / 2) / √(2·π)",
+            "gelu", r"$0 \, \Phi($0)", "$0·(1 + erf($0 / √2)) / 2", lambda xp, x: x * _normal(xp, x),
+            lambda xp, x, y: _gelu_slope(xp, x), r"\Phi($1) + $1 \, \varphi($1)",
+            "(1 + erf($1 / √2)) / 2 + $1·e^(-($1^2) / 2) / √(2·π)",
             "GELU: each number times the share of the normal distribution below it.",
         ),
         ScalarFunction(
-            "gelu_tanh", r"\tfrac{1}{2} %s \left(1 + \tanh\left(\sqrt{2/\pi}\,(%s + 0.044715\,%s^3)\right)\right)",
-            f"{{x}}·(1 + {_TANH_FORM}) / 2", lambda xp, x: x * (1 + _gelu_tanh(xp, x)) * 0.5,
-            lambda xp, x, y: _gelu_tanh_slope(xp, x), r"\operatorname{GELU}'(%s)", _TANH_SLOPE,
+            "gelu_tanh", r"\tfrac{1}{2} $0 \left(1 + \tanh\left(\sqrt{2/\pi}\,($0 + 0.044715\,$0^3)\right)\right)",
+            f"$0·(1 + {_TANH_FORM}) / 2", lambda xp, x: x * (1 + _gelu_tanh(xp, x)) * 0.5,
+            lambda xp, x, y: _gelu_tanh_slope(xp, x), r"\operatorname{GELU}'($1)", _TANH_SLOPE,
             "GELU in its tanh form, as GPT-2 computes it.",
         ),
         ScalarFunction(
-            "silu", r"%s \, \sigma(%s)", "{x} / (1 + e^(-{x}))", lambda xp, x: x * sigmoid(xp, x),
-            lambda xp, x, y: _silu_slope(xp, x), r"\sigma(%s) (1 + %s (1 - \sigma(%s)))",
-            "(1 + {x}·(1 - 1 / (1 + e^(-{x})))) / (1 + e^(-{x}))", "SiLU: each number times its sigmoid.",
+            "silu", r"$0 \, \sigma($0)", "$0 / (1 + e^(-$0))", lambda xp, x: x * sigmoid(xp, x),
+            lambda xp, x, y: _silu_slope(xp, x), r"\sigma($1) (1 + $1 (1 - \sigma($1)))",
+            "(1 + $1·(1 - 1 / (1 + e^(-$1)))) / (1 + e^(-$1))", "SiLU: each number times its sigmoid.",
         ),
         ScalarFunction(
-            "sigmoid", r"\sigma(%s)", "1 / (1 + e^(-{x}))", sigmoid, lambda xp, x, y: y * (1 - y),
-            r"\sigma(%s)(1 - \sigma(%s))", "{y}·(1 - {y})", "Sigmoid: every number becomes a share between 0 and 1.",
+            "sigmoid", r"\sigma($0)", "1 / (1 + e^(-$0))", sigmoid, lambda xp, x, y: y * (1 - y),
+            r"\sigma($1)(1 - \sigma($1))", "$2·(1 - $2)", "Sigmoid: every number becomes a share between 0 and 1.",
         ),
         ScalarFunction(
-            "tanh", r"\tanh(%s)", "tanh({x})", lambda xp, x: xp.tanh(x), lambda xp, x, y: 1 - y * y,
-            r"1 - \tanh^2(%s)", "1 - {y}^2", "tanh: every number is limited to between -1 and 1.",
+            "tanh", r"\tanh($0)", "tanh($0)", lambda xp, x: xp.tanh(x), lambda xp, x, y: 1 - y * y,
+            r"1 - \tanh^2($1)", "1 - $2^2", "tanh: every number is limited to between -1 and 1.",
         ),
         ScalarFunction(
-            "exp", r"e^{%s}", "e^{x}", lambda xp, x: xp.exp(x), lambda xp, x, y: y, r"e^{%s}", "{y}",
+            "exp", r"e^{$0}", "e^$0", lambda xp, x: xp.exp(x), lambda xp, x, y: y, r"e^{$1}", "$2",
             "e to the power of each number.",
         ),
         ScalarFunction(
-            "log", r"\ln %s", "ln({x})", lambda xp, x: xp.log(x), lambda xp, x, y: 1 / x, r"\frac{1}{%s}", "1 / {x}",
+            "log", r"\ln $0", "ln($0)", lambda xp, x: xp.log(x), lambda xp, x, y: 1 / x, r"\frac{1}{$1}", "1 / $1",
             "The natural logarithm of each number.",
         ),
         ScalarFunction(
-            "square", r"%s^2", "{x}^2", lambda xp, x: xp.square(x), lambda xp, x, y: 2 * x, r"2 %s", "2·{x}",
+            "square", r"$0^2", "$0^2", lambda xp, x: xp.square(x), lambda xp, x, y: 2 * x, r"2 $1", "2·$1",
             "The square of each number.",
         ),
         ScalarFunction(
-            "complement", r"1 - %s", "1 - {x}", lambda xp, x: 1 - x, lambda xp, x, y: -xp.ones_like(x), "-1", "(-1)",
+            "complement", r"1 - $0", "1 - $0", lambda xp, x: 1 - x, lambda xp, x, y: -xp.ones_like(x), "-1", "(-1)",
             "One minus each number.",
         ),
     )

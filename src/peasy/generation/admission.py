@@ -20,12 +20,9 @@ _SMALL_PART = 16
 
 
 def admit(
-    model: Model,
-    tokenizer: Tokenizer | None,
-    response: ResponseStream,
-    limits: EngineLimits,
+    model: Model, tokenizer: Tokenizer | None, response: ResponseStream, limits: EngineLimits,
     footprint: Callable[[], StateFootprint],
-) -> None:
+) -> None:  # fmt: skip
     """Set the prompt and the resource estimate of a request, or raise an error that says what to change."""
     request = response.request
     if request.num_sequences > limits.max_num_seqs:
@@ -57,18 +54,15 @@ def admit(
         per_sequence = footprint().max_bytes(len(prompt) + max_new_tokens, len(source))
         response.state_bytes = request.num_sequences * per_sequence
         if response.state_bytes > limits.kv_cache_bytes:
-            raise ResourceUnavailable(
-                f"This request may need {response.state_bytes:,} bytes of memory; "
-                f"the engine has {limits.kv_cache_bytes:,}.",
-                hint="Request fewer tokens or choices, or give the engine more memory.",
-            )
+            needed = f"This request may need {response.state_bytes:,} bytes of memory"
+            hint = "Request fewer tokens or choices, or give the engine more memory."
+            raise ResourceUnavailable(f"{needed}; the engine has {limits.kv_cache_bytes:,}.", hint=hint)
     is_small = _SMALL_PART * response.state_bytes <= (limits.kv_cache_bytes or math.inf)
     response.is_short = len(prompt) + len(source) <= limits.prefill_chunk and is_small
     if response.total_tokens > limits.max_queued_tokens:
-        raise ResourceUnavailable(
-            f"This request has up to {response.total_tokens:,} tokens; the engine takes {limits.max_queued_tokens:,}.",
-            hint="Request fewer tokens or choices.",
-        )
+        needed = f"This request has up to {response.total_tokens:,} tokens"
+        hint = "Request fewer tokens or choices."
+        raise ResourceUnavailable(f"{needed}; the engine takes {limits.max_queued_tokens:,}.", hint=hint)
 
 
 def _check_attention_query(query: AttentionQuery, model: Model) -> None:
@@ -85,11 +79,10 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
 
 def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
     """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
-    special = model.config.special_tokens
-    bos = [] if special.bos is None else [special.bos]
-    first = special.decoder_prompt if model.is_encoder_decoder else bos
     if prompt:
         return [int(id) for id in prompt]
+    special = model.config.special_tokens
+    first = special.decoder_prompt if model.is_encoder_decoder else [] if special.bos is None else [special.bos]
     if not first:
         raise empty_prompt_error()
     return first

@@ -24,14 +24,8 @@ _BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
 MIN_ROWS_TRIED = (1, 2, 4, 16)
 """Small batches may use another code path; these paddings are tried, smallest first."""
 
-_SCHEDULES = (
-    ([0, 1, 2], [12, 12, 12]),
-    ([2, 0], [12, 12]),
-    ([1, 0, 2], [1, 1, 1]),
-    ([0, 1], [3, 2]),
-)
+_SCHEDULES = (([0, 1, 2], [12, 12, 12]), ([2, 0], [12, 12]), ([1, 0, 2], [1, 1, 1]), ([0, 1], [3, 2]))
 """Schedules that are tried: which sequences share a batch, and the chunk size of each."""
-
 
 _MAX_COST, _PROMPT_TOKENS, _REPEATS = 0.15, 512, 3
 """Largest accepted slowdown of a prefill of this many tokens, and the number of timed repeats."""
@@ -57,9 +51,8 @@ class BatchInvariance:
         cost = f"{max(self.cost, 0):.0%} of prefill time"
         if self.given_up:
             return f"not batch-invariant (it would cost {cost})"
-        return (
-            f"batch-invariant: same bits in any batch, order and chunking, for {cost} (checked in {self.seconds:.1f} s)"
-        )
+        invariant = f"batch-invariant: same bits in any batch, order and chunking, for {cost}"
+        return f"{invariant} (checked in {self.seconds:.1f} s)"
 
 
 @dataclass(frozen=True)
@@ -167,11 +160,8 @@ def _is_batch_invariant(model: Model) -> bool:
         alone = [_run_schedule(model, sequences, [index], [12])[index] for index in range(3)]
     except InvalidInput:
         return True  # an encoder does not decode: its linear layers were checked above
-    return all(
-        torch.equal(logits, alone[index])
-        for order, sizes in _SCHEDULES
-        for index, logits in _run_schedule(model, sequences, order, sizes).items()
-    )
+    runs = (_run_schedule(model, sequences, order, sizes) for order, sizes in _SCHEDULES)
+    return all(torch.equal(logits, alone[index]) for run in runs for index, logits in run.items())
 
 
 def _run_schedule(
@@ -179,17 +169,16 @@ def _run_schedule(
 ) -> dict[int, Tensor]:
     """Return the logits after the last token of each sequence, batched and chunked."""
     states = {index: _new_state(model, index) for index in order}
-    pending = {
-        index: iter([sequences[index][start : start + size] for start in range(0, len(sequences[index]), size)])
-        for index, size in zip(order, chunk_sizes, strict=True)
-    }
+    pending = {}
+    for index, size in zip(order, chunk_sizes, strict=True):
+        ids = sequences[index]
+        pending[index] = iter([ids[start : start + size] for start in range(0, len(ids), size)])
     logits: dict[int, Tensor] = {}
     while pending:
         batch = {index: chunk for index, chunks in pending.items() if (chunk := next(chunks, None)) is not None}
         if batch:
-            logits |= dict(
-                zip(batch, model.forward_varlen(list(batch.values()), [states[i] for i in batch]), strict=True)
-            )
+            computed = model.forward_varlen(list(batch.values()), [states[index] for index in batch])
+            logits |= dict(zip(batch, computed, strict=True))
         pending = {index: pending[index] for index in batch}
     return logits
 

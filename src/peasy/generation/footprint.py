@@ -53,11 +53,8 @@ class StateFootprint:
 
     def max_bytes(self, tokens: int, source: int = 0) -> int:
         """Return the most bytes that a sequence of this length will hold, with a source of this length."""
-        return (
-            self.fixed_bytes
-            + source * self.bytes_per_source_token
-            + sum(part.bytes_per_token * self._capacity(tokens, part) for part in self.buffers)
-        )
+        cached = sum(part.bytes_per_token * self._capacity(tokens, part) for part in self.buffers)
+        return self.fixed_bytes + source * self.bytes_per_source_token + cached
 
     def _capacity(self, tokens: int, buffer: _CacheBuffer) -> int:
         if buffer.window is not None:  # eviction is one block at a time
@@ -84,9 +81,8 @@ def measure_footprint(model: Model, prefill_chunk: int = 1) -> StateFootprint:
         source_bytes = tensor_bytes(getattr(state, "encoder_output", None))
         return StateFootprint(tensor_bytes(state) - source_bytes, source_bytes, (), prefill_chunk)
     source_bytes = tensor_bytes(state.encoder_output) + sum(tensor_bytes(layer.cross_kv) for layer in state.layers)
-    return StateFootprint(
-        0, source_bytes, tuple(buffer for layer in state.layers for buffer in _buffers(layer)), prefill_chunk
-    )
+    buffers = tuple(buffer for layer in state.layers for buffer in _buffers(layer))
+    return StateFootprint(0, source_bytes, buffers, prefill_chunk)
 
 
 def _buffers(layer: LayerKVCache) -> list[_CacheBuffer]:

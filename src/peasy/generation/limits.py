@@ -46,6 +46,5 @@ class EngineLimits(BoundedSettings):
         cls, *, max_num_seqs: int | None = None, prefill_chunk: int | None = None, prefix_cache_bytes: int = 0
     ) -> "EngineLimits":
         """Return limits for a caller that waits for all of its own requests: no queue or memory limit."""
-        return cls(
-            max_num_seqs or _NO_LIMIT, prefill_chunk or _NO_LIMIT, _NO_LIMIT, _NO_LIMIT, None, prefix_cache_bytes
-        )
+        batch, chunk = max_num_seqs or _NO_LIMIT, prefill_chunk or _NO_LIMIT
+        return cls(batch, chunk, _NO_LIMIT, _NO_LIMIT, None, prefix_cache_bytes)

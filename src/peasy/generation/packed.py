@@ -177,9 +177,8 @@ def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
         return False
     if kernel and not packed_numba.has_numba():
         raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
-    return packed_numba.has_numba() and (
-        bool(kernel) or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
-    )
+    pays = kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
+    return packed_numba.has_numba() and (bool(kernel) or pays)
 
 
 @torch.no_grad()

@@ -245,8 +245,8 @@ class _PageRenderer:
         )
         body = "".join(f"<tr>{''.join(row)}</tr>" for row in cells)
         caption = f"<caption><b>{escape(sanitize.token_label(table.title))}</b></caption>" if table.title else ""
-        table_ = f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
-        return f'<figure class="table">{table_}{_notice(shown.notice)}</figure>\n'
+        drawn = f"<table>{caption}<thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"
+        return f'<figure class="table">{drawn}{_notice(shown.notice)}</figure>\n'
 
     def plot(self, part: Plot) -> str:
         details = f"<details><summary>The numbers as a table</summary>{self.table(plot_table(part))}</details>"

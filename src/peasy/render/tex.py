@@ -131,8 +131,10 @@ class _TexParser:
                 return _TexNode("sqrt", "", (self.argument(),))
             case "operatorname" | "text" | "mathrm":
                 return _TexNode("function" if name == "operatorname" else "mtext", self.text_group())
-            case "mathbf":
+            case "mathbf" | "big":
                 return self.argument()
+            case "big" | "Big":
+                return _TexNode("mo", self.delimiter())
             case "left":
                 opened, inner = self.delimiter(), self.row(until=r"\right")
                 return _TexNode("row", "", (_TexNode("fence", opened), inner, _TexNode("fence", self.delimiter())))

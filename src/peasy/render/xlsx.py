@@ -50,7 +50,7 @@ class _SheetWriter:
 
     def _places(self) -> Iterator[tuple[str, int]]:
         """Yield the first row of the numbers of every matrix; the first one of a name is referred to."""
-        row, seen = 3 + len(self.document.settings), set()
+        row, seen = 4 + len(self.document.settings), set()
         for part in self.parts:
             if isinstance(part, doc.Matrix) and part.name not in seen:
                 seen.add(part.name)
@@ -65,8 +65,8 @@ class _SheetWriter:
         self._text(1, 0, note)
         for index, line in enumerate(self.document.settings):
             for column, text in enumerate(line.split(": ", 1)):
-                self._text(2 + index, column, text)
-        row = 3 + len(self.document.settings)
+                self._text(3 + index, column, text)
+        row = 4 + len(self.document.settings)
         for part in self.parts:
             if isinstance(part, doc.Matrix):
                 self._matrix(part, row)

@@ -149,11 +149,11 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line | getattr(record, "fields", {}), ensure_ascii=False)
 
 
-def configure_logging(level: int = logging.INFO) -> None:
+def configure_logging() -> None:
     """Write the access log and uvicorn's errors to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter())
-    for name, log_level in (("peasy.server", level), ("uvicorn.error", logging.ERROR)):
+    for name, log_level in (("peasy.server", logging.INFO), ("uvicorn.error", logging.ERROR)):
         log = logging.getLogger(name)
         log.handlers, log.propagate = [handler], False
         log.setLevel(log_level)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from peasy.errors import ResourceUnavailable
 
 T = TypeVar("T")
+_NUM_WORKERS = 2
 
 
 class QueueFull(ResourceUnavailable):
@@ -19,11 +20,11 @@ class QueueFull(ResourceUnavailable):
 
 
 class WorkerPool:
-    """Thread pool: `run` executes a call in one of `workers` threads; at most `queue` calls are pending at once."""
+    """Thread pool: `run` executes a call in one of its threads; at most `max_pending` calls are pending at once."""
 
-    def __init__(self, workers: int = 2, max_pending: int = 64) -> None:
+    def __init__(self, max_pending: int = 64) -> None:
         self.max_pending, self.num_pending = max_pending, 0
-        self._executor = ThreadPoolExecutor(workers, thread_name_prefix="peasy-worker")
+        self._executor = ThreadPoolExecutor(_NUM_WORKERS, thread_name_prefix="peasy-worker")
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of `work`; raise at once if the queue is full."""

@@ -89,10 +89,8 @@ def _render(
     """Render conversations, each with whether the assistant's turn is opened after it, in one sandboxed process."""
     template = tokenizer.chat_template
     if template is None:
-        raise InvalidInput(
-            "This model has no chat template.",
-            hint="It was not trained for chat. Generate from a plain prompt instead.",
-        )
+        message = "This model has no chat template."
+        raise InvalidInput(message, hint="It was not trained for chat. Generate from a plain prompt instead.")
     if len(template) > MAX_CHARS:
         raise InvalidInput(f"The chat template has {len(template):,} characters.", hint=f"The limit is {MAX_CHARS:,}.")
     special = vars(tokenizer.special_tokens)
@@ -121,8 +119,6 @@ def _render(
     except ValueError:
         result = {"error": "it takes too much time or memory"}
     if "error" in result:
-        raise InvalidInput(
-            f"The chat template cannot be used: {result['error']}.",
-            hint="It came with the model, as chat_template in tokenizer_config.json.",
-        )
+        message = f"The chat template cannot be used: {result['error']}."
+        raise InvalidInput(message, hint="It came with the model, as chat_template in tokenizer_config.json.")
     return [str(text) for text in result["texts"]]

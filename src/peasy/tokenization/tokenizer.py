@@ -15,7 +15,7 @@ from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
-from peasy.tokenization.tokenizer_classes import apply_tokenizer_class
+from peasy.tokenization.tokenizer_classes import apply_tokenizer_class, with_added_tokens
 from peasy.tokenization.tokenizer_validation import (
     JsonDict,
     check_built,
@@ -69,7 +69,7 @@ class Tokenizer:
         import tokenizers
 
         self._config = dict(config or {})
-        validated, self._max_chars = validate_tokenizer_json(dict(data))
+        validated, self._max_chars = validate_tokenizer_json(with_added_tokens(dict(data), self._config))
         self._data = apply_tokenizer_class(validated, self._config)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))

@@ -2,6 +2,7 @@
 
 from peasy.tokenization.tokenizer_validation import JsonDict
 
+_ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _BERT = {"BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"}
 _LLAMA = {"LlamaTokenizer"}
 _BYTE_LEVEL = {"GPT2Tokenizer", "RobertaTokenizer", "BartTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer"}
@@ -20,6 +21,20 @@ def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
     if name in _BYTE_LEVEL and isinstance(data.get("pre_tokenizer"), dict):
         return data | {"pre_tokenizer": _with_prefix_space(data["pre_tokenizer"], bool(config.get("add_prefix_space")))}
     return data
+
+
+def with_added_tokens(data: JsonDict, config: JsonDict) -> JsonDict:
+    """Return a tokenizer.json with the added tokens of tokenizer_config.json that it does not have itself."""
+    given, more = data.get("added_tokens") or [], config.get("added_tokens_decoder")
+    if not isinstance(more, dict) or not isinstance(given, list):
+        return data
+    known = {token.get("id") for token in given if isinstance(token, dict)}
+    added = [
+        {key: token.get(key, False) for key in _ADDED_TOKEN_FLAGS} | {"id": int(id), "content": token.get("content")}
+        for id, token in more.items()
+        if isinstance(token, dict) and id.isdecimal() and len(id) < 10 and int(id) not in known
+    ]
+    return data | {"added_tokens": sorted([*given, *added], key=lambda token: token["id"])} if added else data
 
 
 def _bert_normalizer(config: JsonDict) -> JsonDict:

@@ -92,10 +92,8 @@ def check_built(data: JsonDict, built: Mapping[str, object]) -> None:
     """Raise if the library has built other steps than those in the file."""
     for section in _STEPS:
         if not _is_same(data.get(section), built[section]):
-            raise InvalidInput(
-                f"Its {section} is read by the library in another way than it is written.",
-                hint="Save it again with a current version of the tokenizers library.",
-            )
+            message = f"Its {section} is read by the library in another way than it is written."
+            raise InvalidInput(message, hint="Save it again with a current version of the tokenizers library.")
 
 
 def _is_same(given: object, built: object) -> bool:
@@ -133,9 +131,8 @@ def _walk(step: object, section: str, depth: int = 0) -> Iterator[JsonDict]:
         raise InvalidInput("A step is not a JSON object, or steps are nested too deeply.")
     kind, types = step.get("type"), _STEPS[section]
     if not isinstance(kind, str) or kind not in types:
-        raise InvalidInput(
-            f"Its {section} has a step of type {str(kind)[:40]!r}.", hint=f"Supported are {', '.join(types)}."
-        )
+        message = f"Its {section} has a step of type {str(kind)[:40]!r}."
+        raise InvalidInput(message, hint=f"Supported are {', '.join(types)}.")
     _check_keys(step, ("type", *types[kind].split()), f"{kind} of its {section}")
     if kind != "Sequence":
         yield step
@@ -228,7 +225,7 @@ def _longest_replacement(step: JsonDict) -> int:
 
 def _check_model(model: JsonDict) -> JsonDict:
     """Return the checked model, with its type and without dropout."""
-    kind = model.get("type") or ("BPE" if "merges" in model else None)
+    kind = model.get("type") or _kind_of_untagged(model)
     if not isinstance(kind, str) or kind not in _MODELS:
         raise InvalidInput(f"Its model has type {str(kind)[:40]!r}; supported are {', '.join(_MODELS)}.")
     _check_keys(model, ("type", *_MODELS[kind].split()), f"Its {kind} model")
@@ -268,6 +265,12 @@ def _is_scored(entry: object) -> TypeGuard[list[str | float]]:
         and isinstance(entry[1], (int, float))
         and abs(entry[1]) < 1e30
     )
+
+
+def _kind_of_untagged(model: JsonDict) -> str | None:
+    """Return the type of a model in an older file, which does not name it."""
+    keys = {"merges": "BPE", "max_input_chars_per_word": "WordPiece", "unk_id": "Unigram"}
+    return next((kind for key, kind in keys.items() if key in model), None)
 
 
 def _check_added(added: object) -> None:

@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -80,6 +79,7 @@ class _SequenceDataLoader(ABC):
         self, shards: TokenShards, special: SpecialTokensConfig, source_tokens: SpecialTokens, *, seed: int
     ) -> None:
         self.shards, self.special, self.source_tokens, self.seed = shards, special, source_tokens, seed
+        self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
         indices = datasets.bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
@@ -135,10 +135,6 @@ class PairDataLoader(_SequenceDataLoader):
 
 class ContrastiveDataLoader(_SequenceDataLoader):
     """Positive pairs for contrastive training: the two sides of a pair, or two texts with the same label."""
-
-    @cached_property
-    def _label_index(self) -> dict[str, tuple[TokenIds, TokenIds]]:
-        return {}
 
     def _make_batch(self, split: str, indices: TokenIds, seq_len: int, position: int) -> Batch:
         if self.shards.kind == "pairs":

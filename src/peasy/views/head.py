@@ -17,14 +17,12 @@ _MAX_TOKENS = 40
 """Maximum number of queries and keys of the example; of longer texts, a window is used."""
 
 
-def head_document(
-    record: AttentionRecord, path: ModulePath, head: int, decimals: int = 4, rows: Sequence[int] = ()
-) -> Document:
+def head_document(record: AttentionRecord, path: ModulePath, head: int, rows: Sequence[int] = ()) -> Document:
     """Document with every step of one head; each cell can be expanded to its arithmetic."""
     worked = head_example(record, path, head, rows)
-    document = worked_document(worked, decimals=decimals)
+    document = worked_document(worked)
     notes = [*opening_notes(record.interventions), *_compare_weights(record, path, head, worked, rows)]
-    return Document(document.title, (*notes, *document.parts), decimals, document.settings)
+    return Document(document.title, (*notes, *document.parts), settings=document.settings)
 
 
 def head_example(record: AttentionRecord, path: ModulePath, head: int, rows: Sequence[int] = ()) -> WorkedExample:

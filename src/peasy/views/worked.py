@@ -56,6 +56,7 @@ def worked_document(
         (example.note, "note", example.note),
     )  # fmt: skip
     parts: list[doc.DocumentPart] = [doc.Paragraph(text, tone) for text, tone, given in introduction if given]
+    parts += [doc.Paragraph(line) for line in example.settings if example.steps]  # for peasy check
     parts += [*_steps(worked, worked.steps, decimals), *_word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)

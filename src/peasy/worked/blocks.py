@@ -6,12 +6,15 @@ A block adds its nodes within the scope of its name and returns the node of its 
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Gt
 
+from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.normalise import NORMALISATIONS
+from peasy.parameters import BoundedSettings
 from peasy.worked.attention_graph import FormulaSettings, attention_graph
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName
@@ -104,7 +107,8 @@ class EmbeddingBlock(GraphBlock):
         one_hot = g.add_one_hot("one_hot", words, "A 1 in the column of each token.", rows)
         about = "The vector of each word of the vocabulary, one row each."
         table = inputs[0] if inputs else g.given("table", ("vocabulary", "d_model"), about)
-        return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X")
+        picked = "Each one-hot row picks the vector of its word from the table."
+        return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X", description=picked)
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,8 @@ class PositionsBlock(GraphBlock):
             table = g.given("table", ("position", width), "The learned vector of each position.")
             ones = np.eye(len(g.values[x]), len(g.values[table]))
             one_hot = g.add("one_hot", Constant(ones, "A 1 in the column of each position.", (rows, "position")))
-            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P")
+            picked = "Each one-hot row picks the vector of its position."
+            encoding = g.add("encoding", Project("one-hot · table"), one_hot, table, symbol="P", description=picked)
         return g.add("output", Add(), x, encoding, symbol="X_P", description="The position is added to each vector.")
 
 
@@ -158,10 +163,10 @@ class AttentionBlock(GraphBlock):
 
 
 @dataclass(frozen=True)
-class SoftmaxBlock(GraphBlock):
+class SoftmaxBlock(BoundedSettings, GraphBlock):
     """Softmax of every row, after division by a temperature."""
 
-    temperature: float = 1.0
+    temperature: Annotated[float, Gt(0)] = 1.0
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add tempered, if the temperature is not 1, and probabilities."""
@@ -181,13 +186,19 @@ class CrossEntropyBlock(GraphBlock):
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add targets, probabilities, token_loss, loss and perplexity."""
         logits, *given = inputs
+        if not given and len(g.example.targets) != len(g.values[logits]):
+            raise InvalidInput(
+                f"There are {len(g.example.targets)} targets for {len(g.values[logits])} rows of {logits}.",
+                hint='Give one for each row: targets = ["love", ""]; "" is not counted.',
+            )
         targets = given[0] if given else g.add_one_hot("targets", g.example.targets, "The word that should come next.")
         if self.smoothing:
             targets = g.add("smoothed_targets", LabelSmoothing(self.smoothing), targets)
         probabilities = g.add("probabilities", SOFTMAX, logits)
         token_loss = g.add("token_loss", CrossEntropy(), logits, probabilities, targets)
         loss = g.add("loss", TargetMean(), token_loss, targets)
-        g.add("perplexity", Apply(FUNCTIONS["exp"]), loss)
+        about = "e to the power of the loss: between how many words, in the mean, the model hesitates."
+        g.add("perplexity", Apply(FUNCTIONS["exp"]), loss, description=about)
         return loss
 
 

@@ -16,6 +16,7 @@ from peasy.formula.step import FormulaStep
 from peasy.worked.example import Example
 from peasy.worked.graph import Application, Graph, GraphNode, Route, Step
 from peasy.worked.operations import Add, Constant, PlaceColumns
+from peasy.worked.steps import Mask
 
 _LOSS_SYMBOL = "L"
 _TEX_NAMES = {
@@ -70,7 +71,7 @@ class GraphBuilder:
         self.values: dict[str, np.ndarray] = {}
         self.parameters: dict[str, None] = {}
         self.outputs: dict[str, str] = {}
-        self.prefix = self.path = ""
+        self.prefix = self.path = self.given_path = ""
         self.renamed: dict[str, str] = {}
         self.listed = True
 
@@ -88,9 +89,12 @@ class GraphBuilder:
         builder.example = example
         return builder
 
-    def scope(self, name: str) -> "GraphBuilder":
-        """Return the builder of a part of the graph, whose node names start with `name`."""
-        return self._view(path=f"{self.path}{name}.")
+    def scope(self, name: str, share: str = "") -> "GraphBuilder":
+        """Return the builder of a part of the graph, whose node names start with `name`.
+
+        With `share`, the name of another part, it uses the given matrices of that one.
+        """
+        return self._view(path=f"{self.path}{name}.", given_path=f"{self.given_path}{share or name}.")
 
     def second_pass(self, prefix: str, renamed: Mapping[str, str]) -> "GraphBuilder":
         """Return a builder that computes the same again as unlisted nodes, with some given nodes replaced."""
@@ -103,11 +107,11 @@ class GraphBuilder:
 
     def has(self, name: str) -> bool:
         """True if a matrix of that name is given in this scope."""
-        return f"{self.path}{name}" in self.known
+        return f"{self.given_path}{name}" in self.known
 
     def given(self, name: str, axes: tuple[str, ...] | None = None, description: str = "", trained: bool = True) -> str:
         """Return the node of a given matrix, added at its first use; a vector is one row."""
-        full = f"{self.path}{name}"
+        full = f"{self.given_path}{name}"
         if full in self.renamed:
             return self.renamed[full]
         if full in self.nodes:
@@ -180,6 +184,11 @@ class GraphBuilder:
         except ValueError:
             shapes = ", ".join(f"{parent} {'x'.join(map(str, self.values[parent].shape))}" for parent in route.inputs)
             raise InvalidInput(f"{node.name}: the shapes do not fit: {shapes}.") from None
+        hidden = np.isneginf(values)  # masked scores, which no other step may make
+        if node.listed and not np.all(np.isfinite(values) | (hidden & isinstance(route.step, Mask))):
+            raise InvalidInput(
+                f"The numbers of {node.name} are not finite.", hint="Use smaller numbers, or an eps above 0."
+            )
         self.nodes[node.name] = node
         self.values[node.name] = values
         return node.name
@@ -205,7 +214,7 @@ class GraphBuilder:
             )
             if routes:
                 names[name] = f"{self.prefix}{self.path}{name}"
-                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(name))
+                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(names[name]))
                 self._insert(replace(node, listed=node.listed and self.listed))
         return names
 

@@ -1,13 +1,16 @@
 """Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import causal_mask
 from peasy.formula.scoring import SCORINGS
 from peasy.formula.step import Array, Namespace
+from peasy.parameters import BoundedSettings
 from peasy.worked.blocks import SOFTMAX, GraphBlock, SoftmaxBlock
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.graph import Step
@@ -18,12 +21,20 @@ from peasy.worked.steps import Mask, Scale, Score
 
 
 class Selection(Step):
-    """Step that depends on the order of numbers, not only on their size; its bounds are unknown."""
+    """Step that depends on the order of numbers: its bounds are unknown where rounding leaves the order open."""
+
+    needs_order: ClassVar[bool] = True
+    """False if the result grows with every number, whatever their order."""
 
     def bounds(self, *inputs: Interval) -> Interval:
-        """Return unknown numbers."""
-        exact = np.asarray(self.forward(np, *(array.middle for array in inputs)))
-        return Interval(np.full_like(exact, -np.inf), np.full_like(exact, np.inf))
+        """Return the results of the lower and of the upper bounds, if they cannot change the order."""
+        ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
+        order = np.argsort(inputs[0].low, axis=-1)
+        lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (inputs[0].low, inputs[0].high))
+        is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
+        if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
+            return Interval(np.minimum(*ends), np.maximum(*ends))
+        return Interval(np.full_like(ends[0], -np.inf), np.full_like(ends[0], np.inf))
 
 
 def _ahead(xp: Namespace, numbers: Array) -> Array:
@@ -101,12 +112,12 @@ class Argmax(Selection):
 
 
 @dataclass(frozen=True)
-class SamplingBlock(GraphBlock):
+class SamplingBlock(BoundedSettings, GraphBlock):
     """Sampling tables: softmax with temperature, cumulative probabilities, top-k and top-p, shares of what is kept."""
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: Annotated[float, Gt(0)] = 1.0
+    top_k: Annotated[int, Ge(1)] | None = None
+    top_p: Annotated[float, Gt(0)] | None = None
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add probabilities, cumulative, kept, kept_sum, renormalised and greedy."""
@@ -123,6 +134,7 @@ class BestScores(Selection):
     """The largest numbers of a whole table, in descending order, one per row."""
 
     count: int
+    needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
 
@@ -137,14 +149,14 @@ class BestScores(Selection):
 
 
 @dataclass(frozen=True)
-class BeamSearchBlock(GraphBlock):
+class BeamSearchBlock(BoundedSettings, GraphBlock):
     """Beam search, or greedy decoding with one beam, over a given table of logits: a row for each last word.
 
     The words of the beams follow from the numbers when the graph is built.
     """
 
-    beams: int = 2
-    steps: int = 2
+    beams: Annotated[int, Ge(1)] = 2
+    steps: Annotated[int, Ge(1)] = 2
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add log_probabilities, then for each step next, scores and totals."""
@@ -225,13 +237,13 @@ class Multiplications(Constant):
 
 
 @dataclass(frozen=True)
-class KvCacheBlock(GraphBlock):
+class KvCacheBlock(BoundedSettings, GraphBlock):
     """Decoding with and without the key-value cache: the same contexts; multiplications of both are counted.
 
     The input has a row for each token; `prompt` tokens come first, then one per step.
     """
 
-    prompt: int = 1
+    prompt: Annotated[int, Ge(1)] = 1
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add for each step the nodes without and with the cache, and the table of multiplications."""
@@ -240,7 +252,7 @@ class KvCacheBlock(GraphBlock):
         weights = [g.given(f"w_{letter}", (width, "d_value" if letter == "v" else "d_key")) for letter in "qkv"]
         counts: list[list[str]] = []
         cache: tuple[str, ...] = ()
-        for number, length in enumerate(range(self.prompt, len(g.values[x]) + 1), start=1):
+        for number, length in enumerate(range(min(self.prompt, len(g.values[x])), len(g.values[x]) + 1), start=1):
             scope = g.scope(f"step{number}")
             seen = scope.add("x", SelectRows(0, length), x)
             without, with_cache = scope.scope("without"), scope.scope("cached")

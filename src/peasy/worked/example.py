@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.parameters import BoundedSettings
 from peasy.worked.label import check_encodable
 
 Vector = tuple[float, ...]
@@ -74,7 +77,7 @@ class ExampleVariant:
 
 
 @dataclass(frozen=True)
-class UpdateConfig:
+class UpdateConfig(BoundedSettings):
     """Training of an example: the node `loss`, and the optimizer of one update; with none, only gradients.
 
     `parameters` are the updated nodes, all given ones if empty. `step` counts updates from 1; moments of the steps
@@ -89,7 +92,7 @@ class UpdateConfig:
     beta_2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-    step: int = 1
+    step: Annotated[int, Ge(1)] = 1
     parameters: tuple[str, ...] = ()
 
 
@@ -99,7 +102,8 @@ class Example:
 
     An example of attention gives matrices and settings; any other computation is described by `steps`, lines such as
     `hidden = "project(x, w_1, b_1)"` that use matrices under `given` and the results of lines before. `train` adds
-    gradients and one update. `vocabulary` labels logits; `targets` are its words, one per token, "" = not counted.
+    gradients and one update; `name` is that in the library. `vocabulary` labels logits; `targets` are its words, one
+    per token, "" = not counted.
 
     `features` label the columns of `x`; `row_dim` and `col_dim` are the axes of `x` for tokens and features.
     With none of `w_q`, `w_k`, `w_v`, the inputs are used as queries, keys and values; with some of them, only
@@ -149,6 +153,7 @@ class Example:
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     steps: Mapping[str, str] = dataclasses.field(default_factory=dict)
     train: UpdateConfig | None = None
+    name: str = ""
     vocabulary: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
@@ -185,6 +190,8 @@ class Example:
     @property
     def settings(self) -> tuple[str, ...]:
         """Non-default settings as lines `name: value`, which `peasy check` can read back."""
+        if self.steps:
+            return (f"example: {self.name}",) if self.name else ()
         defaults = {f.name: f.default for f in dataclasses.fields(self)}
         changed = {name: getattr(self, name) for name in _SCALAR_SETTINGS if getattr(self, name) != defaults[name]}
         return tuple(
@@ -236,7 +243,7 @@ def load_example(name: str) -> Example:
     if name not in paths:
         near = did_you_mean(name, paths)
         raise NotFound(f'There is no example "{name}".', hint=f"{near + ' ' if near else ''}See all: peasy examples")
-    return read_example(paths[name])
+    return dataclasses.replace(read_example(paths[name]), name=name)
 
 
 def _all_library_files() -> dict[str, Path]:

@@ -1,17 +1,23 @@
-"""Seeded worksheets: small whole numbers for calculating attention by hand."""
+"""Seeded worksheets: small whole numbers for calculating attention, or any network of the library, by hand."""
 
+import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
-from peasy.errors import UsageError, did_you_mean
-from peasy.worked.example import read_example
+import numpy as np
+
+from peasy.errors import InvalidInput, UsageError, did_you_mean
+from peasy.worked.example import MatrixRows, library_files, load_example, read_example
 from peasy.worked.solver import WorkedExample, WorkedStep, solve
 
 _WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
 _MAX_SIZE = 8
 """Maximum number of rows or columns of a worksheet."""
+
+_MAX_DRAWS = 50
+"""Maximum number of draws for a network that has finite results."""
 
 _GIVEN_STEPS = ("x", "w_q", "w_k", "w_v", "w_o")
 """Steps that a worksheet gives; all others are to be calculated."""
@@ -37,14 +43,18 @@ class Exercise:
 
 
 def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exercise:
-    """Make the worksheet for a size (tokens x width), seed and topic.
+    """Make the worksheet for a size (tokens x width), seed and topic; a network of the library has its own size.
 
     >>> [step.name for step in make_exercise(topic="contexts").solution]
     ['context']
     """
+    if topic in (networks := library_files("transformer")):
+        return _network_exercise(topic, seed)
     if topic not in TOPICS:
-        hint = did_you_mean(topic, TOPICS) or f"Topics: {', '.join(TOPICS)}."
-        raise UsageError(f'There is no topic "{topic}".', hint=hint)
+        known = (*TOPICS, *networks)
+        raise UsageError(
+            f'There is no topic "{topic}".', hint=did_you_mean(topic, known) or f"Topics: {', '.join(known)}."
+        )
     tokens, width = read_size(size)
     random = Random(f"{topic} {tokens}x{width} {seed}")
     example: _Topic = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
@@ -54,6 +64,36 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
     steps = [step for step in worked.steps if not _is_repeated(worked, step)]
     given = tuple(step for step in steps if step.name in given_names)
     return Exercise(topic, seed, worked, given, tuple(step for step in steps if step.name not in given_names))
+
+
+def _network_exercise(topic: str, seed: int) -> Exercise:
+    """Make the worksheet of a network with other numbers; numbers that give no finite results are drawn again."""
+    example = load_example(topic)
+    random = Random(f"{topic} {seed}")
+    for _ in range(_MAX_DRAWS):
+        given = {name: _redraw(random, name, rows) for name, rows in example.given_nodes.items()}
+        try:
+            with np.errstate(all="ignore"):
+                worked = solve(replace(example, title=f"{example.title} by hand, seed {seed}", given=given))
+        except InvalidInput:  # such as a norm of equal numbers
+            continue
+        if all(np.isfinite(step.values).all() or step.base == "masked" for step in worked.steps):
+            break
+    else:
+        worked = solve(example)
+    steps = worked.steps
+    given_steps = tuple(step for step in steps if worked.graph.route(step.name, worked.values) is None)
+    return Exercise(topic, seed, worked, given_steps, tuple(step for step in steps if step not in given_steps))
+
+
+def _redraw(random: Random, name: str, rows: MatrixRows) -> MatrixRows:
+    """Return other numbers for a matrix: whole ones for whole ones, else its own shuffled within rows."""
+    numbers = [number for row in rows for number in row]
+    whole = all(number == int(number) for number in numbers) and not all(math.isclose(sum(row), 1) for row in rows)
+    if not whole or min(numbers) == max(numbers) or name.rpartition(".")[2].startswith("old_"):
+        return tuple(tuple(random.sample(row, len(row))) for row in rows)
+    low, high = int(min(numbers)), int(max(numbers))
+    return tuple(tuple(float(random.randint(low, high)) for _ in row) for row in rows)
 
 
 def read_size(size: str) -> tuple[int, int]:

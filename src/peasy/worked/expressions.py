@@ -18,7 +18,7 @@ import numpy as np
 
 from peasy.worked.graph import Graph
 
-inf, nan, float64, finfo = np.inf, np.nan, np.float64, np.finfo
+inf, nan, float64, finfo, arange = np.inf, np.nan, np.float64, np.finfo, np.arange
 
 Reference = Callable[[str, int, int], str]
 """Writes the cell of a node: its address in a spreadsheet, or its symbol."""

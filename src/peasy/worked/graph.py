@@ -5,6 +5,7 @@ arithmetic of one cell as text, its formula in TeX, and the steps that compute t
 Explaining, checking and exercises walk the same graph.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,35 @@ class CellContext:
         return format_operand(number, self.decimals)
 
 
+def cell_of(array: np.ndarray, row: int, column: int) -> float:
+    """Return one cell; a single row or column is repeated."""
+    return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
+
+
+def operands(row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> list[str]:
+    """Return the cells of all inputs as operands."""
+    return [format_operand(cell_of(array, row, column), decimals) for array in inputs]
+
+
+def in_brackets(symbol: str) -> str:
+    """Return a symbol that can be multiplied: a sum in brackets."""
+    return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
+
+
+def with_script(symbol: str, script: str) -> str:
+    r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
+
+    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
+    """
+    indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
+    if indexed and script.startswith("_"):
+        return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
+    symbol = in_brackets(symbol)
+    is_plain = symbol.startswith(r"\left(") or (script[0] not in symbol and r"\frac" not in symbol)
+    return (symbol if is_plain else rf"\left({symbol}\right)") + script
+
+
 @dataclass(frozen=True)
 class Application:
     """A step as applied in a graph: names of output and inputs, shapes of the inputs, and `gradient`: that of the
@@ -99,7 +129,7 @@ class Application:
 
 
 class Step(ABC):
-    """Operation of a node. A new step needs `forward`, `summary` and, if it takes part in training, `gradients`."""
+    """Operation of a node. A new step needs `forward`, `text`, `tex`, `sentence`, and `gradients` if it is trained."""
 
     label: str = "result"
     """Label of the line of arithmetic."""
@@ -107,14 +137,18 @@ class Step(ABC):
     """Plain sentence that says what the step does."""
     arity: tuple[int, int] = (1, 1)
     """Smallest and largest number of inputs."""
+    text: str = ""
+    """Arithmetic of one cell, with $0, $1 ... for the cells of the inputs, $name for a setting; "" if it is copied."""
+    tex: str = ""
+    """Right side of the step's equation in TeX, with $0, $1 ... for the symbols of the inputs."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
 
-    @abstractmethod
     def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""
+        return self._filled(self.text, operands(row, column, inputs, decimals)) if self.text else ""
 
     def lines(self, cell: CellContext) -> Iterator[ArithmeticLine]:
         """Yield the full arithmetic of one cell, line by line; one line unless a step has more to show."""
@@ -123,7 +157,20 @@ class Step(ABC):
 
     def formula(self, *symbols: str) -> str:
         """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
-        return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+        if not self.tex:
+            return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+        with_index = r"\$(\d+)([_^](?:\{[^{}]*\}|\w))"
+        scripted = re.sub(with_index, lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
+        return self._filled(scripted, list(map(in_brackets, symbols)))
+
+    def _filled(self, template: str, inputs: Sequence[str]) -> str:
+        """Return a template with its inputs and settings filled in."""
+
+        def fill(match: re.Match[str]) -> str:
+            name = match[1]
+            return inputs[int(name)] if name.isdigit() else f"{getattr(self, name):.12g}"
+
+        return re.sub(r"\$(\d+|[a-z_]+)", fill, template)
 
     def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the output's axes for those of the inputs."""

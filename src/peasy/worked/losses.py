@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from peasy.formula.step import Array, Namespace
-from peasy.worked.graph import Application, Route, Step
+from peasy.worked.graph import Application, Route, Step, operands
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.operations import Axes, Gradients, Inputs, operands
+from peasy.worked.operations import Axes, Gradients, Inputs
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,7 @@ class LabelSmoothing(Step):
     smoothing: float
     label = "smoothed"
     sentence = "Each target gives a small share to all words of the vocabulary."
+    tex = r"(1 - s) $0 + \frac{s}{|V|}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the smoothed targets."""
@@ -25,10 +26,6 @@ class LabelSmoothing(Step):
         """Return the sum of both shares."""
         share = f"{format_operand(inputs[0][row].sum())}·{self.smoothing:g} / {inputs[0].shape[1]}"
         return f"{operands(row, column, inputs, decimals)[0]}·(1 - {self.smoothing:g}) + {share}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return (1 - s) t + s / V."""
-        return rf"(1 - s) {symbols[0]} + \frac{{s}}{{|V|}}"
 
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: targets are given."""
@@ -41,6 +38,7 @@ class CrossEntropy(Step):
 
     label = "loss"
     sentence = "The loss of each token: minus the logarithm of the probability of its target."
+    tex = r"-\sum_j $2_{ij} \ln $1_{ij}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return -Σ t · ln p."""
@@ -55,10 +53,6 @@ class CrossEntropy(Step):
             f"{'' if t == 1 else format_operand(t, decimals) + '·'}ln({format_number(p, decimals)})" for t, p in pairs
         ]
         return f"-({' + '.join(terms)})" if len(terms) > 1 else f"-{terms[0]}" if terms else "0"
-
-    def formula(self, *symbols: str) -> str:
-        """Return -Σ t ln p."""
-        return rf"-\sum_j {symbols[2]}_{{ij}} \ln {symbols[1]}_{{ij}}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -75,6 +69,7 @@ class CrossEntropyGradient(Step):
 
     label = "gradient"
     sentence = "The probability minus the target, times the gradient of the token's loss."
+    tex = r"$0 \odot ($1 - $2)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return g · (p - t)."""
@@ -85,10 +80,6 @@ class CrossEntropyGradient(Step):
         """Return the product."""
         gradient, probability, target = operands(row, column, inputs, decimals)
         return f"{gradient}·({probability} - {target})" if inputs[2][row].any() else "0"
-
-    def formula(self, *symbols: str) -> str:
-        """Return g (p - t)."""
-        return rf"{symbols[0]} \odot ({symbols[1]} - {symbols[2]})"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return those of the probabilities."""
@@ -101,6 +92,7 @@ class TargetMean(Step):
 
     label = "mean"
     sentence = "The mean over the tokens that have a target."
+    tex = r"\frac{1}{n} \sum_i $0_i"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return one number."""
@@ -112,10 +104,6 @@ class TargetMean(Step):
         counted = inputs[1].any(axis=1)
         terms = " + ".join(format_operand(number, decimals) for number in inputs[0][counted, 0])
         return f"({terms}) / {int(counted.sum())}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the mean over i."""
-        return rf"\frac{{1}}{{n}} \sum_i {symbols[0]}_i"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return one row and one column."""
@@ -132,6 +120,7 @@ class TargetShare(Step):
 
     label = "share"
     sentence = "Each token with a target has an equal share in the mean."
+    tex = r"\frac{1}{n} $0"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the shares."""
@@ -142,10 +131,6 @@ class TargetShare(Step):
         """Return the quotient."""
         counted = int((inputs[1] != 0).any(axis=1).sum())
         return f"{format_operand(inputs[0][0, 0], decimals)} / {counted}" if inputs[1][row].any() else "0"
-
-    def formula(self, *symbols: str) -> str:
-        """Return 1/n."""
-        return rf"\frac{{1}}{{n}} {symbols[0]}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows of the targets and one column."""
@@ -159,6 +144,7 @@ class SquaredError(Step):
     arity = (2, 2)
     label = "loss"
     sentence = "Half the sum of the squared differences from the targets."
+    tex = r"\tfrac{1}{2} \sum_{ij} ($0_{ij} - $1_{ij})^2"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return ½ Σ (y - t)²."""
@@ -170,10 +156,6 @@ class SquaredError(Step):
         pairs = zip(inputs[0].ravel(), inputs[1].ravel(), strict=True)
         squares = (f"({format_number(y, decimals)} - {format_operand(t, decimals)})^2" for y, t in pairs)
         return f"({' + '.join(squares)}) / 2"
-
-    def formula(self, *symbols: str) -> str:
-        """Return ½ Σ (y - t)²."""
-        return rf"\tfrac{{1}}{{2}} \sum_{{ij}} ({symbols[0]}_{{ij}} - {symbols[1]}_{{ij}})^2"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return one row and one column."""
@@ -190,19 +172,12 @@ class SquaredErrorGradient(Step):
 
     label = "gradient"
     sentence = "The difference from the target, times the gradient of the loss."
+    text = "$0·($1 - $2)"
+    tex = "$0 ($1 - $2)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return g · (y - t)."""
         return (inputs[1] - inputs[2]) * inputs[0]
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product."""
-        gradient, output, target = operands(row, column, inputs, decimals)
-        return f"{gradient}·({output} - {target})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return g (y - t)."""
-        return rf"{symbols[0]} ({symbols[1]} - {symbols[2]})"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return those of the outputs."""

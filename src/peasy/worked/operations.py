@@ -13,7 +13,17 @@ import numpy as np
 from peasy.formula.activations import ScalarFunction
 from peasy.formula.arrays import project
 from peasy.formula.step import Array, Namespace
-from peasy.worked.graph import Application, ArithmeticLine, CellContext, Route, Step, format_product, format_sum
+from peasy.worked.graph import (
+    Application,
+    ArithmeticLine,
+    CellContext,
+    Route,
+    Step,
+    format_product,
+    format_sum,
+    in_brackets,
+    operands,
+)
 from peasy.worked.label import format_number, format_operand
 
 Lines = Iterator[ArithmeticLine]
@@ -22,39 +32,17 @@ Gradients = tuple[Route | None, ...]
 Axes = tuple[str, ...]
 
 
-def cell_of(array: np.ndarray, row: int, column: int) -> float:
-    """Return one cell; a single row or column is repeated."""
-    return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
-
-
-def operands(row: int, column: int, inputs: Inputs, decimals: int = 4) -> list[str]:
-    """Return the cells of all inputs as operands."""
-    return [format_operand(cell_of(array, row, column), decimals) for array in inputs]
-
-
-def in_brackets(symbol: str) -> str:
-    """Return a symbol that can be multiplied: a sum in brackets."""
-    return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
-
-
 @dataclass(frozen=True)
 class Unchanged(Step):
     """Copy of the input, such as queries without a projection."""
 
     label = "input, unchanged"
     sentence = "The numbers are passed on unchanged."
+    tex = "$0"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the input."""
         return inputs[0]
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
-    def formula(self, *symbols: str) -> str:
-        """Return the symbol of the input."""
-        return symbols[0]
 
     def gradients(self, at: Application) -> Gradients:
         """Return the output's gradient, unchanged."""
@@ -70,6 +58,10 @@ class Project(Step):
     transposed: Literal["", "left", "right"] = ""
     arity = (2, 3)
     sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
+
+    def __post_init__(self) -> None:
+        tex = {"": r"$0 \, $1", "left": r"$0^{\top} \, $1", "right": r"$0 \, $1^{\top}"}
+        vars(self).update(tex=tex[self.transposed])
 
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
         left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
@@ -98,10 +90,7 @@ class Project(Step):
 
     def formula(self, *symbols: str) -> str:
         """Return x W + b."""
-        left, right = map(in_brackets, symbols[:2])
-        left += r"^{\top}" if self.transposed == "left" else ""
-        right += r"^{\top}" if self.transposed == "right" else ""
-        return f"{left} {right}" + "".join(f" + {bias}" for bias in symbols[2:])
+        return super().formula(*symbols) + "".join(f" + {bias}" for bias in symbols[2:])
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows of the first and the columns of the second matrix."""
@@ -122,6 +111,7 @@ class TransposeMatrix(Step):
 
     name: str = "the matrix"
     sentence = "Rows become columns."
+    tex = r"$0^{\top}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the transposed input."""
@@ -134,10 +124,6 @@ class TransposeMatrix(Step):
     def lines(self, cell: CellContext) -> Lines:
         """Yield the place that the number comes from."""
         yield cell.line(self.summary(cell.row, cell.column, cell.inputs))
-
-    def formula(self, *symbols: str) -> str:
-        """Return xᵀ."""
-        return rf"{in_brackets(symbols[0])}^{{\top}}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes in the other order."""
@@ -155,10 +141,9 @@ class Sum(Step):
     axis: int = 1
     label = "sum"
 
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """Say what is summed."""
-        return f"The sum of each {'row' if self.axis else 'column'}."
+    def __post_init__(self) -> None:
+        row, index = ("row", "j") if self.axis else ("column", "i")
+        vars(self).update(sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the sums."""
@@ -168,10 +153,6 @@ class Sum(Step):
         """Return the sum."""
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
         return " + ".join(format_operand(number, decimals) for number in numbers)
-
-    def formula(self, *symbols: str) -> str:
-        """Return the sum over one index."""
-        return rf"\sum_{'j' if self.axis else 'i'} {in_brackets(symbols[0])}_{{ij}}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes; the summed one has one entry."""
@@ -257,18 +238,12 @@ class Multiply(Step):
     arity = (2, 2)
     label = "product"
     sentence = "The numbers are multiplied, place by place."
+    text = "$0·$1"
+    tex = r"$0 \odot $1"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the products."""
         return inputs[0] * inputs[1]
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product."""
-        return "·".join(operands(row, column, inputs, decimals))
-
-    def formula(self, *symbols: str) -> str:
-        """Return x ⊙ y."""
-        return rf"{in_brackets(symbols[0])} \odot {in_brackets(symbols[1])}"
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient times the other factor."""
@@ -303,11 +278,6 @@ class ProductSum(Step):
         """Yield the products and their sum."""
         yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs))
 
-    def formula(self, *symbols: str) -> str:
-        """Return the sum over one index."""
-        index = "j" if self.axis else "i"
-        return rf"\sum_{index} \left({Multiply().formula(*symbols)}\right)_{{ij}}"
-
     def axes(self, *inputs: Axes) -> Axes:
         """Return the axes; the summed one has one entry."""
         return Sum(self.axis).axes(*inputs)
@@ -320,18 +290,12 @@ class Divide(Step):
     arity = (2, 2)
     label = "share"
     sentence = "The first number is divided by the second."
+    text = "$0 / $1"
+    tex = r"\frac{$0}{$1}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the quotients."""
         return inputs[0] / inputs[1]
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
-        return " / ".join(format_number(cell_of(array, row, column), decimals) for array in inputs)
-
-    def formula(self, *symbols: str) -> str:
-        """Return a fraction."""
-        return rf"\frac{{{symbols[0]}}}{{{symbols[1]}}}"
 
 
 @dataclass(frozen=True)
@@ -340,27 +304,13 @@ class Apply(Step):
 
     function: ScalarFunction
 
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        """The name of the function."""
-        return self.function.name
-
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """The sentence of the function."""
-        return self.function.sentence
+    def __post_init__(self) -> None:
+        f = self.function
+        vars(self).update(label=f.name, sentence=f.sentence, text=f.text, tex=f.tex)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the function of every number."""
         return self.function.value(xp, inputs[0])
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the function of one number."""
-        return self.function.text.format(x=operands(row, column, inputs, decimals)[0])
-
-    def formula(self, *symbols: str) -> str:
-        """Return f(x)."""
-        return self.function.tex.replace("%s", in_brackets(symbols[0]))
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient times the derivative."""
@@ -375,18 +325,13 @@ class ApplyGradient(Step):
     label = "gradient times derivative"
     sentence = "The gradient is multiplied by the derivative of the function."
 
+    def __post_init__(self) -> None:
+        slope = self.function.slope_text, self.function.slope_tex
+        vars(self).update(text=f"$0·({slope[0]})", tex=rf"$0 \odot \left({slope[1]}\right)")
+
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return dy · f'(x)."""
         return inputs[0] * self.function.slope(xp, *inputs[1:])
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product."""
-        gradient, x, y = operands(row, column, inputs, decimals)
-        return f"{gradient}·({self.function.slope_text.format(x=x, y=y)})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return dy ⊙ f'(x)."""
-        return rf"{symbols[0]} \odot \left({self.function.slope_tex.replace('%s', in_brackets(symbols[1]))}\right)"
 
 
 @dataclass(frozen=True)
@@ -396,10 +341,10 @@ class Mean(Step):
     squared: bool = False
     label = "mean"
 
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """Say what is averaged."""
-        return f"The mean of {'the squares in ' if self.squared else ''}each row."
+    def __post_init__(self) -> None:
+        squares, power = ("the squares in ", "^2") if self.squared else ("", "")
+        tex = rf"\frac{{1}}{{d}} \sum_j $0_{{ij}}{power}"
+        vars(self).update(sentence=f"The mean of {squares}each row.", tex=tex)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the means."""
@@ -410,10 +355,6 @@ class Mean(Step):
         power = "^2" if self.squared else ""
         terms = " + ".join(format_operand(number, decimals) + power for number in inputs[0][row])
         return f"({terms}) / {inputs[0].shape[1]}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the mean over j."""
-        return rf"\frac{{1}}{{d}} \sum_j {in_brackets(symbols[0])}_{{ij}}{'^2' if self.squared else ''}"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -429,6 +370,7 @@ class Variance(Step):
     """Variance of every row, one column; inputs are x and its mean."""
 
     label = "variance"
+    tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
     sentence = "The mean squared deviation from the mean of each row."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -440,10 +382,6 @@ class Variance(Step):
         mean = format_operand(inputs[1][row, 0], decimals)
         squares = (f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row])
         return f"({' + '.join(squares)}) / {inputs[0].shape[1]}"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the mean of the squared deviations."""
-        return rf"\frac{{1}}{{d}} \sum_j ({in_brackets(symbols[0])}_{{ij}} - {symbols[1]}_i)^2"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return the rows and one column."""
@@ -460,11 +398,7 @@ class Standardise(Step):
 
     eps: float = 1e-5
     label = "normalised"
-
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """Say what each row is divided by."""
-        return "Each row is divided by the root of its mean square, or, less its mean, by its standard deviation."
+    sentence = "Each row is divided by the root of its mean square, or, less its mean, by its standard deviation."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return (x - mean) / √(variance + ε)."""
@@ -550,10 +484,6 @@ class Columns(Step):
         """Return the columns."""
         return inputs[0][:, self.start : self.start + self.width]
 
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
     def formula(self, *symbols: str) -> str:
         """Return the columns."""
         return rf"{symbols[0]}_{{:, {self.start}:{self.start + self.width}}}"
@@ -606,10 +536,6 @@ class Concatenate(Step):
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the inputs joined by columns."""
         return xp.concat(list(inputs), axis=-1)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
 
     def lines(self, cell: CellContext) -> Lines:
         """Yield the head and column that the number comes from."""
@@ -672,18 +598,12 @@ class Constant(Step):
     names: Axes = ("row", "column")
     label = "fixed"
 
-    @property
-    def sentence(self) -> str:  # type: ignore[override]
-        """Say where the numbers come from."""
-        return self.why
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.why)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the matrix in the number type of `xp`."""
         return xp.asarray(self.values.tolist(), dtype=xp.float64)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is fixed."""
-        return ""
 
     def formula(self, *symbols: str) -> str:
         """Return nothing: the matrix has no formula."""

@@ -49,6 +49,7 @@ class SineCosine(Step):
 
     label = "encoding"
     sentence = "The sine and the cosine of each angle in turn: nearby positions get similar vectors."
+    tex = r"\left[\sin $0,\; \cos $0\right]"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the encoding."""
@@ -61,10 +62,6 @@ class SineCosine(Step):
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the sine or cosine."""
         return f"{'cos' if column % 2 else 'sin'}({format_number(inputs[0][row, column // 2], max(decimals, 6))})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return sin and cos."""
-        return rf"\left[\sin {symbols[0]},\; \cos {symbols[0]}\right]"
 
     def axes(self, *inputs: Axes) -> Axes:
         """Return rows and the width of the model."""

@@ -1,7 +1,7 @@
 """Solver for worked examples: computes every step that follows from the given matrices, with labels."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -150,6 +150,23 @@ class WorkedExample:
 def _owner(base: str) -> str:
     """Return the node that a gradient or update belongs to: `w` of `d_w`, `m_hat_w`, `new_w`."""
     return re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", base)
+
+
+def find_node(text: str, names: Iterable[str]) -> str | None:
+    """Return the only node that is meant by a name, or by parts of it; case does not matter.
+
+    >>> find_node("Gain", ["norm.gain", "norm.bias"]), find_node("norm", ["norm.gain", "norm.bias"])
+    ('norm.gain', None)
+    """
+    wanted = text.strip().lower()
+    names = list(names)
+    exact = [name for name in names if name.lower() == wanted or (wanted.endswith("…") and name.startswith(text[:-1]))]
+    parts = wanted.split(".")
+    near = exact or [
+        name for name in names if name.lower().endswith(parts[-1]) and contains_parts(name.lower().split("."), parts)
+    ]
+    near = near if len(near) == 1 else [name for name in near if not name.startswith("after.")]
+    return near[0] if len(near) == 1 else None
 
 
 def contains_parts(parts: Sequence[str], wanted: Sequence[str]) -> bool:

@@ -1,6 +1,7 @@
 """Lines of an example's `[steps]`, such as `norm = "layer_norm(x, eps=0)"`, as a computation graph.
 
-A line calls a step or a block by its name in `OPERATIONS`, with nodes as inputs and settings by name.
+A line calls a step or a block by its name in `OPERATIONS`, with nodes as inputs and settings by name; `share=other`
+uses the matrices of another block, as in the steps of a recurrent network.
 """
 
 import ast
@@ -82,6 +83,7 @@ def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
     """Add every line of an example's `[steps]`; a line may use the results of those before it by name."""
     for name, text in steps.items():
         operation, arguments, settings = _parse_call(name, text)
+        share = str(settings.pop("share", "")) if operation in _BLOCKS else ""
         made: Step | GraphBlock
         if operation in _BLOCKS:
             made = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
@@ -94,7 +96,7 @@ def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
         if isinstance(made, Step):
             g.outputs[name] = g.add(name, made, *inputs)
         else:
-            g.outputs[name] = made.build(g.scope(name), *inputs)
+            g.outputs[name] = made.build(g.scope(name, share), *inputs)
 
 
 def _check_arity(what: str, arity: tuple[int, int], count: int) -> None:
@@ -113,6 +115,12 @@ def build_example(example: Example) -> GraphBuilder:
     if example.train is None:
         return g
     loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
+    if g.values[loss].size != 1:
+        raise InvalidInput(f"{loss} is not a single number.", hint='Name the loss: [train] loss = "...".')
+    for name in example.train.parameters:
+        if name not in g.nodes:
+            near = did_you_mean(name, g.parameters)
+            raise InvalidInput(f"train.parameters: no step uses {name}.", hint=near)
     gradients = g.backward(loss, example.train.parameters or None)
     if example.train.optimizer != "none":
         after = g.second_pass("after", add_updates(g, example.train, gradients))

@@ -17,10 +17,10 @@ from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import Additive, CosineSimilarity, Scoring
 from peasy.formula.step import Array, Namespace
 from peasy.worked import intervals
-from peasy.worked.graph import MAX_TERMS, Application, CellContext, Route, Step, format_product, format_sum
+from peasy.worked.graph import MAX_TERMS, Application, CellContext, Route, Step, format_product, format_sum, operands
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand, token_label
-from peasy.worked.operations import Axes, Gradients, Inputs, Lines, PlaceColumns, Project, Unchanged, operands
+from peasy.worked.operations import Axes, Gradients, Inputs, Lines, PlaceColumns, Project, Unchanged
 
 _UNSHIFTED_SCORE_RANGE = (-1.0, 30.0)
 """If a row's largest score is outside this range, e^score would be too small or too long to read; the largest
@@ -61,10 +61,6 @@ class SelectHead(Step):
         start, width = self.first_column(inputs)
         return inputs[0][:, start : start + width]
 
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
     def lines(self, cell: CellContext) -> Lines:
         """Yield the arithmetic of the cell in the whole matrix."""
         start, _ = self.first_column(cell.inputs)
@@ -82,6 +78,10 @@ class Score(Step):
 
     scoring: Scoring
     transposed: bool = False
+    tex = r"$0 $1^{\top}"
+
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.scoring.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the scores."""
@@ -258,6 +258,7 @@ class SoftcapGradient(Step):
     softcap: float
     label = "gradient"
     sentence = "The gradient times the scale and the derivative of tanh."
+    tex = r"\frac{1}{\sqrt{d_k}} $0 \odot \left(1 - $1^2 / c^2\right)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the gradient of the scores."""
@@ -268,10 +269,6 @@ class SoftcapGradient(Step):
         gradient, capped = operands(row, column, inputs, decimals)
         return f"{gradient}·{format_number(self.factor, 15)}·(1 - ({capped} / {self.softcap:g})^2)"
 
-    def formula(self, *symbols: str) -> str:
-        """Return dy ⊙ (1 - (y / c)²)."""
-        return rf"\frac{{1}}{{\sqrt{{d_k}}}} {symbols[0]} \odot \left(1 - {symbols[1]}^2 / c^2\right)"
-
 
 @dataclass(frozen=True, eq=False)
 class Mask(Step):
@@ -279,6 +276,8 @@ class Mask(Step):
 
     mask: np.ndarray | None
     bias: np.ndarray | None
+    sentence = "Masked scores become minus infinity."
+    tex = "$0 + M"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the masked scores."""
@@ -312,6 +311,9 @@ class Normalise(Step):
     """Weights from masked scores: softmax, division by the sum, or none."""
 
     normalisation: Normalisation
+
+    def __post_init__(self) -> None:
+        vars(self).update(sentence=self.normalisation.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights."""
@@ -460,6 +462,7 @@ class SinkSoftmax(Step):
     head: int
     label = "share"
     sentence = "Softmax with the sink as one more score, so that the weights of a row sum to less than 1."
+    tex = r"\operatorname{softmax}\left[$0\;\; $1\right]"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights of the keys."""
@@ -474,10 +477,6 @@ class SinkSoftmax(Step):
             return "0"
         terms = [f"e^{format_operand(float(x), decimals)}" for x in (*scores[scores != -np.inf], sink)]
         return f"e^{format_operand(float(scores[column]), decimals)} / ({' + '.join(terms)})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return softmax([x, s])."""
-        return rf"\operatorname{{softmax}}\left[{symbols[0]}\;\; {symbols[1]}\right]"
 
     def gradients(self, at: Application) -> Gradients:
         """Return the softmax gradient of the scores, and the gradient of the sinks."""

@@ -8,8 +8,7 @@ from peasy.formula.step import Array, Namespace
 from peasy.worked.builder import GraphBuilder, related_name
 from peasy.worked.example import UpdateConfig
 from peasy.worked.graph import Step
-from peasy.worked.label import format_operand
-from peasy.worked.operations import Constant, Inputs, WeightedSum, operands
+from peasy.worked.operations import Constant, WeightedSum
 
 
 @dataclass(frozen=True)
@@ -19,19 +18,12 @@ class SecondMoment(Step):
     beta: float
     label = "second moment"
     sentence = "The moving mean of the squared gradients."
+    text = "$beta·$0 + (1 - $beta)·$1^2"
+    tex = r"\beta_2 $0 + (1 - \beta_2) \left($1\right)^2"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return β v + (1 - β) g²."""
         return inputs[0] * self.beta + xp.square(inputs[1]) * (1 - self.beta)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum."""
-        old, gradient = operands(row, column, inputs, decimals)
-        return f"{self.beta:g}·{old} + (1 - {self.beta:g})·{gradient}^2"
-
-    def formula(self, *symbols: str) -> str:
-        """Return β v + (1 - β) g²."""
-        return rf"\beta_2 {symbols[0]} + (1 - \beta_2) \left({symbols[1]}\right)^2"
 
 
 @dataclass(frozen=True)
@@ -42,18 +34,12 @@ class BiasCorrection(Step):
     step: int
     label = "corrected"
     sentence = "Moments start at zero; the division corrects for that."
+    text = "$0 / (1 - $beta^$step)"
+    tex = r"\frac{$0}{1 - \beta^{$step}}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return m / (1 - βᵗ)."""
         return inputs[0] / (1 - self.beta**self.step)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
-        return f"{operands(row, column, inputs, decimals)[0]} / (1 - {self.beta:g}^{self.step})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return the fraction."""
-        return rf"\frac{{{symbols[0]}}}{{1 - \beta^{{{self.step}}}}}"
 
 
 @dataclass(frozen=True)
@@ -65,23 +51,13 @@ class AdamWUpdate(Step):
     weight_decay: float
     label = "new"
     sentence = "A step of about the learning rate against the gradient's sign; the decay pulls towards zero."
+    text = "$0·(1 - $lr·$weight_decay) - $lr·$1 / (√($2) + $eps)"
+    tex = r"$0 - \eta \left(\frac{$1}{\sqrt{$2} + \epsilon} + \lambda $0\right)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the new parameter."""
         w, first, second = inputs
         return w * (1 - self.lr * self.weight_decay) - first * self.lr / (xp.sqrt(second) + self.eps)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the difference."""
-        w, first, second = operands(row, column, inputs, decimals)
-        decay = f"·(1 - {self.lr:g}·{self.weight_decay:g})" if self.weight_decay else ""
-        return f"{w}{decay} - {self.lr:g}·{first} / (√({second}) + {format_operand(self.eps, 12)})"
-
-    def formula(self, *symbols: str) -> str:
-        """Return w - lr (m̂ / (√v̂ + ε) + λ w)."""
-        w, first, second = symbols
-        decay = rf" + \lambda {w}" if self.weight_decay else ""
-        return rf"{w} - \eta \left(\frac{{{first}}}{{\sqrt{{{second}}} + \epsilon}}{decay}\right)"
 
 
 def add_updates(g: GraphBuilder, train: UpdateConfig, gradients: dict[str, str]) -> dict[str, str]:

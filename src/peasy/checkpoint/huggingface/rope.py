@@ -49,9 +49,8 @@ def read_rope(fields: ConfigFields, names: RopeNames = DEFAULT_NAMES) -> nn_conf
         rope = rope.nested(FULL)
     share = rope.number("partial_rotary_factor", share, maximum=1.0)
     if share != 1 and not names.partial:
-        raise InvalidInput(
-            f"{fields.where}: partial_rotary_factor is {share}.", hint="This family rotates whole heads."
-        )
+        message = f"{fields.where}: partial_rotary_factor is {share}."
+        raise InvalidInput(message, hint="This family rotates whole heads.")
     base = rope.number("rope_theta", base, minimum=1.0)
     scaling = _read_scaling(fields, rope)
     rope.reject_unknown()
@@ -76,10 +75,8 @@ def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> nn_config.RopeSca
         return _read_yarn(fields, rope)
     if rope_type in ("longrope", "su"):
         return _read_longrope(fields, rope)
-    raise InvalidInput(
-        f"{rope.where}: rope_type {rope_type!r} is not supported.",
-        hint="Supported: default, linear, llama3, yarn, longrope.",
-    )
+    message = f"{rope.where}: rope_type {rope_type!r} is not supported."
+    raise InvalidInput(message, hint="Supported: default, linear, llama3, yarn, longrope.")
 
 
 def _read_yarn(fields: ConfigFields, rope: ConfigFields) -> nn_config.YarnRopeScaling:

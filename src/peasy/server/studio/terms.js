@@ -212,6 +212,10 @@ export const GROUPS = [
     "Pulls weights towards 0 at each step."
    ],
    [
+    "chain rule",
+    "The gradient of a number is the gradient of what it goes into, times how much that changes with it."
+   ],
+   [
     "gradient clipping",
     "Scales gradients down when their norm is too large."
    ],
@@ -330,6 +334,22 @@ export const GROUPS = [
     "Which source word each target word was translated from."
    ],
    [
+    "trace",
+    "Every operation of one call of your code, in order, with its inputs, its result and its line: `peasy prove` reads attention from it."
+   ],
+   [
+    "convention",
+    "A choice that correct code may make either way: what True means in a mask, the order of a fused projection, a norm of queries and keys. `peasy prove` compares with it; it is no mistake."
+   ],
+   [
+    "not compared",
+    "The verdict when something in the code is not understood: neither right nor wrong, with the reason."
+   ],
+   [
+    "mutant",
+    "Correct code with one line changed, to see whether the mistake is named."
+   ],
+   [
     "cosine similarity",
     "The cosine of the angle between two vectors; 1 means the same direction."
    ],
@@ -349,6 +369,34 @@ export const GROUPS = [
    [
     "computation graph",
     "The named steps of a worked example, each computed from others; explaining and checking walk the same graph."
+   ],
+   [
+    "gradient",
+    "How much the loss changes with each number: the derivative of the loss by it. Training moves weights against it."
+   ],
+   [
+    "chain rule",
+    "The gradient of an input is that of the output times the derivative of the step between; applied from the loss backwards it is back propagation."
+   ],
+   [
+    "one-hot",
+    "A row of zeros with a single 1, in the column of a word; times a table it picks the word's row."
+   ],
+   [
+    "label smoothing",
+    "Targets that give a small share to every word, so that the model does not become too sure."
+   ],
+   [
+    "momentum",
+    "The update follows a moving sum of gradients instead of the last one."
+   ],
+   [
+    "bias correction",
+    "Division of AdamW's moments by 1 - βᵗ, because they start at zero."
+   ],
+   [
+    "GRU, LSTM",
+    "Recurrent networks with gates: shares between 0 and 1 that say what is kept, written and shown."
    ],
    [
     "interval arithmetic",

@@ -94,6 +94,7 @@ def _start(
     environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
     environment |= {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
+    environment |= {"HF_HUB_OFFLINE": "1"}  # code that loads a model when imported must not wait for it
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "peasy.verification.implementation.worker", str(folder / "request.json")],
         stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment,
@@ -113,10 +114,8 @@ def _wait(
         except subprocess.TimeoutExpired:
             pass
         if time.monotonic() > deadline:
-            raise InvalidInput(
-                f"{request.where} was stopped after the time limit of {limits.timeout:g} s.",
-                hint="An endless loop, or work at import? Put such work under if __name__ == '__main__':",
-            )
+            hint = "An endless loop, or work at import? Put such work under if __name__ == '__main__':"
+            raise InvalidInput(f"{request.where} was stopped after the time limit of {limits.timeout:g} s.", hint=hint)
         if len(descendants(process.pid, mark)) > limits.processes:
             raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
 

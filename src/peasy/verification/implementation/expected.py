@@ -19,16 +19,14 @@ def read_expected(path: str) -> tuple[Array, dict[str, Array]]:
     try:
         loaded = np.load(Path(path), allow_pickle=False)
     except (OSError, ValueError):
-        raise InvalidInput(
-            f"{Path(path).name} is not an array file.", hint="Save it with numpy.save or savez."
-        ) from None
+        message = f"{Path(path).name} is not an array file."
+        raise InvalidInput(message, hint="Save it with numpy.save or savez.") from None
     if isinstance(loaded, np.ndarray):
         return loaded, {}
     arrays = {name: loaded[name] for name in loaded.files}
     if "expected" not in arrays:
-        raise InvalidInput(
-            f'{Path(path).name} has no array "expected".', hint="numpy.savez(path, expected=..., q=..., k=...)"
-        )
+        message = f'{Path(path).name} has no array "expected".'
+        raise InvalidInput(message, hint="numpy.savez(path, expected=..., q=..., k=...)")
     return arrays.pop("expected"), arrays
 
 

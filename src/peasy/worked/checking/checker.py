@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from peasy.errors import InvalidInput, PeasyError
+from peasy.errors import InvalidInput, PeasyError, did_you_mean
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading, add_written, derive_readings
@@ -39,7 +39,7 @@ from peasy.worked.checking.verdict import (
 )  # fmt: skip
 from peasy.worked.example import Example, WrittenTable
 from peasy.worked.intervals import Interval
-from peasy.worked.solver import check_size
+from peasy.worked.solver import check_size, find_node, solve
 
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
@@ -169,9 +169,16 @@ class TableChecker:
         self.example, self.exact_decimals, self.names_slips = example, exact_decimals, names_slips
         self.settings = FormulaSettings.from_example(example)
         self.unread: list[UnreadTable] = []
+        self.network = solve(replace(example, written=())) if example.steps else None
         self.written = list(self._named_tables())
         self.given = given_matrices(example)
-        self.graph = attention_graph(example, self.settings, (node for node, _ in self.written))
+        if self.network is None:
+            self.graph = attention_graph(example, self.settings, (node for node, _ in self.written))
+        else:
+            self.graph = self.network.graph
+            written = {node for node, _ in self.written}  # known as precisely as they are written
+            given = (name for name, node in self.graph.nodes.items() if not node.routes and name not in written)
+            self.given = {name: self.network.values[name] for name in given}
         self.symbols = SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
         self.right: dict[str, TableReading] = {}
@@ -223,9 +230,22 @@ class TableChecker:
                 projections += [named[0]] if named else []
         for table in self.example.written:
             try:
+                if self.network is not None:
+                    yield self._network_node(table), table
+                    continue
                 yield table_name(table, self.example, projections), table
             except InvalidInput as error:
                 self.unread.append(UnreadTable(table.description or table.table, _sentence(error)))
+
+    def _network_node(self, table: WrittenTable) -> str:
+        """Return the node of a network that a table names."""
+        assert self.network is not None
+        name = find_node(table.table, self.network.graph.nodes)
+        if name is None:
+            known = [node for node in self.network.names if node not in self.example.given_nodes]
+            hint = did_you_mean(table.table, known) or f"Tables: {', '.join(known)}."
+            raise InvalidInput(f'There is no table "{table.table[:40]}" in this example.', hint=hint)
+        return name
 
     def run(self) -> "TableChecker":
         """Judge all tables, each after the ones that it is computed from."""
@@ -247,7 +267,9 @@ class TableChecker:
         """Judge one written table; if it cannot be read, list it and go on."""
         shape = known[0].point.shape if known else None
         try:
-            table = align_table(written, name, self.example, shape, self.settings.attention_mask)
+            step = None if self.network is None else self.network.node_step(name)
+            labels = None if step is None else (step.rows, step.columns)
+            table = align_table(written, name, self.example, shape, self.settings.attention_mask, labels)
         except PeasyError as error:
             self.unread.append(UnreadTable(table_caption(name), _sentence(error)))
             return
@@ -304,7 +326,9 @@ class TableChecker:
         blank = [cell for cell, content in table.cells.items() if content is CellMark.BLANK]
         blanks = {cell: "blank" for cell in blank if any(reading.knows(*cell) for reading in known)}
         reasons = {cell: verdict.reason for cell, verdict in judged.items()}
-        self.tables.append(_checked_table(table, verdicts | blanks, reasons))
+        checked = _checked_table(table, verdicts | blanks, reasons)
+        is_input = self.network is not None and not self.graph.nodes[table.node].routes
+        self.tables.append(replace(checked, is_unverified=checked.is_unverified and not is_input))
         return self.written_readings(table, verdicts, findings, slip, readings)
 
     def written_readings(
@@ -339,8 +363,8 @@ class TableChecker:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
         clean = clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-        if clean is None or not wrong or not self.names_slips:
-            return None
+        if clean is None or not wrong or not self.names_slips or self.network is not None:
+            return None  # the known slips are those of attention
         prefix = table.node.removesuffix(table.step)
         tables = {name: reading.point for name, reading in self.right.items()}
         tables |= {

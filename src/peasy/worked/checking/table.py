@@ -144,8 +144,12 @@ def align_table(
     example: Example,
     shape: tuple[int, ...] | None,
     attention_mask: np.ndarray | None = None,
+    labels: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
 ) -> AlignedTable:
-    """Align a written table with the step it represents; `shape` is that table's shape if known."""
+    """Align a written table with the step it represents; `shape` is that table's shape if known.
+
+    `labels` are those of rows and columns, if it is not a table of attention.
+    """
     step, caption = node.rpartition(".")[2], table_caption(node)
     written, row_totals, column_totals = _split_totals(written, step, example)
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
@@ -153,13 +157,14 @@ def align_table(
         raise InvalidInput(f"{caption} is empty.", hint="Give it at least one row with one cell.")
     if written.rows and len(written.rows) != len(cells):
         raise InvalidInput(f"{caption} has {len(cells)} rows but names {len(written.rows)}.")
-    rows = _row_labels(step, example, shape, len(cells))
-    columns = _column_labels(step, example, written, shape, cells)
+    rows, columns = labels or (
+        _row_labels(step, example, shape, len(cells)), _column_labels(step, example, written, shape, cells),
+    )  # fmt: skip
     has_symbols = step == "context" and any(isinstance(_read(text), tuple) for row in cells for text in row)
     if has_symbols and max(map(len, cells)) in (1, len(example.keys)):
         columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
     row_indices = list(range(len(cells)))
-    if written.rows and step not in (*PROJECTIONS, *BIASES):
+    if written.rows and (labels or step not in (*PROJECTIONS, *BIASES)):
         row_indices = _match_labels(written.rows, rows, f"{caption}, rows")
     column_indices = None  # in order, unless the columns are labelled
     if written.columns and step in KEY_COLUMNS and all(len(row) <= len(written.columns) for row in cells):

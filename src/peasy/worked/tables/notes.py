@@ -71,7 +71,8 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
             return Notes(title, group_calculations(sheet, title))
         examples = sheet.examples(title)
         mentions_scale = len(examples) == 1 and bool(_SCALE.search(text))  # of several, one may be without a scale
-        return Notes(title, tuple(recognise(example, mentions_scale) for example in examples))
+        parts = (example if example.steps else recognise(example, mentions_scale) for example in examples)
+        return Notes(title, tuple(parts))
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from None
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from peasy import config
@@ -10,10 +11,23 @@ from peasy.errors import InvalidInput, did_you_mean
 from peasy.worked.checking.cell import CellMark, SymbolicTerm, WrittenNumber, read_cell, read_number
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
-from peasy.worked.example import Example, WrittenTable
+from peasy.worked.example import Example, WrittenTable, load_example
+from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
 
-SETTINGS = ("title", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads", "d_k")
+SETTINGS = (
+    "title",
+    "example",
+    "tokens",
+    "source_tokens",
+    "causal",
+    "window",
+    "scoring",
+    "scale",
+    "normalise",
+    "heads",
+    "d_k",
+)
 """Settings that a line `name: value` may set."""
 
 _MAX_TABLES = 500
@@ -57,6 +71,12 @@ class Sheet:
         """Add a table under the first caption that names a step. No labels: empty."""
         if len(self.tables) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
+        if self.network is not None:
+            nodes = self.network.graph.nodes
+            name = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
+            if any(cells) and (name is not None or _has_numbers(cells)):
+                self._append(name or next(iter(captions), ""), cells, rows, columns, "", {})
+            return
         named = next(filter(None, map(parse_caption, captions)), None)
         if named is None:
             if _has_numbers(cells):
@@ -67,6 +87,13 @@ class Sheet:
         head = head or self.head
         name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
         self._append(name, cells, rows, columns, "", _infer_settings(step, captions, cells))
+
+    @property
+    def network(self) -> WorkedExample | None:
+        """The library's example that a line `example: layer-norm` names, unless it is one of attention."""
+        name = str(self.settings.get("example", "")).replace("{-}", "-")  # as LaTeX writes a hyphen
+        worked = _load_network(name) if name else None
+        return worked if worked is not None and worked.example.steps else None
 
     def _append(
         self,
@@ -114,6 +141,8 @@ class Sheet:
 
     def examples(self, title: str) -> tuple[Example, ...]:
         """Build the examples from tables and settings: one, or several if the calculation starts again."""
+        if self.network is not None:
+            return (self._network_example(title, self.network.example),)
         if not any(table.table for table in self.tables):
             captions = [table.description for table in self.tables if table.description][:5]
             found = f" Captions found: {', '.join(captions)}." if captions else ""
@@ -124,6 +153,15 @@ class Sheet:
         parts = [list(self.tables)] if self.sequential else _split_parts(self.tables)
         titles = [title] if len(parts) == 1 else [f"{title}, part {number + 1}" for number in range(len(parts))]
         return tuple(self.build(*part) for part in zip(titles, parts, strict=True))
+
+    def _network_example(self, title: str, example: Example) -> Example:
+        """Return a network with the tables of the sheet; those it is given replace its own numbers."""
+        given = dict(example.given_nodes)
+        for table in self.tables:
+            numbers = [[read_number(str(cell)) for cell in row] for row in table.cells]
+            if table.table in given and numbers and all(number is not None for row in numbers for number in row):
+                given[table.table] = tuple(tuple(number.value for number in row if number) for row in numbers)
+        return replace(example, title=title, given=given, written=tuple(self.tables))
 
     def build(self, title: str, tables: Sequence[WrittenTable]) -> Example:
         """Build the example of some of the tables."""
@@ -175,6 +213,11 @@ def parse_variable(text: str) -> Variable | None:
     match = re.fullmatch(r"(.*?)_?(\d+)", name)
     parsed = parse_caption(match[1]) if match and match[1] else None
     return Variable(parsed[0], match[2]) if parsed and match else None
+
+
+@lru_cache(maxsize=64)
+def _load_network(name: str) -> WorkedExample:
+    return solve(load_example(name))
 
 
 def _has_numbers(cells: Sequence[Sequence[str]]) -> bool:

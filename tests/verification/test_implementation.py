@@ -207,6 +207,84 @@ def test_cautions_do_not_make_code_wrong():
     assert (diagnosis.verdict, diagnosis.cautions) == (EQUAL, ("exp without maximum",))
 
 
+def test_every_mistake_of_the_catalogue_has_code_that_makes_it():
+    named = {mutant.mistake for mutant in mutants.MUTANTS} | {name for _, name in wrong.WRONG}
+    assert {name for name, mistake in catalogue.MISTAKES.items() if mistake.level == "mistake"} <= named
+
+
+def test_risks_that_depend_on_dtype_and_lengths_are_cautions():
+    def half(q, k, v):
+        scores = (q @ k.mT / math.sqrt(q.size(-1))).to(torch.bfloat16)
+        return scores.softmax(-1).to(q.dtype) @ v
+
+    def top_left(q, k, v):
+        hidden = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool).triu(1)
+        return (q @ k.mT / math.sqrt(q.size(-1))).masked_fill(hidden, -torch.inf).softmax(-1) @ v
+
+    assert "half-precision softmax" in examine(half).cautions
+    assert "causal top-left" in examine(top_left).cautions
+    for cautious in (half, top_left):
+        assert not examine(cautious).mistakes
+    assert not {"half-precision softmax", "causal top-left"} & set(examine(right.torch_fused).cautions)
+
+
+class FeatureMap(nn.Module):
+    """Attention over the pixels of a feature map, after a group norm, with 1 x 1 convolutions."""
+
+    def __init__(self, channels, scale=True):
+        super().__init__()
+        self.norm = nn.GroupNorm(32, channels)
+        self.q, self.k, self.v, self.out = (nn.Conv2d(channels, channels, 1) for _ in range(4))
+        self.scale = scale
+
+    def forward(self, x):
+        normed = self.norm(x)
+        q, k, v = (layer(normed).flatten(2).mT for layer in (self.q, self.k, self.v))
+        weights = torch.softmax(q @ k.mT * (q.size(-1) ** -0.5 if self.scale else 1), dim=-1)
+        return x + self.out((weights @ v).mT.reshape(x.shape))
+
+
+class TimeFirst(nn.Module):
+    """Attention over [time, batch, width], with a mask [query, key, batch]."""
+
+    def __init__(self, d_model, heads):
+        super().__init__()
+        self.heads, self.qkv = heads, nn.Linear(d_model, 3 * d_model)
+
+    def forward(self, x, mask):
+        q, k, v = (part.view(*x.shape[:2], self.heads, -1) for part in self.qkv(x).chunk(3, dim=-1))
+        scores = torch.einsum("ibhd,jbhd->ijbh", q, k) * q.size(-1) ** -0.5
+        weights = scores.masked_fill(mask.unsqueeze(-1) == 0, -1e9).softmax(dim=1)
+        return torch.einsum("ijbh,jbhd->ibhd", weights, v).flatten(2)
+
+
+def weights_in_dictionaries(x, c_attn, c_proj, n_head):
+    def split(array):
+        return array.reshape(*array.shape[:2], n_head, -1).swapaxes(1, 2)
+
+    q, k, v = (split(part) for part in np.split(x @ c_attn["w"] + c_attn["b"], 3, axis=-1))
+    scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    context = (powers / powers.sum(axis=-1, keepdims=True)) @ v
+    return context.swapaxes(1, 2).reshape(x.shape) @ c_proj["w"] + c_proj["b"]
+
+
+@pytest.mark.parametrize("target", [FeatureMap, TimeFirst, weights_in_dictionaries])
+def test_unusual_arguments_are_found(target):
+    diagnosis = examine(target)
+    assert (diagnosis.verdict, diagnosis.unknown) == (EQUAL, ())
+
+
+def test_mistakes_in_feature_maps_are_named():
+    """Inverse: with the group norm's means kept, the attention itself is still judged."""
+
+    class NotScaled(FeatureMap):
+        def __init__(self, channels):
+            super().__init__(channels, scale=False)
+
+    assert examine(NotScaled).mistakes == ("no scale",)
+
+
 def test_line_of_the_operation_is_quoted():
     (finding,) = examine(wrong.softmax_over_queries).findings
     assert finding.code == "return torch.softmax(scores, dim=-2) @ v"

@@ -321,3 +321,39 @@ def test_a_document_may_calculate_twice_without_and_with_a_scale():
     result = marked(X + W + plain + "Now divided by √2:\n\n" + scaled)
     assert len(result.parts) == 2
     assert result.passed, result.text()
+
+
+_VECTORS = """
+Embeddings:
+- please → [1, 0]
+- study → [0, 2]
+
+Wq = [[1, 0], [0, 1]]
+Wk = [[1, 1], [0, 1]]
+
+Query vectors:
+please → [1, 0]
+study → [0, 2]
+
+Key vectors:
+please: [1, 1]
+study: [0, 2]
+
+Scores: [[1, 0], [2, {score}]]
+"""
+
+
+@pytest.mark.parametrize("suffix", [".md", ".txt"])
+def test_labelled_vectors_and_arrays_in_prose_are_tables(suffix):
+    right = marked(_VECTORS.format(score=4), suffix)
+    assert (right.passed, set(verdicts(right)), len(verdicts(right))) == (True, {"right"}, 12)
+    assert right.parts[0].tables[0].rows == ("please", "study")
+    wrong = marked(_VECTORS.format(score=5), suffix).parts[0].cells
+    assert [(cell.row, cell.column) for cell in wrong if cell.verdict == "wrong"] == [("study", "study")]
+
+
+def test_one_array_may_be_given_several_names():
+    text = "Q = K = V = [[1, 0], [0, 1]]\nscores:\n[[1, 0], [0, 1]]\nscaled:\n[[0.707, 0], [0, 0.707]]"
+    result = marked(text, ".txt")
+    names = {table.name for table in result.parts[0].tables}
+    assert (result.passed, names) == (True, {"Q", "K", "V", "scores", "scaled"})

@@ -113,7 +113,7 @@ def with_script(symbol: str, script: str) -> str:
     if indexed and script.startswith("_"):
         return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
     symbol = in_brackets(symbol)
-    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
+    is_plain = symbol.startswith(r"\left(") or (script[0] not in symbol and r"\frac" not in symbol)
     return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 

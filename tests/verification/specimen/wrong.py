@@ -222,7 +222,59 @@ class TopLeftWithCache(Cached):
     alignment = "start"
 
 
+def scale_by_heads(q, k, v, num_heads):
+    batch, time, width = q.shape
+    q, k, v = (x.view(batch, -1, num_heads, width // num_heads).transpose(1, 2) for x in (q, k, v))
+    context = torch.softmax(q @ k.mT / math.sqrt(num_heads), dim=-1) @ v
+    return context.transpose(1, 2).reshape(batch, time, width)
+
+
+def scaled_twice(q, k, v):
+    q = q * q.size(-1) ** -0.5
+    return torch.softmax(q @ k.mT / math.sqrt(q.size(-1)), dim=-1) @ v
+
+
+def softmax_over_everything(q, k, v):
+    scores = q @ k.mT / math.sqrt(q.size(-1))
+    return torch.softmax(scores.flatten(-2), dim=-1).view(scores.shape) @ v
+
+
+class HeadsAttendToHeads(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x):
+        q, k, v = (layer(x).view(*x.shape[:2], self.n_heads, -1) for layer in (self.q, self.k, self.v))
+        return (torch.softmax(q @ k.mT / math.sqrt(q.size(-1)), dim=-1) @ v).flatten(2)
+
+
+class MaskOfAnotherSequence(nn.Module):
+    def __init__(self, d_model, n_heads):
+        super().__init__()
+        self.n_heads = n_heads
+        self.q, self.k, self.v = (nn.Linear(d_model, d_model) for _ in range(3))
+
+    def forward(self, x, mask=None):
+        b, t, c = x.shape
+        q, k, v = (
+            layer(x).view(b, t, self.n_heads, -1).permute(2, 0, 1, 3).flatten(0, 1)
+            for layer in (self.q, self.k, self.v)
+        )
+        scores = q @ k.mT / math.sqrt(q.size(-1))
+        if mask is not None:
+            scores = scores.masked_fill(mask.repeat_interleave(self.n_heads, 0) == 0, -1e9)
+        context = (scores.softmax(-1) @ v).view(self.n_heads, b, t, -1)
+        return context.permute(1, 2, 0, 3).reshape(b, t, c)
+
+
 WRONG = [
+    (scale_by_heads, "scale by number of heads"),
+    (scaled_twice, "scaled twice"),
+    (softmax_over_everything, "softmax over all scores"),
+    (HeadsAttendToHeads, "scores between heads"),
+    (MaskOfAnotherSequence, "mask of another sequence"),
     (no_scale, "no scale"),
     (scale_by_width, "scale by d_k"),
     (scale_by_model_width, "scale by model width"),

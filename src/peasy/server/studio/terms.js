@@ -212,6 +212,10 @@ export const GROUPS = [
     "Pulls weights towards 0 at each step."
    ],
    [
+    "chain rule",
+    "The gradient of a number is the gradient of what it goes into, times how much that changes with it."
+   ],
+   [
     "gradient clipping",
     "Scales gradients down when their norm is too large."
    ],
@@ -328,6 +332,22 @@ export const GROUPS = [
    [
     "alignment",
     "Which source word each target word was translated from."
+   ],
+   [
+    "trace",
+    "Every operation of one call of your code, in order, with its inputs, its result and its line: `peasy prove` reads attention from it."
+   ],
+   [
+    "convention",
+    "A choice that correct code may make either way: what True means in a mask, the order of a fused projection, a norm of queries and keys. `peasy prove` compares with it; it is no mistake."
+   ],
+   [
+    "not compared",
+    "The verdict when something in the code is not understood: neither right nor wrong, with the reason."
+   ],
+   [
+    "mutant",
+    "Correct code with one line changed, to see whether the mistake is named."
    ],
    [
     "cosine similarity",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.names import role_of, snake_case
+from peasy.verification.implementation.names import projection_role, role_of, snake_case
 
 Array = np.ndarray
 
@@ -40,7 +40,8 @@ class Sizes:
             "key_heads": self.kv_heads if self.grouped else self.heads,
             "length": self.length, "dropout": 0.1, "causal": True, "batch_first": True, "flag": True, "layer": 1,
             "batch": self.batch, "scale": self.d_head**-0.5, "temperature": self.d_head**0.5, "device": "cpu",
-            "eps": 1e-5, "theta": 10000.0, "vocab": 50, "weights": False, "training": False, "use_cache": False,
+            "eps": 1e-5, "theta": 10000.0, "vocab": 50, "rotary_fraction": 1.0,
+            "weights": False, "training": False, "use_cache": False,
             "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
         }  # fmt: skip
         return values.get(role, UNKNOWN)
@@ -85,7 +86,9 @@ class ConfigGuess(dict[str, Any]):
         return dict.__contains__(self, name) or config_value(self._sizes, str(name)) is not UNKNOWN
 
 
+_CONFIG_GROUPS = ("transformer", "model", "attention", "attn", "encoder", "decoder", "text_config", "network", "arch")
 _SIZE_ROLES = ("d_model", "heads", "d_head", "length", "key_heads")
+_SET_ROLES = (*_SIZE_ROLES, "dropout", "rotary_fraction")
 
 
 def config_value(sizes: Sizes, name: str) -> Any:
@@ -96,6 +99,8 @@ def config_value(sizes: Sizes, name: str) -> Any:
     if role:
         return sizes.constructor_value(role)
     lower = name.lower()
+    if lower in _CONFIG_GROUPS:
+        return ConfigGuess(sizes)
     if lower.startswith(
         ("use_", "is_", "has_", "do_", "enable", "return_", "output_", "gradient", "fuse", "flash", "lora")
     ):
@@ -113,7 +118,7 @@ def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the named parameters of a callable, without self."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
+    except Exception:  # a signature may run code of the examined class
         return _docstring_parameters(function)
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
 
@@ -140,13 +145,15 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
     parameters = signature_of(cls)
     hints = _type_hints(cls)
-    for pairs, required_only, flag in itertools.product((False, True), (False, True), (None, False)):
+    choices = itertools.product((None, sizes.d_model), (False, True), (False, True), (None, False))
+    for unknown, pairs, required_only, flag in choices:
         arguments: dict[str, Any] = {}
         for parameter in parameters:
             if pairs and snake_case(parameter.name) in _PAIRS:
                 arguments[parameter.name] = (4, 4)
                 continue
             value = _constructor_argument(parameter, hints.get(parameter.name), sizes, required_only)
+            value = unknown if value is None and parameter.default is parameter.empty else value
             if value is not UNKNOWN:
                 arguments[parameter.name] = flag if flag is not None and value is True else value
         yield arguments
@@ -159,6 +166,8 @@ def _constructor_argument(parameter: inspect.Parameter, hint: Any, sizes: Sizes,
         return make_config(hint, sizes) if required or parameter.default is None else UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
+    if role == "scale" and isinstance(parameter.default, bool):
+        return True  # whether to scale
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
         return UNKNOWN
     if not required and (parameter.default is None or isinstance(parameter.default, bool)):
@@ -168,10 +177,20 @@ def _constructor_argument(parameter: inspect.Parameter, hint: Any, sizes: Sizes,
     if not required and role == "d_head" and isinstance(parameter.default, float):
         return UNKNOWN
     value = sizes.constructor_value(role)
+    if required and (role == "module" or getattr(hint, "__module__", "").startswith("torch.nn")):
+        return _linear(parameter.name, sizes)
     if value is UNKNOWN and required:
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
         return by_type.get(hint)
     return value
+
+
+def _linear(name: str, sizes: Sizes) -> Any:
+    """Return a layer for a constructor that takes its projections ready-made."""
+    from torch import nn
+
+    heads = sizes.constructor_value("key_heads") if projection_role([name]) in ("key", "value") else sizes.heads
+    return nn.Linear(sizes.d_model, heads * sizes.d_head, bias=False)
 
 
 def _type_hints(cls: type) -> dict[str, Any]:
@@ -196,12 +215,14 @@ def make_config(hint: Any, sizes: Sizes) -> Any:
         arguments = {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
-            and (p.default is p.empty or (role_of(name, True) in (*_SIZE_ROLES, "dropout") and p.default is not None))
+            and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None))
         }  # fmt: skip
         made = hint(**arguments)
     except Exception:
         return ConfigGuess(sizes)
-    for name in [n for n in vars(made) if n not in known]:  # classes that keep sizes as plain attributes
+    for name in [
+        n for n in getattr(made, "__dict__", {}) if n not in known
+    ]:  # classes that keep sizes as plain attributes
         value = config_value(sizes, name)
         if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
             setattr(made, name, value)
@@ -210,22 +231,42 @@ def make_config(hint: Any, sizes: Sizes) -> Any:
 
 @dataclass(frozen=True)
 class Layout:
-    """Shapes of a call's arrays: `axes` of queries, and width of all heads or of one."""
+    """Shapes of a call's arrays: `axes` of queries (`key_axes` if keys differ), and width of all heads or of one.
+
+    Arrays are kept with the channels last; `channels_first` code gets them after the batch.
+    """
 
     axes: str
     width: int
+    key_axes: str = ""
+    channels_first: bool = False
 
-    def shape(self, sizes: Sizes, time: int | None = None, heads: int | None = None) -> tuple[int, ...]:
-        """Return the shape of an array with this number of tokens and heads."""
-        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": heads or sizes.heads, "t": time or sizes.time}
-        return (*(by_axis[axis] for axis in self.axes), self.width)
+    def shape(self, sizes: Sizes, role: str = "query") -> tuple[int, ...]:
+        """Return the shape of an array with this role."""
+        axes = self.key_axes if self.key_axes and role in ("key", "value") else self.axes
+        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": sizes.heads, "t": sizes.time}
+        return (*(by_axis[axis] for axis in axes), self.width)
 
 
-def layouts(sizes: Sizes, flat: bool, widths: list[int]) -> list[Layout]:
+def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = False) -> list[Layout]:
     """Return the layouts to try: `flat` code gets the width of all heads first."""
-    narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")]
+    narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")] + [Layout("bht", sizes.d_head, "bt")]
     wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx")]
-    return [*wide, *narrow] if flat else [*narrow, *wide]
+    maps = [Layout(axes, width, "", True) for width in dict.fromkeys(widths) for axes in ("byx", "bt")]
+    last = [*wide, *narrow] if flat else [*narrow, *wide]
+    return [*maps, *last] if channels_first else [*last, *maps] if flat else last
+
+
+MASK_FORMS = (
+    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1"), (True, False)),
+)  # fmt: skip
+"""Masks that hide nothing: none, or a shape filled with True or with False."""
+
+
+def open_mask(form: tuple[str, bool] | None, sizes: Sizes) -> Array | None:
+    """Return the mask of a form."""
+    by_axis = {"b": sizes.batch, "q": sizes.time, "k": sizes.time, "1": 1}
+    return None if form is None else np.full([by_axis[axis] for axis in form[0]], form[1])
 
 
 ROTARY_ROLES = ("cos", "sin", "cos_sin", "freqs_cis")
@@ -240,7 +281,7 @@ def rotary_tables(sizes: Sizes, time: int, form: int) -> dict[str, Any]:
     angle = torch.arange(time)[:, None] * 10_000.0 ** (-torch.arange(half) / half)
     if form == 3:
         angle = angle.repeat_interleave(2, dim=-1)
-    wide = torch.cat([angle, angle], dim=-1) if form in (0, 4) else angle
+    wide = torch.cat([angle, angle], dim=-1) if form in (0, 4, 5) else angle
     shape = {0: (1, time, -1), 1: (1, time, 1, half), 2: (time, half), 3: (time, -1), 4: (1, 1, time, -1)}
     cos, sin = (each.reshape(shape.get(form, (time, -1))) for each in (wide.cos(), wide.sin()))
     complex_table = torch.polar(torch.ones(time, half), angle[:, :half])

@@ -1,10 +1,11 @@
 """Calls to try: a function or module with guessed arguments, or an expression given by the user, as subjects."""
 
 import ast
+import contextlib
 import dataclasses
 import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from peasy.errors import UsageError
 from peasy.verification.implementation.arguments import (
+    MASK_FORMS,
     ROTARY_FORMS,
     ROTARY_ROLES,
     Array,
@@ -20,6 +22,7 @@ from peasy.verification.implementation.arguments import (
     Sizes,
     constructor_attempts,
     layouts,
+    open_mask,
     rotary_tables,
     signature_of,
 )
@@ -57,7 +60,6 @@ class Attempt:
     roles: dict[str, str]
     mask_names: dict[str, str] = field(default_factory=dict)
     flag_names: list[str] = field(default_factory=list)
-    free_scale: bool = False
     module: Any = None
     parameters: list[inspect.Parameter] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
@@ -156,19 +158,42 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
 
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
-    if inspect.isclass(target):
-        for arguments in _unique(constructor_attempts(target, sizes)):
-            text = f"{target.__name__}({', '.join(f'{k}={_short(v)}' for k, v in arguments.items())})"
-            try:
-                made, ops, buffers = instantiate(target, arguments, seed)
-            except Exception as error:
-                failures.append(failure(error, text, file))
-                continue
-            free = any(role_of(name, True) in ("scale",) for name in arguments)
-            yield from _call_attempts(made, text, ops, buffers, sizes, seed, failures, file, free)
-    else:
-        name = getattr(target, "__name__", type(target).__name__)
-        yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, False)
+    with _sizes_as_globals(target, sizes):
+        if not inspect.isclass(target):
+            name = getattr(target, "__name__", type(target).__name__)
+            yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file)
+            return
+        worked = False
+        for each in (sizes, dataclasses.replace(sizes, heads=8)):  # groups of channels may need more of them
+            for arguments in _unique(constructor_attempts(target, each)):
+                text = f"{target.__name__}({', '.join(f'{k}={_short(v)}' for k, v in arguments.items())})"
+                try:
+                    made, ops, buffers = instantiate(target, arguments, seed)
+                except Exception as error:
+                    failures.append(failure(error, text, file))
+                    continue
+                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
+                    worked = True
+                    yield attempt
+            if worked:
+                return
+
+
+@contextlib.contextmanager
+def _sizes_as_globals(target: Any, sizes: Sizes) -> Iterator[None]:
+    """Give numbers that a script keeps in global names of sizes (d_k, n_heads) the sizes of the call."""
+    members = vars(target).values() if inspect.isclass(target) else [target]
+    functions = [member for member in members if inspect.isfunction(member)]
+    scope = functions[0].__globals__ if functions else {}
+    before = {
+        name: value for name, value in scope.items()
+        if type(value) is int and role_of(name, True) in ("d_model", "heads", "d_head") and len(name) > 1
+    }  # fmt: skip
+    scope.update({name: sizes.constructor_value(role_of(name, True)) for name in before})
+    try:
+        yield
+    finally:
+        scope.update(before)
 
 
 def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -184,85 +209,101 @@ def _short(value: Any) -> str:
     return "config" if isinstance(value, ConfigGuess) else repr(value) if len(repr(value)) < 40 else "..."
 
 
+@dataclass(frozen=True)
+class _Form:
+    """One way to fill the arguments of a call; `mask` and `rotary` are forms, `grouped_weights` puts them in dicts."""
+
+    layout: Layout
+    sizes: Sizes
+    library: str = "torch"
+    mask: tuple[str, bool] | None = None
+    rotary: int = 0
+    grouped_weights: bool = False
+    with_source: bool = False
+
+
 def _call_attempts(
     made: Any, text: str, ops: dict[int, list[Op]], buffers: dict[str, Any], sizes: Sizes, seed: int,
-    failures: list[CallFailure], file: str, free_scale: bool,
+    failures: list[CallFailure], file: str,
 ) -> Iterator[Attempt]:  # fmt: skip
     function = made.forward if is_module(made) else made
     if not callable(function):
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
     parameters = signature_of(function)
     roles = roles_of(parameters)
-    own = dict(made.named_parameters()) if is_module(made) else {}
-    widths = _widths(own, sizes)
-    flat = bool(own) or "heads" in roles.values() or "x" in roles.values() or "w_q" in roles.values()
-    several = [sizes, dataclasses.replace(sizes, time=sizes.length)] if own else [sizes]
-    for sizes, layout in ((each, layout) for each in several for layout in layouts(each, flat, widths)):
-        if "heads" in roles.values() and "h" in layout.axes:
+    for form in _forms(made, function, parameters, roles, sizes):
+        subject = _subject(made, function, text, parameters, roles, form, seed)
+        if subject is None:
             continue
-        for library, with_none, form in _forms(roles, parameters, _libraries(function, made)):
-            subject = _subject(made, function, text, parameters, roles, layout, sizes, seed, with_none, form, library)
-            if subject is None:
-                continue
-            subject.buffer_ops, subject.buffers = ops, buffers
-            try:
-                subject.plain()
-                if is_module(made):
-                    fill_parameters(made, seed)
-                    subject.parameters |= dict(made.named_parameters())
-                subject.plain()
-            except Exception as error:
-                failures.append(failure(error, subject.text, file))
-                continue
-            masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
-            flags = [n for n, r in roles.items() if r == "causal"]
-            free = free_scale and False
-            input_roles = {n: roles.get(n, "") for n in subject.inputs}
-            yield Attempt(subject, input_roles, masks, flags, free, made, parameters, sizes, layout)
+        subject.buffer_ops, subject.buffers = ops, buffers
+        try:
+            subject.plain()
+            if is_module(made):
+                fill_parameters(made, seed)
+                subject.parameters |= dict(made.named_parameters())
+            subject.plain()
+        except Exception as error:
+            failures.append(failure(error, subject.text, file))
+            continue
+        masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
+        flags = [n for n, r in roles.items() if r == "causal"]
+        input_roles = {n: roles.get(n, "") for n in subject.inputs}
+        yield Attempt(subject, input_roles, masks, flags, made, parameters, form.sizes, form.layout)
 
 
 def _forms(
-    roles: Mapping[str, str], parameters: list[inspect.Parameter], libraries: tuple[str, ...]
-) -> Iterator[tuple[str, bool, int]]:
-    """Yield the library of arrays, and what required masks (None or all True) and rotary tables (by form) may be."""
+    made: Any, function: Any, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes
+) -> Iterator[_Form]:
+    """Yield ways to fill the arguments, most likely first: masks that hide nothing come after no mask at all."""
     required = {roles.get(p.name, "") for p in parameters if p.default is p.empty}
-    masks = (True, False) if required & {"mask", "padding"} else (True,)
-    yield from itertools.product(libraries, masks, range(ROTARY_FORMS) if required & set(ROTARY_ROLES) else (0,))
+    own = dict(made.named_parameters()) if is_module(made) else {}
+    flat = bool(own) or bool({"heads", "x", "w_q", "w_qkv"} & set(roles.values()))
+    widths = _widths(own, sizes)
+    if "qkv" in roles:
+        widths = [3 * sizes.d_model, *widths]
+    convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
+    several = [sizes, dataclasses.replace(sizes, time=sizes.length)] if own else [sizes]
+    shapes = [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
+              if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
+    rotary = range(ROTARY_FORMS) if required & set(ROTARY_ROLES) else (0,)
+    weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
+    sources = (False, True) if "source" in roles.values() and "source" not in required else (False,)
+    outer = itertools.product(masks, sources, shapes, _libraries(function, made), rotary, weights)
+    for mask, source, (each, layout), library, number, grouped in outer:
+        yield _Form(layout, each, library, mask, number, grouped, source)
 
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     """Return the widths that an input may have: the model's, then input widths of the layers."""
     parameters = {name: p for name, p in parameters.items() if "Uninitialized" not in type(p).__name__}  # lazy layers
-    found = [int(p.shape[1]) for p in parameters.values() if p.dim() == 2] + [
-        int(p.shape[0]) for p in parameters.values() if p.dim() == 2
-    ]
+    found = [int(p.shape[1]) for p in parameters.values() if p.dim() >= 2]
+    found += [int(p.shape[0]) for p in parameters.values() if p.dim() == 2]
     known = [sizes.d_model] if not found or sizes.d_model in found else []
     return [*known, *dict.fromkeys(found), *([] if known else [sizes.d_model])]
 
 
 def _subject(
-    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], layout: Layout,
-    sizes: Sizes, seed: int, with_none: bool, form: int, library: str,
+    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], form: _Form,
+    seed: int,
 ) -> RepeatedCall | None:  # fmt: skip
-    """Return the subject for one layout: arrays by role, other required arguments by role, or None."""
+    """Return the subject for one form: arrays by role, other required arguments by role, or None."""
     inputs: dict[str, Array] = {}
     constants: dict[str, Any] = {}
     weights: dict[str, Any] = {}
     for parameter in parameters:
         role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
-        if role in _ARRAY_ROLES and (required or role in ("query", "key", "value", "x")):
-            inputs[parameter.name] = seeded_array(role, layout.shape(sizes), seed)
-        elif role.startswith("w_") and len(role) == 3 and required:
-            width = layout.width
-            shape = (width, width)
-            weights[parameter.name] = seeded_array(role, shape, seed) * width**-0.5
+        if role in _ARRAY_ROLES and (required or form.with_source or role != "source"):
+            inputs[parameter.name] = seeded_array(role, form.layout.shape(form.sizes, role), seed)
+        elif role.startswith(("w_", "b_")) and required:
+            weights |= _weight(parameter.name, role, form, seed)
         elif role == "heads" and required:
-            constants[parameter.name] = sizes.heads
-        elif required:
-            constants[parameter.name] = _required(parameter.name, role, sizes, with_none, form, library)
+            constants[parameter.name] = form.sizes.heads
+        elif required or (role in ("mask", "padding") and form.mask is not None):
+            constants[parameter.name] = _required(parameter.name, role, form)
     if not inputs:
         return None
-    if library == "torch":
+    if form.library == "torch":
         import torch
 
         weights = {name: torch.from_numpy(value) for name, value in weights.items()}
@@ -270,25 +311,64 @@ def _subject(
     target = made if is_module(made) or callable(made) else function
 
     def run(values: Mapping[str, Any]) -> Any:
-        bound = {**weights, **values}
-        return target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
+        bound = _grouped({**weights, **values})
+        if form.layout.channels_first:
+            bound |= {name: _moved(bound[name], -1, 1) for name in inputs}
+        result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
+        if form.layout.channels_first and hasattr(result, "ndim") and result.ndim > 2:
+            return _moved(result, 1, -1)
+        return result
 
     shown = [f"{n}" for n in inputs] + [f"{n}={_short(v)}" for n, v in constants.items() if "tensor" not in repr(v)[:8]]
     call = f"{text}({', '.join(shown)})"
-    return RepeatedCall(run, inputs, library, dict(weights), constants=constants, text=call)
+    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call)
 
 
-def _required(name: str, role: str, sizes: Sizes, with_none: bool, form: int, library: str) -> Any:
+def _weight(name: str, role: str, form: _Form, seed: int) -> dict[str, Array]:
+    """Return a weight matrix or a bias vector; in a dictionary both, as `name.w` and `name.b`."""
+    width = form.layout.width
+    columns = 3 * width if role == "w_qkv" else width
+    if role.startswith("b_"):
+        return {name: seeded_array(role, (columns,), seed)}
+    matrix = np.asarray(seeded_array(role, (width, columns), seed) * width**-0.5, dtype=np.float32)
+    return (
+        {f"{name}.w": matrix, f"{name}.b": seeded_array(name, (columns,), seed)}
+        if form.grouped_weights else {name: matrix}
+    )  # fmt: skip
+
+
+def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with names such as "c.w" and "c.b" as dictionaries under their first part."""
+    grouped: dict[str, Any] = {}
+    for name, value in values.items():
+        first, dot, last = name.partition(".")
+        if dot:
+            grouped.setdefault(first, {})[last] = value
+        else:
+            grouped[name] = value
+    return grouped
+
+
+def _moved(array: Any, source: int, target: int) -> Any:
+    if isinstance(array, np.ndarray):
+        axes = list(range(array.ndim))
+        axes.insert(target % array.ndim, axes.pop(source))
+        return array.transpose(axes)
+    return array.movedim(source, target).contiguous()
+
+
+def _required(name: str, role: str, form: _Form) -> Any:
     """Return a required argument that is not an array of tokens."""
+    sizes = form.sizes
     if role in ROTARY_ROLES:
-        return rotary_tables(sizes, sizes.time, form)[role]
+        return rotary_tables(sizes, sizes.time, form.rotary)[role]
     if role == "position_ids":
         import torch
 
         return torch.arange(sizes.time)[None]
     if role in ("mask", "padding"):
-        mask = None if with_none else np.ones((sizes.time, sizes.time), dtype=bool)
-        if mask is None or library == "numpy":
+        mask = open_mask(form.mask, sizes)
+        if mask is None or form.library == "numpy":
             return mask
         import torch
 
@@ -351,7 +431,7 @@ def expression_attempts(
     )
     several = itertools.product(libraries, layouts(sizes, bool(own) or "x" in arrays, widths))
     for library, layout in several:
-        inputs = {name: seeded_array(role, layout.shape(sizes), seed) for name, role in arrays.items()}
+        inputs = {name: seeded_array(role, layout.shape(sizes, role), seed) for name, role in arrays.items()}
 
         def run(values: Mapping[str, Any]) -> Any:
             return eval(code, {**names, "mask": None, **values})
@@ -368,7 +448,7 @@ def expression_attempts(
             failures.append(failure(error, text, file))
             continue
         masks = {"mask": "mask"} if "mask" in used else {}
-        yield Attempt(subject, dict(arrays), masks, [], False, made[0] if made else None, [], sizes, layout)
+        yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], sizes, layout)
 
 
 def _call_constants(sizes: Sizes) -> dict[str, Any]:
@@ -426,6 +506,3 @@ def _create_objects(
 
 def _has_call(cls: type) -> bool:
     return any("__call__" in vars(base) or "forward" in vars(base) for base in cls.__mro__)
-
-
-Runner = Callable[[Mapping[str, Any]], Any]

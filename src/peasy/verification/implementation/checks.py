@@ -1,5 +1,6 @@
 """Further calls after the first: other lengths, grouped heads, the causal flag, fully masked rows, a KV cache."""
 
+import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,9 @@ from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import leaves
 
 _PREFIX = 3
+_OUTPUT_LAYERS = ("out_proj", "o_proj", "wo", "w_o", "c_proj", "to_out", "out", "output", "proj", "fc_out")
+TILED = "query heads that share a key head are not neighbours (tiled)"
+"""A convention of a class whose own weights fit it; a mistake for weights from elsewhere."""
 
 
 def _read(subject: RepeatedCall, seed: int) -> Reading | None:
@@ -81,7 +85,10 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
     inner = Judgement()
     judge(_changed(subject, inputs), other, context, inner)
     for name, place in inner.mistakes.items():
-        found.mistake(name, place)
+        if name == "kv heads tiled" and attempt.module is not None and not inspect.isfunction(attempt.module):
+            found.convention(TILED)
+        else:
+            found.mistake(name, place)
     for text in inner.conventions:
         if "grouped" in text:
             found.convention(text)
@@ -133,18 +140,7 @@ def check_output_projection(attempt: Attempt, reading: Reading, found: Judgement
         if not name.endswith("weight") or name in used:
             continue
         last = [part for part in name.split(".") if part != "weight"][-1:]
-        if last and last[0].lower() in (
-            "out_proj",
-            "o_proj",
-            "wo",
-            "w_o",
-            "c_proj",
-            "to_out",
-            "out",
-            "output",
-            "proj",
-            "fc_out",
-        ):
+        if last and last[0].lower() in _OUTPUT_LAYERS:
             found.mistake("output projection not used")
 
 
@@ -170,7 +166,7 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
         if np.allclose(output, expected, atol=2e-4 * max(1.0, float(np.abs(expected).max()))):
             return "a sequence in two chunks, with its cache"
     if tried and best is not None:
-        _name_cache_mistake(best, reading, found, seed)
+        _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)), found, seed)
     return "a sequence in two chunks, with its cache" if tried else ""
 
 
@@ -210,7 +206,7 @@ def _like(subject: RepeatedCall, array: Array) -> Any:
     return subject._tensors({"a": array})["a"] if subject.library == "torch" else array
 
 
-def _name_cache_mistake(second: RepeatedCall, whole: Reading, found: Judgement, seed: int) -> None:
+def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, found: Judgement, seed: int) -> None:
     """Name why the second chunk differs: no cached keys, a mask aligned top-left, or positions from 0."""
     try:
         trace = second.trace()
@@ -221,7 +217,8 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, found: Judgement, 
         return
     _, queries, keys = core.shape
     if keys == queries:
-        found.mistake("cache not used")
+        if has_cache:
+            found.mistake("cache not used")
         return
     ones = np.ones((queries, keys), bool)
     if reading.allowed is not None and all(np.array_equal(each, np.tril(ones)) for each in reading.allowed):

@@ -94,6 +94,7 @@ def _start(
     environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
     environment |= {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
+    environment |= {"HF_HUB_OFFLINE": "1"}  # code that loads a model when imported must not wait for it
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "peasy.verification.implementation.worker", str(folder / "request.json")],
         stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment,

@@ -44,6 +44,11 @@ class Core:
         """Number of the scores' operand that holds the queries."""
         return 1 if self.swapped else 0
 
+    def covers(self, op: Op) -> bool:
+        """Return whether a result has a number for every query and key."""
+        index = self.index_of.get(op.index)
+        return index is not None and int((index >= 0).sum()) >= int(np.prod(self.shape))
+
     def gather(self, op: Op, value: Any) -> Array:
         """Return a recorded result in the order `[n, query, key]`; NaN where it has no element."""
         flat, index = np.full(int(np.prod(self.shape)), np.nan), self.index_of[op.index].reshape(-1)
@@ -122,7 +127,7 @@ def _build(trace: Trace, scores: Op, context: Op, operand: int) -> Core | None:
         return None
     source, number = _operands(context)[operand]
     path = _path(trace, scores, source)
-    index_of = replay_indices(trace, path)
+    index_of = {number: index for (number, output), index in index_maps(path).items() if output == 0}
     index = index_of.get(source)
     if index is None or number != 0:
         return None
@@ -161,18 +166,17 @@ def _transpose_index(index: Array, count: int, rows: int, columns: int) -> Array
     return np.where(index < 0, -1, (n * columns + j) * rows + i)
 
 
-def replay_indices(trace: Trace, path: list[Op]) -> dict[int, Array]:
-    """Return for each operation of a path which element of the first result each element of its result comes from."""
+def index_maps(path: list[Op]) -> dict[tuple[int, int], Array]:
+    """Return for each result of a path which element of the first result each of its elements comes from."""
     first = path[0]
     shape = tuple(first.outputs[0].shape)
     maps: dict[tuple[int, int], Array] = {(first.index, 0): np.arange(int(np.prod(shape))).reshape(shape)}
     for op in path[1:]:
         inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
-        if not inputs:
-            continue
-        results = replay_op(op, inputs)
-        maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
-    return {index: value for (index, number), value in maps.items() if number == 0}
+        if inputs:
+            results = replay_op(op, inputs)
+            maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
+    return maps
 
 
 def replay_op(op: Op, inputs: dict[int, Array]) -> list[Array | None]:

@@ -1,8 +1,12 @@
 """Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
+import ast
 import inspect
 import re
+import time
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,7 @@ from peasy.verification.implementation.calls import (
 )
 from peasy.verification.implementation.catalogue import finding
 from peasy.verification.implementation.checks import (
+    TILED,
     check_cache,
     check_causal_flag,
     check_groups,
@@ -32,6 +37,7 @@ from peasy.verification.implementation.core import attention_products, find_core
 from peasy.verification.implementation.expected import explain_difference, read_expected
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
 from peasy.verification.implementation.masks import (
+    MaskTrial,
     declared_mask_meaning,
     judge_pattern,
     judge_weak_mask,
@@ -42,6 +48,9 @@ from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
+
+_MAX_ATTEMPTS, _MAX_SECONDS = 12, 30.0
+"""Calls that are judged at most, if none of them can be compared; and seconds after which no other one is tried."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -76,7 +85,8 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    for attempt in _attempts(state, SIZES[0]):
+    start = time.monotonic()
+    for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
@@ -84,6 +94,8 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
+        if time.monotonic() > start + _MAX_SECONDS:
+            break
     if best is not None:
         return best
     raise _no_call(state)
@@ -118,12 +130,16 @@ def _no_call(state: Examination) -> InvalidInput:
     """Return the error when no call worked: the real exceptions, each once."""
     if not state.failures:
         message = f"{state.name} does not look like attention: it takes no arrays that are known here."
-        return InvalidInput(message, hint=f'Give the call: --call "{state.name}(q, k, v)"')
+        missing = next((note.rpartition(": ")[2] for note in state.notes if note.startswith("Not installed")), "")
+        hint = f"Install {missing}" if missing else f'Give the call: --call "{state.name}(q, k, v)"'
+        return InvalidInput(message, hint=hint)
     failures = sorted(state.failures, key=lambda one: "not installed" not in one.error)
     lines = list(dict.fromkeys(one.summary() for one in failures))
     first = failures[0]
     where = f" Line {first.line}: {first.code}" if first.line else ""
-    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4]), f'Give the call: --call "{first.call}"'])
+    absent = re.search(r"but (\S+) is not installed", first.error)
+    advice = f"Install {absent[1]}, and run it again." if absent else f'Give the call: --call "{first.call}"'
+    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4] if not absent), advice])
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
 
 
@@ -210,8 +226,25 @@ def _context(state: Examination, attempt: Attempt) -> Context:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
-    free = attempt.free_scale or "t5" in words
-    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names)
+    free = "t5" in words
+    scaling = _scaling_caller(state) if inspect.isfunction(state.target) else ""
+    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, scaling)
+
+
+def _scaling_caller(state: Examination) -> str:
+    """Return the line of the file in which a caller of the function scales the queries itself; "" if there is none."""
+    try:
+        text = Path(state.file).read_text(encoding="utf-8")
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    except (OSError, SyntaxError, UnicodeDecodeError):
+        return ""
+    for node in nodes:
+        source = ast.get_source_segment(text, node) or ""
+        if node.name != state.name and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source):
+            for line in source.splitlines():
+                if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
+                    return line.strip()
+    return ""
 
 
 def _named_causal(name: str) -> bool:
@@ -262,18 +295,19 @@ def _is_alibi(reading: Reading, bias: np.ndarray) -> bool:
 def _judge_mask_argument(
     state: Examination, attempt: Attempt, reading: Reading, name: str, role: str, found: Judgement
 ) -> None:
+    if re.search(r"context|memory|encoder|cross|src|kv", name) and "source" not in attempt.roles.values():
+        return  # the mask of another input, which this call does not have
     trials = []
     for trial in mask_trials(attempt.subject, reading, name, role, state.seed):
         trials.append(trial)
         if trial.obeyed:
             break
-    obeyed = [trial for trial in trials if trial.obeyed]
-    label = "mask" if role == "mask" else "padding"
     if not trials:
         state.notes.append(f'No known form of a mask was accepted as "{name}".')
         return
-    if obeyed:
-        trial = obeyed[0]
+    trial = next((each for each in trials if each.obeyed), None) or next((t for t in trials if t.changed), trials[0])
+    if trial.obeyed:
+        label = "mask" if role == "mask" else "padding"
         state.checks.append("a mask" if role == "mask" else "a padding mask")
         found.convention(f"{label}: {trial.convention.summary}")
         check_masked_rows(attempt.subject, name, trial.convention, trial.mask, found)
@@ -281,19 +315,17 @@ def _judge_mask_argument(
         if declared is not None and trial.convention.true_attends is (not declared):
             state.inverted = True
     else:
-        trial = trials[0]
+        trial = next((each for each in trials if each.other_sequence), trial)
     before = dict(attempt.subject.constants)
     attempt.subject.constants.update(trial.constants)
     try:
-        _judge_masked_call(state, attempt, reading, trial, bool(obeyed), found)
+        _judge_masked_call(state, attempt, trial, found)
     finally:
         attempt.subject.constants.clear()
         attempt.subject.constants.update(before)
 
 
-def _judge_masked_call(
-    state: Examination, attempt: Attempt, plain: Reading, trial: Any, obeyed: bool, found: Judgement
-) -> None:
+def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, found: Judgement) -> None:
     subject = attempt.subject
     trace = subject.trace()
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
@@ -301,17 +333,20 @@ def _judge_masked_call(
     judge(subject, reading, _context(state, attempt), inner)
     for name, place in inner.mistakes.items():
         found.mistake(name, place)
-    found.unknown += [text for text in inner.unknown if text not in found.unknown]
+    if trial.convention.shape != "bt":
+        found.unknown += [text for text in inner.unknown if text not in found.unknown]
     found.compared += inner.compared
     found.difference = max(found.difference, inner.difference)
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
         state.inverted = False
-    if obeyed or inner.mistakes:
+    if trial.obeyed or inner.mistakes:
         return
-    if reading.replaced is not None and reading.replaced.any():
+    if trial.other_sequence:
+        found.mistake("mask of another sequence", mask_place(reading))
+    elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
-    elif np.allclose(reading.core.weights, plain.core.weights, atol=1e-6):
+    elif not trial.changed:
         found.mistake("mask ignored", None)
     elif judge_pattern(subject, reading, False, Judgement()) == "causal":
         found.convention("a mask argument, whatever it holds, makes it causal")
@@ -329,13 +364,16 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
     for sizes, seed in runs:
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         unknown: list[str] = []
-        for other in _attempts(again, sizes):
+        for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
             more = _judge_attempt(again, other, seed)
             if more.unknown and not more.mistakes:
                 unknown += more.unknown
                 continue
             for name, place in more.mistakes.items():
-                found.mistake(name, place)
+                if name == "kv heads tiled" and _groups_are_optional(state.target):
+                    found.convention(TILED)
+                else:
+                    found.mistake(name, place)
             found.compared += more.compared
             found.difference = max(found.difference, more.difference)
             for text in more.conventions:
@@ -351,6 +389,11 @@ def _has_groups(target: Any) -> bool:
     """Return whether a class may have fewer key heads than query heads: by a parameter or by its configuration."""
     roles = {role_of(p.name, True) for p in signature_of(target)} if inspect.isclass(target) else set()
     return bool(roles & {"key_heads", "config"})
+
+
+def _groups_are_optional(target: Any) -> bool:
+    """Return whether fewer key heads are an option of a class: then any order of them fits its own weights."""
+    return any(role_of(p.name, True) == "key_heads" and p.default is None for p in signature_of(target))
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:

@@ -1,5 +1,7 @@
 """Judgement of a reading: conventions that are named, mistakes with their line, and what is not understood."""
 
+import linecache
+import re
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -58,6 +60,7 @@ class Context:
     free_scale: bool = False
     function: bool = False
     parameter_names: tuple[str, ...] = ()
+    scaling_caller: str = ""
 
 
 def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
@@ -277,7 +280,9 @@ def _judge_operand_kinds(reading: Reading, context: Context, found: Judgement) -
     if context.function:
         return
     before = [op for line in lines.values() for op in line.projections]
-    kinds = {kind for op in before for kind in lineage(reading.trace, op.inputs[-2]).kinds}
+    kinds = {
+        kind for op in before for kind in lineage(reading.trace, op.inputs[0 if op.name == "convolution" else -2]).kinds
+    }
     if "norm" in kinds:
         found.convention("norm before the projections")
 
@@ -365,10 +370,14 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     name = _scale_name(reading, context, scale)
     if name == "":
         return
+    if name == "scale by d_k" and len(_scale_ops(reading)) > 1:
+        name = "scaled twice"
     if normed or context.free_scale or (scale == 1 and reading.bias_learned):
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif _scaled_late(reading):
         found.mistake("scale after softmax", _place(_late_scale_op(reading)))
+    elif name == "no scale" and context.scaling_caller:
+        found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
     elif name == "?":
         found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
     else:
@@ -395,7 +404,7 @@ def _scale_name(reading: Reading, context: Context, scale: float) -> str:
         ("", d_key**-0.5), ("no scale", 1.0), ("scale by d_k", 1 / d_key), ("scale multiplied", d_key**0.5),
         *(("scale by model width", power) for width in widths for power in (width**-0.5, 1 / width)),
         *(("scale by number of tokens", power) for time in {queries, keys} for power in (time**-0.5, 1 / time)),
-        ("floor division", 1 / int(d_key**0.5)), ("power before division", 2 / d_key), ("scaled twice", 1 / d_key),
+        ("floor division", 1 / int(d_key**0.5)), ("power before division", 2 / d_key),
         ("power before division", 0.5 / d_key), ("scale multiplied", float(d_key)),
         *(("scale by number of heads", power) for power in ((count**-0.5, 1 / count) if count > 1 else ())),
     ]  # fmt: skip
@@ -405,15 +414,19 @@ def _scale_name(reading: Reading, context: Context, scale: float) -> str:
     return "?"
 
 
-def _scale_op(reading: Reading) -> Op | None:
-    """Return the multiplication or division by a number: on the scores, or on queries and keys."""
+def _scale_ops(reading: Reading) -> list[Op]:
+    """Return the multiplications and divisions by a number: on queries and keys, then on the scores."""
     on_scores = [
         op for op in reading.core.path
         if op.name.rstrip("_") in ("mul", "div") and number_of(reading.trace, op) is not None
         and (reading.masked_op is None or op.index <= reading.masked_op.index)
     ]  # fmt: skip
-    ops = on_scores or reading.query_line.scale_ops or reading.key_line.scale_ops
-    return ops[-1] if ops else None
+    return [*reading.key_line.scale_ops, *reading.query_line.scale_ops, *on_scores]
+
+
+def _scale_op(reading: Reading) -> Op | None:
+    """Return the last multiplication or division by a number before the softmax."""
+    return next(reversed(_scale_ops(reading)), None)
 
 
 def _floor_op(reading: Reading) -> Op | None:
@@ -493,7 +506,8 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
             break
     softmaxes = [each for each in reading.normaliser_ops if "softmax" in each.name]
     if over == "":
-        if reading.normalised is None and len(reading.normaliser_ops) > 1:
+        twice = softmax_over(softmax_over(scores, groups["keys"]), groups["keys"])
+        if reading.normalised is None and len(reading.normaliser_ops) > 1 and _close(twice, weights):
             found.mistake("double softmax", _softmax_place(reading.normaliser_ops[-1], True))
         else:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
@@ -505,7 +519,7 @@ def _judge_weights(reading: Reading, found: Judgement) -> None:
         found.convention("attention sink: an additional score in the softmax")
     if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
         found.caution("exp without maximum", op.place)
-    if len(softmaxes) > 1:
+    if len(softmaxes) > 1 and reading.normalised is not None:
         found.mistake("double softmax", _softmax_place(softmaxes[1], True))
     elif not _close(first, weights) and over == "keys":
         _judge_after_softmax(reading, first, found)
@@ -519,7 +533,13 @@ def _axis_op(reading: Reading) -> Op:
 
 
 def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
-    """Return the line of a softmax: of the caller, if that chooses the axis or calls the helper again."""
+    """Return the line of a softmax: of the caller or constructor, if that chooses the axis, or of the second call."""
+    place = None if repeated else op.place
+    for layer in re.findall(r"self\.(\w+)\(", place.code) if place else ():
+        made, file = re.compile(rf"\s*self\.{layer}\s*=.*Softmax\("), place.file if place else ""
+        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
+        if len(lines) == 1:
+            return Place(file, lines[0])
     if op.callers and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
         return op.callers[0]
     return op.place

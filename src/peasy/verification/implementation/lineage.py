@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.core import Array, is_activation, replay_op
+from peasy.verification.implementation.core import Array, index_maps, is_activation, replay_op
 from peasy.verification.implementation.trace import INPUT, LAYOUTS, PARAMETER, PRODUCTS, Op, Trace, is_number, to_float
 
 _NORMS = frozenset(
@@ -81,7 +81,10 @@ def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
     if op.name in _NORMS:
         return _past_norm(trace, here, activations, memory)
     if op.name == "convolution":
-        here.kinds.add("convolution")
+        if all(size == 1 for size in op.values[1].shape[2:]):
+            here.projections.append(op)  # the same linear layer for every token
+        else:
+            here.kinds.add("convolution")
         return here
     if op.name in _NONLINEAR:
         here.kinds.add(f"nonlinear {op.name.strip('_')}")
@@ -170,7 +173,7 @@ def parameters_of(trace: Trace, products: list[Op]) -> list[str]:
     """Return the names of the parameters of some products, matrices only."""
     names = []
     for op in products:
-        for source, _ in op.inputs[-2:]:
+        for source, _ in op.inputs[1:2] if op.name == "convolution" else op.inputs[-2:]:
             if not is_activation(trace.ops[source]):
                 names += [root.partition(":")[2] for root in sorted(trace.ops[source].roots)]
     return list(dict.fromkeys(names))
@@ -178,30 +181,19 @@ def parameters_of(trace: Trace, products: list[Op]) -> list[str]:
 
 def columns_of(trace: Trace, projection: Op, source: tuple[int, int]) -> Array | None:
     """Return which columns of a projection's result an operand is made of; None if they cannot be followed."""
+    if projection.name == "convolution":
+        return None
     path = [op for op in trace.ops[projection.index :] if op.index <= source[0]]
     reached, kept = {projection.index}, [projection]
     for op in path[1:]:
         if op.name not in PRODUCTS and any(index in reached for index, _ in op.inputs):
             reached.add(op.index)
             kept.append(op)
-    maps = _all_indices(trace, kept)
-    index = maps.get(source)
+    index = index_maps(kept).get(source)
     if index is None:
         return None
     width = int(projection.outputs[0].shape[-1])
     return np.unique(index[index >= 0] % width)
-
-
-def _all_indices(trace: Trace, path: list[Op]) -> dict[tuple[int, int], Array]:
-    first = path[0]
-    shape = tuple(first.outputs[0].shape)
-    maps: dict[tuple[int, int], Array] = {(first.index, 0): np.arange(int(np.prod(shape))).reshape(shape)}
-    for op in path[1:]:
-        inputs = {number: maps[source] for number, source in enumerate(op.inputs) if source in maps}
-        if inputs:
-            results = replay_op(op, inputs)
-            maps |= {(op.index, number): result for number, result in enumerate(results) if result is not None}
-    return maps
 
 
 def first_mixing_op(trace: Trace, start: Op, codes: Array, stop: int) -> Op | None:

@@ -10,7 +10,7 @@ import json
 import linecache
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,31 +55,19 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
         note = "Loops and calls at the top level of the file were not run: only its definitions."
         return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
     missing: list[str] = []
-    try:
-        loaded = _import_with_stand_ins(file, missing)
-        _add_script_settings(file, loaded)
-        return loaded, _stand_in_note(missing)
-    except (OSError, NameError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, TypeError) as error:
-        alone = _load_alone(file, missing)
-        if alone is not None:
-            return alone, [*_stand_in_note(missing), f"Its package could not be imported ({type(error).__name__})."]
-        note = "Importing the file failed; its definitions were run one by one."
-        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
-
-
-def _load_alone(file: Path, missing: list[str]) -> types.ModuleType | None:
-    """Import a file of a package whose other modules fail, with empty packages around it; None if that fails too."""
-    parts = file.resolve().with_suffix("").relative_to(package_root(file)).parts
-    if len(parts) == 1:
-        return None
-    finder = StandInFinder(missing)
-    sys.meta_path.append(finder)
-    try:
-        return _import_without_package(file, ".".join(parts), ImportError())
-    except Exception:
-        return None
-    finally:
-        sys.meta_path.remove(finder)
+    notes: list[str] = []
+    for load in (_import_in_package, _import_without_package):
+        try:
+            loaded = _import_with_stand_ins(load, file, missing)
+            _add_script_settings(file, loaded)
+            return loaded, [*_stand_in_note(missing), *notes]
+        except SyntaxError:
+            raise
+        except Exception as error:
+            notes = [f"Its package could not be imported ({type(error).__name__})."]
+    note = "Importing the file failed; its definitions were run one by one."
+    with StandInFinder(missing):
+        return _run_definitions(file, file.read_text(encoding="utf-8")), [*_stand_in_note(missing), note]
 
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
@@ -97,27 +85,24 @@ def _stand_in_note(missing: list[str]) -> list[str]:
     return [f"Not installed, and replaced by stand-ins that raise when used: {', '.join(missing)}."] if missing else []
 
 
-def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
+def _import_with_stand_ins(
+    load: Callable[[Path], types.ModuleType], file: Path, missing: list[str]
+) -> types.ModuleType:
     """Import a file; a package that is not installed, and whose absence stops the import, gets a stand-in."""
-    finder = StandInFinder(missing)
-    before = set(sys.modules)
-    sys.meta_path.append(finder)
-    try:
+    before, root = set(sys.modules), str(package_root(file))
+    with StandInFinder(missing):
         while True:
             try:
-                return _import_in_package(file)
+                return load(file)
             except ModuleNotFoundError as error:
                 top = (error.name or "").partition(".")[0]
                 own = any((each / top).exists() or (each / f"{top}.py").exists() for each in project_folders(file))
-                if not top or top in missing or own or top in sys.stdlib_module_names or len(missing) >= 12:
+                if not top or top in missing or own or top in sys.stdlib_module_names or len(missing) >= 24:
                     raise
                 missing.append(top)
-                root = str(package_root(file))
                 for name in set(sys.modules) - before:
                     if str(getattr(sys.modules[name], "__file__", None) or "").startswith(root):
                         del sys.modules[name]
-    finally:
-        sys.meta_path.remove(finder)
 
 
 def _works_at_import(file: Path) -> bool:
@@ -130,17 +115,10 @@ def _works_at_import(file: Path) -> bool:
 
 
 def _import_in_package(file: Path) -> types.ModuleType:
-    root = package_root(file)
-    parts = file.resolve().with_suffix("").relative_to(root).parts
+    parts = file.resolve().with_suffix("").relative_to(package_root(file)).parts
     if len(parts) == 1:
         return _import_file(file, _module_name(file))
-    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError:
-        raise
-    except ImportError as error:
-        return _import_without_package(file, name, error)
+    return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
 
 
 class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -162,18 +140,49 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Do nothing: a stand-in is empty."""
 
+    def __enter__(self) -> None:
+        sys.meta_path.append(self)
+        StandIn.importing = True
+
+    def __exit__(self, *error: object) -> None:
+        sys.meta_path.remove(self)
+        StandIn.importing = False
+
 
 class StandInModule(types.ModuleType):
-    """Module that is not installed; everything in it exists, and raises when it is used."""
+    """Module that is not installed; everything in it exists, and raises when it is used after the import."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return StandIn(f"{self.__name__}.{name}")
+        return _known_object(name) or StandIn(f"{self.__name__}.{name}")
+
+
+def _known_object(name: str) -> Any:
+    """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
+    from torch import nn
+
+    class ParallelLinear(nn.Linear):
+        def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
+            super().__init__(inputs, outputs, bias)
+
+    known: dict[str, Any] = {
+        "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
+        "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
+        "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
+        "get_model_parallel_world_size": lambda: 1, "print0": print,
+    }  # fmt: skip
+    return known.get(name)
+
+
+_LOGGING = frozenset({"debug", "info", "warning", "warn", "log", "print", "track", "save"})
+"""Functions that only report what they get."""
 
 
 class StandIn:
-    """Object of a package that is not installed: may be a decorator or a base class; every other use raises."""
+    """Object of a package that is not installed: usable while a file is imported; afterwards every use raises."""
+
+    importing = False
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -184,25 +193,51 @@ class StandIn:
         return StandIn(f"{self._name}.{name}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Return a decorated function or class as it is; raise for every other use."""
+        """Return a decorated function or class as it is, and a stand-in during the import; else raise."""
         if len(args) == 1 and not kwargs and isinstance(args[0], type | types.FunctionType):
             return args[0]  # used as a decorator
-        raise ModuleNotFoundError(f"{self._name} is needed, but not installed", name=self._name)
+        if StandIn.importing:
+            return StandIn(f"{self._name}()")
+        if self._name.rpartition(".")[2] in _LOGGING:
+            return None
+        package = self._name.partition(".")[0]
+        raise ModuleNotFoundError(f"{self._name} is needed, but {package} is not installed", name=package)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return ()
+        """As a base class: a module that takes any arguments, unless another base is one."""
+        torch_nn = sys.modules.get("torch.nn")
+        if torch_nn is None or any(isinstance(base, type) for base in bases):
+            return ()
+
+        class AnyModule(torch_nn.Module):  # type: ignore[misc, name-defined]
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__()
+
+        return (AnyModule,)
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getitem__(self, key: Any) -> "StandIn":
+        return self
 
     def __or__(self, other: Any) -> Any:
         return self
 
-    def __ror__(self, other: Any) -> Any:
-        return self
+    __ror__ = __or__
+
+    def __lt__(self, other: Any) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
 
 
-def _import_without_package(file: Path, name: str, error: ImportError) -> types.ModuleType:
+def _import_without_package(file: Path) -> types.ModuleType:
     """Import a file of a package whose `__init__` fails, with empty packages around it; relative imports still work."""
-    parts = name.split(".")
     folder = package_root(file)
+    parts = file.resolve().with_suffix("").relative_to(folder).parts
+    if len(parts) == 1:
+        raise ImportError
     for number, part in enumerate(parts[:-1], 1):
         folder = folder / part
         dotted = ".".join(parts[:number])
@@ -211,10 +246,7 @@ def _import_without_package(file: Path, name: str, error: ImportError) -> types.
         sys.modules[dotted] = stand_in
     for loaded in [key for key in sys.modules if key.startswith(f"{parts[0]}.") and key.count(".") >= len(parts) - 1]:
         sys.modules.pop(loaded, None)
-    try:
-        return _import_file(file, name)
-    except ImportError:
-        raise error from None
+    return _import_file(file, ".".join(parts))
 
 
 def _module_name(file: Path) -> str:
@@ -265,7 +297,17 @@ def _run_definitions(file: Path, source: str) -> types.ModuleType:
             exec(compile(ast.Module([node], []), str(file), "exec"), module.__dict__)
         except (Exception, SystemExit) as error:
             module.__dict__.setdefault("_failed", []).append(error)
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                _bind_stand_ins(node, module)
     return module
+
+
+def _bind_stand_ins(node: ast.Import | ast.ImportFrom, module: types.ModuleType) -> None:
+    """Give the names of an import that failed to stand-ins."""
+    for alias in node.names:
+        origin = f"{node.module or 'package'}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        name = alias.asname or alias.name.partition(".")[0]
+        module.__dict__.setdefault(name, _known_object(alias.name) or StandIn(origin))
 
 
 def find_target(module: types.ModuleType, name: str, where: str) -> Any:

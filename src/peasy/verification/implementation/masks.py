@@ -138,6 +138,7 @@ _KINDS = {
 _SHAPES = {
     "b1qk": "batch, 1, query, key", "qk": "query, key", "bqk": "batch, query, key", "bk": "batch, key",
     "b11k": "batch, 1, 1, key", "b1k": "batch, 1, key", "11qk": "1, 1, query, key", "1qk": "1, query, key", "k": "key",
+    "qkb": "query, key, batch", "qk1": "query, key, 1", "bt": "batch, token; masked tokens neither ask nor are asked",
 }  # fmt: skip
 
 
@@ -164,14 +165,16 @@ class MaskConvention:
             mask = np.broadcast_to(mask[:1], mask.shape)
         if "q" not in self.shape:
             mask = np.broadcast_to(mask[:, :1], mask.shape)
-        return mask
+        return mask & mask[:, :1, : mask.shape[1]].swapaxes(1, 2) if self.shape == "bt" else mask
 
     def encode(self, mask: Array) -> Array:
         """Encode a mask in this convention."""
-        mask = self.restrict(mask)
+        if self.shape != "bt":
+            mask = self.restrict(mask)
         by_shape: dict[str, Array] = {
             "b1qk": mask[:, None], "qk": mask[0], "bqk": mask, "bk": mask[:, 0], "b11k": mask[:, None, :1],
             "b1k": mask[:, :1], "11qk": mask[None, :1], "1qk": mask[:1], "k": mask[0, 0],
+            "qkb": mask.transpose(1, 2, 0), "qk1": mask[0, :, :, None], "bt": mask[:, 0],
         }  # fmt: skip
         shaped = by_shape[self.shape]
         if self.kind == "additive":
@@ -181,13 +184,11 @@ class MaskConvention:
         return np.ascontiguousarray(shaped if self.kind == "attend" else ~shaped)
 
 
-def conventions(role: str) -> Iterator[MaskConvention]:
-    """Yield the mask conventions to try, most common first."""
-    shapes = (
-        ("bk", "b11k", "b1k") if role == "padding" else ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k")
-    )
-    for kind in _KINDS:
-        for shape in shapes:
+def conventions(name: str, role: str) -> Iterator[MaskConvention]:
+    """Yield the mask conventions to try, most common first; what is called a bias is added."""
+    shapes = ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k", "qkb", "qk1", "bt")
+    for kind in ("additive",) if "bias" in name else _KINDS:
+        for shape in ("bk", "b11k", "b1k", "bt") if role == "padding" else shapes:
             yield MaskConvention(kind, shape)
 
 
@@ -195,8 +196,8 @@ def random_mask(batch: int, queries: int, keys: int, seed: int) -> Array:
     """Return a random mask `[batch, query, key]`, True = may attend; no row is all True or all False."""
     mask = np.random.default_rng([seed, 3]).random((batch, queries, keys)) < 0.6
     rows = np.arange(queries)
+    mask[..., rows, (rows + min(2, keys - 1)) % keys] = False
     mask[..., rows, rows % keys] = True
-    mask[..., rows, (rows + 2) % keys] = False
     return mask
 
 
@@ -209,11 +210,23 @@ class MaskTrial:
     allowed: Array
     weights: Array
     mask: Array
+    batch: Array
+    changed: bool
 
     @property
     def obeyed(self) -> bool:
-        """True if exactly the masked keys have no weight."""
-        return np.array_equal(self.weights > 1e-7, self.allowed)
+        """True if exactly the masked keys have no weight, in rows that are not masked altogether."""
+        rows = self.allowed.any(axis=-1)
+        return np.array_equal((self.weights > 1e-7)[rows], self.allowed[rows])
+
+    @property
+    def other_sequence(self) -> bool:
+        """True if the mask of each sequence is applied to the same number of heads of some sequence, not of its own."""
+        if not self.changed or "b" not in self.convention.shape or self.obeyed:
+            return False
+        own = {number: self.allowed[np.flatnonzero(self.batch == number)[0]] for number in np.unique(self.batch)}
+        seen = [[n for n, each in own.items() if np.array_equal(row > 1e-7, each)] for row in self.weights]
+        return all(len(each) == 1 for each in seen) and sorted(each[0] for each in seen) == sorted(self.batch)
 
 
 def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, seed: int) -> Iterator[MaskTrial]:
@@ -226,10 +239,13 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
     batch = 1 if batch_axis is None else query.shape[batch_axis]
     mask = random_mask(batch, query.shape[time_axis], key.shape[time_axis], seed)
     at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
-    for convention in conventions(role):
+    known = (reading.query_times >= 0)[:, :, None] & (reading.key_times >= 0)[:, None, :]
+    open_before = np.nan_to_num(reading.core.weights, nan=1.0) > 1e-7
+    for convention in conventions(name, role):
         allowed = convention.restrict(mask)[
             at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
         ]
+        allowed = np.where(known, allowed, True) & open_before
         value: Any = convention.encode(mask)
         if subject.library == "torch":
             import torch
@@ -245,7 +261,9 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
             subject.constants.clear()
             subject.constants.update(before)
         if cores and cores[0].shape == reading.core.shape:
-            yield MaskTrial(convention, {name: value}, allowed, np.nan_to_num(cores[0].weights, nan=1.0), mask)
+            weights = np.nan_to_num(cores[0].weights, nan=1.0)
+            changed = not np.allclose(weights, reading.core.weights, atol=1e-6)
+            yield MaskTrial(convention, {name: value}, allowed, weights, mask, at[:, 0], changed)
 
 
 def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
@@ -265,11 +283,11 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     }
     if name.lower() in words:
         return words[name.lower()]
-    return _built_mask_meaning(file)
+    return _built_mask_meaning(target, file)
 
 
-def _built_mask_meaning(file: str) -> bool | None:
-    """Return the meaning of causal masks that functions of the file build: tril = may attend, triu = masked."""
+def _built_mask_meaning(target: Any, file: str) -> bool | None:
+    """Return the meaning of causal masks that functions of the file build for others: tril = may attend."""
     try:
         text = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -278,10 +296,14 @@ def _built_mask_meaning(file: str) -> bool | None:
         functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
     except SyntaxError:
         return None
+    try:
+        own = inspect.getsource(target)
+    except (OSError, TypeError):
+        return None
     meanings = set()
     for node in functions:
         source = ast.get_source_segment(text, node) or ""
-        if "mask" in node.name.lower() and len(source) < 1500:
+        if "mask" in node.name.lower() and len(source) < 1500 and node.name not in own:
             for line in re.findall(r"[^\n]*\btri[lu]\s*\([^\n]*(?:\n[^\n]*)?", source):
                 inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
                 meanings.add(("tril" in line) != inverted)

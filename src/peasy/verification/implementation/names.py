@@ -86,10 +86,8 @@ def projection_role(names: Iterable[str]) -> str:
 def _projection_role(name: str) -> str:
     parts = [part for part in name.split(".") if part not in ("weight", "bias") and not part.isdigit()]
     for part in reversed(parts):
-        if snake_case(part) == "c_attn":  # GPT-2's fused projection; c_proj is the output
-            return ""
         words = [word for word in snake_case(part).split("_") if word not in _IGNORED]
-        role = _PART_BY_NAME.get("".join(words), "") or _PART_BY_NAME.get("_".join(words), "")
-        if role:
-            return role
+        known = (_PART_BY_NAME.get(name, "") for name in (snake_case(part), "".join(words), "_".join(words)))
+        if role := next(filter(None, known), ""):
+            return "" if role == "fused" else role
     return ""

@@ -14,6 +14,7 @@ from peasy.verification.implementation.trace import (
     flatten,
     leaves,
     library_folders,
+    replayer,
     user_places,
 )
 
@@ -35,7 +36,7 @@ class NumpyRecorder:
     def __init__(self, overrides: Mapping[int, Callable[[Any], Any]]) -> None:
         self.trace, self.overrides, self.skipped = Trace(), overrides, library_folders()
 
-    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> "TracedArray":
+    def wrap(self, array: np.ndarray, kind: str, name: str = "") -> Any:
         """Return a traced array for an input or a weight."""
         roots = frozenset({f"{kind}:{name}"}) if kind in (INPUT, PARAMETER) else frozenset()
         self.trace.ops.append(Op(len(self.trace.ops), kind, (), (), (np.array(array),), roots, root=name))
@@ -79,24 +80,10 @@ class NumpyRecorder:
         scalars = tuple(each for each in flatten(args) if not isinstance(each, np.ndarray))
         values = tuple(np.array(plain(each)) for each in arrays)
         ops.append(Op(index, name, sources, values, outputs or (np.array(result),), roots, *user_places(self.skipped),
-                      _replayer(function, args, kwargs), scalars))  # fmt: skip
+                      replayer(function, args, kwargs, np.ndarray, plain), scalars))  # fmt: skip
         if isinstance(result, list | tuple):
             return type(result)(self._traced(each, (index, number)) for number, each in enumerate(result))
         return self._traced(result, (index, 0))
-
-
-def _replayer(function: Any, args: Any, kwargs: Any) -> Callable[[Mapping[int, Any]], Any]:
-    def replay(replaced: Mapping[int, Any]) -> Any:
-        numbers = iter(range(1000))
-
-        def swap(value: Any) -> Any:
-            if isinstance(value, list | tuple):
-                return type(value)(swap(each) for each in value)
-            return replaced.get(next(numbers), plain(value)) if isinstance(value, np.ndarray) else value
-
-        return function(*[swap(each) for each in args], **{key: swap(each) for key, each in kwargs.items()})
-
-    return replay
 
 
 def _broadcast(arrays: list[np.ndarray]) -> list[np.ndarray]:

@@ -12,6 +12,8 @@ from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to
 
 _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
+_ROW_NUMBERS = ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand")
+"""Operations whose result is one number per row, subtracted before exp."""
 HIDDEN = -50.0
 """Scores below this get a weight of practically 0: e^-50."""
 
@@ -189,26 +191,18 @@ def _take_masked(reading: Reading, op: Op) -> None:
     producer = trace.ops[source[0]]
     if op.name in _EXP and producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:
         other = trace.ops[producer.inputs[1][0]]
-        if other.name in (
-            "amax",
-            "max",
-            "logsumexp",
-            "mean",
-            "clamp",
-            "detach",
-            "alias",
-            "unsqueeze",
-            "view",
-            "expand",
-        ):
+        if other.name in _ROW_NUMBERS:
             source, value = producer.inputs[0], producer.values[0]
     if op.name in _EXP and op.inputs[0][0] in core.index_of:
         reading.powers = core.gather(trace.ops[op.inputs[0][0]], op.values[0])
+    if source[0] in core.index_of and core.index_of[source[0]].size < np.prod(core.shape):  # one part after another
+        whole = [each for each in core.path if each.index < op.index and core.covers(each)]
+        source, value = (whole[-1].index, 0), whole[-1].outputs[0]
     if source[0] in core.index_of:
         reading.masked_op = trace.ops[source[0]]
         reading.masked = core.gather(reading.masked_op, value)
         reading.extra = _extra_columns(core, core.index_of[source[0]], to_float(value))
-    if len([op for op in reading.normaliser_ops if op.name in _SOFTMAX]) and op.index in core.index_of:
+    if op.name in _SOFTMAX and op.index in core.index_of and core.covers(op):
         reading.normalised = core.gather(op, op.outputs[0])
 
 
@@ -268,12 +262,11 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     large = np.abs(product) > 1e-3 * np.abs(product).max()
     still = finite & ~hidden & (moved == 0) & (half == bias) & large
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
-    free = reading.allowed & (np.abs(product) > 1e-6)
+    free = reading.allowed & (np.abs(product) > 0.02 * np.abs(product).max())
     if not free.any() or (still | ~large | hidden).all():
         reading.factor = 0.0 if still.all() else None
         return
     ratio = moved[free] / product[free]
-    half_moved = np.where(finite, half - np.where(finite, bias, 0), 0.0)
     if _constant(ratio):
         reading.factor = float(np.median(ratio))
     elif np.allclose(moved[free], np.round(moved[free]), atol=1e-6) and np.abs(moved[free]).max() >= 1:
@@ -281,7 +274,7 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     elif _per_head(reading, moved, free):
         reading.factor, reading.head_factors = float(np.median(ratio)), True
     else:
-        _read_softcap(subject, reading, moved, half_moved, free)
+        _read_softcap(subject, reading, moved, free)
     reading.bias_learned = _depends_on_parameters(reading)
 
 
@@ -297,16 +290,16 @@ def _per_head(reading: Reading, moved: Array, free: Array) -> bool:
     )
 
 
-def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, half: Array, free: Array) -> None:
+def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, free: Array) -> None:
     """Find c and a with scaled = c · tanh(a · product / c)."""
     assert reading.bias is not None
-    cap = np.abs(_probe(subject, reading, 1e7) - reading.bias)[free]
+    cap = np.abs(_probe(subject, reading, 1e7)[free] - reading.bias[free])
     if not np.isfinite(cap).all() or not _constant(cap):
         return
-    limit = float(np.median(cap))
-    inner = np.arctanh(np.clip(moved[free] / limit, -1 + 1e-12, 1 - 1e-12)) * limit / reading.product[free]
-    if _constant(inner):
-        reading.softcap, reading.factor = limit, float(np.median(inner))
+    limit, one = float(np.median(cap)), _probe(subject, reading, 1.0)[free] - reading.bias[free]
+    factor = float(np.median(np.arctanh(np.clip(one / limit, -1 + 1e-12, 1 - 1e-12)))) * limit
+    if np.allclose(moved[free], limit * np.tanh(factor * reading.product[free] / limit), atol=1e-3 * limit):
+        reading.softcap, reading.factor = limit, factor
 
 
 def _depends_on_parameters(reading: Reading) -> bool:

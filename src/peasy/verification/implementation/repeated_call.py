@@ -26,6 +26,7 @@ class RepeatedCall:
     buffer_ops: dict[int, list[Op]] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     text: str = ""
+    statistics: dict[int, tuple[Any, Any]] = field(default_factory=dict, init=False)
 
     def trace(self, inputs: Mapping[str, Array] | None = None, overrides: Overrides | None = None) -> Trace:
         """Call the code and record its operations."""
@@ -42,7 +43,9 @@ class RepeatedCall:
         roots |= {id(tensor): (PARAMETER, name) for name, tensor in self.parameters.items()}
         roots |= {id(tensor): ("buffer", name) for name, tensor in self.buffers.items()}
         with quiet():
-            return torch_call(lambda: self.run({**tensors, **self.constants}), roots, overrides or {}, tensors)
+            if not inputs and not overrides:
+                self.statistics.clear()
+            return torch_call(lambda: self.run({**tensors, **self.constants}), roots, overrides or {}, self.statistics)
 
     def plain(
         self, inputs: Mapping[str, Array] | None = None, constants: Mapping[str, Any] | None = None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from peasy.verification.implementation.trace import (
@@ -16,6 +17,7 @@ from peasy.verification.implementation.trace import (
     flatten,
     leaves,
     library_folders,
+    replayer,
     user_place,
     user_places,
 )
@@ -28,10 +30,12 @@ class TorchRecorder(TorchDispatchMode):
     """Records every operation. Results of dropout are replaced by its input, and reported as events."""
 
     def __init__(
-        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True
-    ) -> None:
-        super().__init__()
+        self, roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]] | None = None, snapshots: bool = True,
+        statistics: dict[int, tuple[Any, Any]] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__()  # type: ignore[no-untyped-call]
         self.roots, self.overrides, self.snapshots = roots, overrides or {}, snapshots
+        self.statistics = {} if statistics is None else statistics
         self.trace, self.skipped = Trace(), library_folders()
         self.made: dict[int, tuple[int, int]] = {}
         self.mutated: dict[int, list[int]] = {}
@@ -52,6 +56,8 @@ class TorchRecorder(TorchDispatchMode):
         if name in ("baddbmm", "addmm") and all(self._is_activation(source) for source in sources[1:3]):
             return self._split_sum(args, kwargs)
         result = func(*args, **kwargs)
+        if name == "native_group_norm":
+            result = self._keep_statistics(result, *args)
         if name in _RANDOM and self.snapshots:
             self.trace.events.append(("random", user_place(self.skipped)))
         index = len(self.trace.ops)
@@ -59,6 +65,16 @@ class TorchRecorder(TorchDispatchMode):
             result = self.overrides[index](result)
         self._record(func, name, args, kwargs, sources, values, result)
         return result
+
+    def _keep_statistics(self, result: Any, x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int,
+                         eps: float) -> Any:  # fmt: skip
+        """Return a group norm with the means of the first call, so that a changed token changes only its own row."""
+        mean, deviation = self.statistics.setdefault(len(self.trace.ops), result[1:])
+        if mean is result[1]:
+            return result
+        normed = (x.reshape(n, groups, -1) - mean.reshape(n, groups, 1)) * deviation.reshape(n, groups, 1)
+        normed = normed.reshape(n, c, hw) * (1 if weight is None else weight[:, None])
+        return (normed + (0 if bias is None else bias[:, None])).reshape(x.shape), mean, deviation
 
     def _is_activation(self, source: tuple[int, int]) -> bool:
         return any(root.startswith(INPUT) for root in self.trace.ops[source[0]].roots)
@@ -79,7 +95,7 @@ class TorchRecorder(TorchDispatchMode):
         scalars = tuple(value for value in flatten(args) if not isinstance(value, torch.Tensor))
         op = Op(
             len(ops), name, sources, values, tuple(map(self._snapshot, outputs)), roots, *user_places(self.skipped),
-            self._replayer(func, args, kwargs), scalars,
+            replayer(func, args, kwargs, torch.Tensor, lambda tensor: tensor), scalars,
         )  # fmt: skip
         ops.append(op)
         for number, output in enumerate(outputs):
@@ -88,25 +104,6 @@ class TorchRecorder(TorchDispatchMode):
             if argument.alias_info is not None and argument.alias_info.is_write and isinstance(value, torch.Tensor):
                 self.mutated.setdefault(_storage(value), []).append(op.index)
                 self._remember(value, op.index, 0)
-
-    @staticmethod
-    def _replayer(func: Any, args: Any, kwargs: Any) -> Callable[[Mapping[int, Any]], Any]:
-        """Return a function that repeats the operation with other tensors, by number of the tensor argument."""
-
-        def replay(replaced: Mapping[int, Any]) -> Any:
-            numbers = iter(range(1000))
-
-            def swap(value: Any) -> Any:
-                if isinstance(value, list | tuple):
-                    return type(value)(swap(item) for item in value)
-                if isinstance(value, torch.Tensor):
-                    return replaced.get(next(numbers), value)
-                return value
-
-            new_args = [swap(value) for value in args]
-            return func(*new_args, **{key: swap(value) for key, value in kwargs.items()})
-
-        return replay
 
     def _remember(self, tensor: torch.Tensor, index: int, number: int) -> None:
         self.made[id(tensor)] = index, number
@@ -162,10 +159,11 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def torch_call(
-    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]], kept: Any = None
-) -> Trace:
+    function: Callable[[], Any], roots: _Roots, overrides: Mapping[int, Callable[[Any], Any]],
+    statistics: dict[int, tuple[Any, Any]] | None = None,
+) -> Trace:  # fmt: skip
     """Call a function without gradients and record it; `overrides` replace results by operation index."""
-    recorder = TorchRecorder(roots, overrides)
+    recorder = TorchRecorder(roots, overrides, statistics=statistics)
     with single_steps(), torch.no_grad(), recorder:
         result = function()
     trace = recorder.trace
@@ -198,3 +196,16 @@ def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> 
         if known is not None:
             made[id(tensor)] = sorted(recorder.trace.ancestors(known[0]), key=lambda op: op.index)
     return made
+
+
+class OnlyCPU(TorchFunctionMode):
+    """Code that asks for a GPU gets the CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
+
+
+def _on_cpu(value: Any) -> Any:
+    return "cpu" if isinstance(value, str | torch.device) and str(value).startswith(("cuda", "mps")) else value

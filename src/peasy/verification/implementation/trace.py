@@ -4,6 +4,7 @@ Torch operations are recorded below autograd (a dispatch mode), so that einsum, 
 arrive as the same few products, views and element-wise operations. NumPy operations: `numpy_trace`.
 """
 
+import itertools
 import linecache
 import math
 import os
@@ -158,3 +159,21 @@ def flatten(values: Iterable[Any]) -> Iterator[Any]:
             yield from flatten(value)
         else:
             yield value
+
+
+def replayer(
+    function: Callable[..., Any], args: Any, kwargs: Any, kind: type, plain: Callable[[Any], Any]
+) -> Callable[[Mapping[int, Any]], Any]:
+    """Return a function that repeats an operation with other arrays, by number of the array argument."""
+
+    def replay(replaced: Mapping[int, Any]) -> Any:
+        numbers = itertools.count()
+
+        def swap(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return type(value)(swap(each) for each in value)
+            return replaced.get(next(numbers), plain(value)) if isinstance(value, kind) else value
+
+        return function(*[swap(each) for each in args], **{key: swap(each) for key, each in kwargs.items()})
+
+    return replay

@@ -3,6 +3,7 @@
 Started by `child`; never imported by the rest of peasy.
 """
 
+import contextlib
 import json
 import os
 import sys
@@ -42,13 +43,22 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             return {"import_error": asdict(found)}
         from peasy.verification.implementation.examine import examine
 
-        diagnosis = examine(
-            target, request["name"], file=str(file or module.__file__ or ""), call=request["call"],
-            seed=request["seed"], namespace=vars(module), expected=request["expected"], notes=notes,
-        )  # fmt: skip
+        with _only_cpu():
+            diagnosis = examine(
+                target, request["name"], file=str(file or module.__file__ or ""), call=request["call"],
+                seed=request["seed"], namespace=vars(module), expected=request["expected"], notes=notes,
+            )  # fmt: skip
         return {"diagnosis": asdict(diagnosis)}
     except PeasyError as error:
         return {"error": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}}
+
+
+def _only_cpu() -> contextlib.AbstractContextManager[Any]:
+    if "torch" not in sys.modules:
+        return contextlib.nullcontext()
+    from peasy.verification.implementation.torch_trace import OnlyCPU
+
+    return OnlyCPU()
 
 
 def _set_limits(limits: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ products.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -78,10 +79,16 @@ def name_tables(example: Example) -> Example:
     if not doubtful and not unnamed:
         return example
     sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
-    with np.errstate(all="ignore"):
-        right = TableChecker(replace(example, written=sure), names_slips=False).run().right
+    right = _right_tables(replace(example, written=sure))
     renamed = [_rename(table, right, example) for table in example.written]
     return replace(example, written=tuple(renamed))
+
+
+@lru_cache(maxsize=64)
+def _right_tables(example: Example) -> dict[str, TableReading]:
+    """Return the calculated tables of an example; kept, because many tables are compared with the same ones."""
+    with np.errstate(all="ignore"):
+        return TableChecker(example, names_slips=False).run().right
 
 
 def _alternatives(table: WrittenTable) -> tuple[str, ...]:

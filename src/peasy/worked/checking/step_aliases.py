@@ -1,6 +1,10 @@
 """Step aliases: maps captions as people write them ("QK^T / √d_k", "Attention weights") to step names."""
 
 import re
+from functools import lru_cache
+from pathlib import Path
+
+from peasy import config
 
 CAPTIONS = {
     "x": "X", "source": "source", "w_q": "W_Q", "b_q": "b_Q", "w_k": "W_K", "b_k": "b_K", "w_v": "W_V", "b_v": "b_V",
@@ -17,52 +21,12 @@ PER_HEAD = (
 )  # fmt: skip
 """Tables that exist once per head."""
 
-_ALIASES = {
-    "x": "x input inputs embedding embeddings inputembeddings inputembedding wordembeddings inputvectors vectors "
-    "tokenembeddings wordvectors inputmatrix inputx encodings tokenencodings encodingsmatrix",
-    "source": "source sources xsource sourcex sourceembeddings memory encoderoutputs encoderoutput encoderstates",
-    "w_q": "wq queryweights queryweightst queryweightmatrix wquery queryprojection wqueries",
-    "w_k": "wk keyweights keyweightst keyweightmatrix wkey keyprojection wkeys",
-    "w_v": "wv valueweights valueweightst valueweightmatrix wvalue valueprojection wvalues",
-    "w_o": "wo outputweights outputweightmatrix outputprojection woutput",
-    "b_q": "bq querybias biasq biasofq biasofqueries",
-    "b_k": "bk keybias biask biasofk biasofkeys",
-    "b_v": "bv valuebias biasv biasofv biasofvalues",
-    "b_o": "bo outputbias biaso biasofo biasoutput",
-    "query": "q query queries xwq",
-    "key": "k key keys xwk",
-    "key_transposed": "kt ktransposed keytransposed keyt transposeofk transposek keyst",
-    "value": "v value values xwv valuematrix",
-    "scores": "scores score qkt attentionscores attentionscore dotproducts similarity similarities dotproduct cosine "
-    "cosinesimilarity logits attentionlogits energy energies attentionenergy alignmentscores alignment s e "
-    "attnscores attnscore rawscores rawattentionscores unnormalizedattention omega similarityscores similaritymatrix "
-    "scorematrix unscaledscores scoresmatrix sims",
-    "scaled": "scaled scores/dk scaledscores scaledscore qktdk qkt/dk qkt/sqrtdk qktsqrtdk "
-    "scaledattentionscores scaleddotproduct scaleddotproducts scaledlogits scaledqkt scaledsimilarities "
-    "scaledsimilarity s/dk scaledsims",
-    "masked": "masked maskedscores maskedscore maskedscaledscores qktdk+m qkt/dk+m scaled+m maskedattentionscores "
-    "maskedlogits maskedsims",
-    "powers": "powers power exp exponentials exponential e^x ex e^scaled e^scores expscaled expscores",
-    "sums": "sums sum rowsum rowsums sumofpowers sumofexponentials",
-    "weights": "weights weight attentionweights attentionweight attweights attweigh attentionpercentages softmax "
-    "softmaxqktdk softmaxscaled softmaxmasked softmaxscores softmaxofscores a α \\alpha alpha p attentionpattern "
-    "attentionmap attentionmatrix attentionprobabilities attentionprobs attentiondistribution attentioncoefficients "
-    "softmaxedscores softmaxedattentionscores softmaxoutput softmaxofscaledscores softmaxscore softmaxscaledscores "
-    "attnweights attnweight normalizedscores normalisedscores normalizedattentionscores normalizedattention "
-    "probabilities percentages softmaxs softmaxresults softmaxresult attentionpercents",
-    "context": "context contexts contextvector contextvectors z c h weightedsum weightedsums attention attentionoutput "
-    "finaloutput weightsv attentionqkv softmaxqktdkv newembeddings newembedding contextsummary contextualembeddings "
-    "contextualembedding contextualizedembeddings contextualisedembeddings av pv attentionvalues attentionvalue "
-    "contextvec contextvecs allcontextvecs attentionoutputs weightedvalues selfattention selfattentionvalues "
-    "selfattentionoutput attentionvectors head updatedembeddings contextmatrix",
-    "concat": "concat concatenated concatenation heads concatenatedheads multihead",
-    "output": "output outputs o y out result",
-}
 AMBIGUOUS = {
     "scores": ("scaled", "weights", "x"), "context": ("weights", "output", "scores"), "output": ("context", "weights"),
     "weights": ("context",), "x": ("scores",),
 }  # fmt: skip
 """Other tables that a caption may also mean, by the step it usually names, if the numbers say so."""
+_ALIASES: dict[str, str] = config.load(Path(__file__).with_name("step_aliases.toml"))
 _STEP_OF_ALIAS = {alias: step for step, aliases in _ALIASES.items() for alias in aliases.split()}
 _FILLERS = {"matrix", "table", "the", "a", "of", "our", "my", "vectors", "values:", "matrices"}
 _FORMULA = re.compile(r"(softmax)?[\d.,/]*(dk)?qkt/?[\d.,]*(dk)?(\+m)?v?")
@@ -73,6 +37,7 @@ _MARKUP = re.compile(
 _NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)
 def parse_caption(text: str) -> tuple[str, int | None] | None:
     """Return the step and head that a caption names, or None if it names no step.
 

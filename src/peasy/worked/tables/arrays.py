@@ -14,6 +14,7 @@ _CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Ten
 _PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
 _STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
 _ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
+_EQUAL_NAMES = re.compile(r"^\s*((?:\w+\s*=\s*){2,3})(?:[\w.]+\()?$")
 _NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
 _ITEM = re.compile(_NUMBER)
 _ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
@@ -58,6 +59,11 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
             continue
         lines = [*above, *lead.splitlines()]
         captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))
+        if equal := _EQUAL_NAMES.search(lead.rpartition("\n")[2]):  # Q = K = V = [[...]]
+            for name in re.split(r"\s*=\s*", equal[1].strip(" =")):
+                yield PrintedArray((name,), grids[0][0], grids[0][1])
+            above, position = [], end
+            continue
         for head, (rows, is_vector) in enumerate(grids):
             is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
             yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output)

@@ -7,6 +7,7 @@ a calculation that is not shown, and it is listed as not read rather than called
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -140,12 +141,19 @@ def _is_input(table: WrittenTable) -> bool:
     return named is not None and named[0] == "x"
 
 
+@lru_cache(maxsize=_MAX_ARRAYS)
 def _is_explained(example: Example, must_judge: bool = False) -> bool:
     """True if no cell is wrong; if `must_judge`, also if the last table was calculated and not taken as given."""
     with np.errstate(all="ignore"):
+        checker = TableChecker(example, names_slips=False).run()
+        if not _agrees(checker):  # what is wrong if the inputs were rounded is wrong if they are exact
+            return False
         checker = TableChecker.best(example, names_slips=False)
-    if checker.unread or checker.row_findings:
-        return False
     if must_judge and not any(cell.verdict for cell in checker.cells if cell.table == checker.tables[-1].name):
         return False
-    return all(cell.verdict in ("right", "truncated") for cell in checker.cells)
+    return _agrees(checker)
+
+
+def _agrees(checker: TableChecker) -> bool:
+    right = all(cell.verdict in ("right", "truncated") for cell in checker.cells)
+    return right and not checker.unread and not checker.row_findings

@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
@@ -21,6 +22,8 @@ _CAPTION_SEARCH_LINES = 8
 _RULER = re.compile(r"\s*\|?\s*:?-+:?\s*(\|\s*:?-+:?\s*)*\|?\s*")
 _RULER_LINE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
 _ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
+_ARRAY_LINE = re.compile(r"\s*(?:[^\[\]|`]{1,60}[=:≈]\s*)?(?:[\w.]+\()?\[\s*\[.*\d")
+_VECTOR_LINE = re.compile(r"\s*(?:[-*•]\s+)?([^\[\]:=|`]{1,40}?)\s*(?:→|⇒|->|=>|:)\s*\[([^\[\]]+)\]\s*,?\s*")
 _PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|@ ", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
@@ -66,7 +69,7 @@ def read_markdown(text: str) -> Sheet:
     sheet = Sheet()
     above: list[str] = []
     spent = ""  # a caption below its table, already used
-    for kind, lines in _markdown_blocks(text.splitlines()):
+    for kind, lines in _markdown_blocks(list(_join_vectors(text.splitlines()))):
         if kind == "table":
             below, *lines = lines
             header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)
@@ -113,6 +116,7 @@ def read_plain_text(text: str) -> Sheet:
     >>> read_plain_text("weights:\\n[[0.5 0.5]\\n [0.1 0.9]]").tables[0].cells
     (('0.5', '0.5'), ('0.1', '0.9'))
     """
+    text = "\n".join(_join_vectors(text.splitlines()))
     has_tables = _RULER_LINE.search(text) or r"\begin{" in text or "```" in text
     if has_tables or not _ARRAY_START.search(text):
         return read_markdown(text)
@@ -124,6 +128,21 @@ def read_plain_text(text: str) -> Sheet:
     return sheet
 
 
+def _join_vectors(lines: list[str]) -> Iterator[str]:
+    """Yield the lines with labelled vectors below each other (`cat → [1, 0]`) as a Markdown table."""
+    for vectors, group in groupby(lines, lambda line: bool(_VECTOR_LINE.fullmatch(line))):
+        texts = list(group)
+        found = [match for line in texts if (match := _VECTOR_LINE.fullmatch(line))] if vectors else []
+        rows = [[match[1].strip("\"'*“” "), *re.split(r"[,;\s]+", match[2].strip())] for match in found]
+        known = any(parse_caption(row[0]) for row in rows)
+        if len(rows) < 2 or known or len({len(row) for row in rows}) > 1:
+            yield from texts
+            continue
+        yield from ["", "|" * len(rows[0]) + "|", "|" + "---|" * len(rows[0])]
+        yield from [f"| {' | '.join(row)} |" for row in rows]
+        yield ""
+
+
 def _read_line(sheet: Sheet, line: str, above: list[str]) -> None:
     head = _HEAD.fullmatch(line.strip())
     if head:
@@ -132,6 +151,10 @@ def _read_line(sheet: Sheet, line: str, above: list[str]) -> None:
         sheet.head = None
     if line.strip() and not sheet.read_setting(line):
         above.append(line)
+
+
+def _is_open(text: str) -> bool:
+    return text.count("[") > text.count("]")
 
 
 def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -148,6 +171,12 @@ def _markdown_blocks(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
         elif line.startswith(("    ", "\t")) and _ARRAY_START.search(line):
             end = index + 1
             while end < len(lines) and lines[end].startswith(("    ", "\t")):
+                end += 1
+            yield "code", ["", *lines[index:end]]
+            index = end
+        elif _ARRAY_LINE.match(line):
+            end = index + 1
+            while end < len(lines) and lines[end].strip() and _is_open("\n".join(lines[index:end])):
                 end += 1
             yield "code", ["", *lines[index:end]]
             index = end

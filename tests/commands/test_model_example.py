@@ -1,4 +1,4 @@
-"""One head of a model as a worked example: its weights are those that `look` captures, for decoder, encoder and both."""
+"""One head of a model as a worked example: its weights are those that `look` captures."""
 
 import numpy as np
 import pytest

@@ -212,6 +212,10 @@ export const GROUPS = [
     "Pulls weights towards 0 at each step."
    ],
    [
+    "chain rule",
+    "The gradient of a number is the gradient of what it goes into, times how much that changes with it."
+   ],
+   [
     "gradient clipping",
     "Scales gradients down when their norm is too large."
    ],

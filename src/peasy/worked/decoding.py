@@ -99,6 +99,7 @@ class Argmax(Selection):
     """One-hot row of the largest number."""
 
     label = "largest or 0"
+    tex = r"\operatorname{argmax}($0)"
     sentence = "A 1 in the column of the largest number: the greedy choice."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -137,6 +138,7 @@ class BestScores(Selection):
     needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
+    tex = r"\operatorname{best}($0)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return one column."""
@@ -191,6 +193,7 @@ class SelectRows(Step):
     stop: int
     label = "copied"
     sentence = "Some of the rows."
+    tex = r"$0_{$start:$stop}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the rows."""

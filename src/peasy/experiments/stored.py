@@ -81,7 +81,8 @@ class SeedsResult(Result):
             sides = {"value": mean_interval(part.values), "control": mean_interval(part.controls)}
             row |= {name: {"mean": by.mean, "low": by.low, "high": by.high} for name, by in sides.items()}
             row |= {"effect_size": part.effect_size, "p_value": part.p_value, "outcome": part.outcome.value}
-        return data | {"outcome": self.outcome.value, "verdict": self.verdict}
+        computed = {"verdict": self.verdict, "origin": self.origin, "is_stale": self.is_stale}
+        return data | {"outcome": self.outcome.value} | computed
 
 
 def _interval(values: tuple[float, ...]) -> str:

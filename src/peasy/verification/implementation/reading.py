@@ -14,6 +14,8 @@ _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
 _ROW_NUMBERS = ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand")
 """Operations whose result is one number per row, subtracted before exp."""
+_MAX_CAP = 1e5
+"""Larger limits of a score are no soft cap."""
 HIDDEN = -50.0
 """Scores below this get a weight of practically 0: e^-50."""
 
@@ -267,20 +269,20 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
         reading.factor = 0.0 if still.all() else None
         return
     ratio = moved[free] / product[free]
-    if _constant(ratio):
+    if _constant(ratio, 2e-4):
         reading.factor = float(np.median(ratio))
     elif np.allclose(moved[free], np.round(moved[free]), atol=1e-6) and np.abs(moved[free]).max() >= 1:
         reading.floored = True
-    elif _per_head(reading, moved, free):
-        reading.factor, reading.head_factors = float(np.median(ratio)), True
     else:
         _read_softcap(subject, reading, moved, free)
+        if reading.factor is None and _per_head(reading, moved, free):
+            reading.factor, reading.head_factors = float(np.median(ratio)), not _constant(ratio)
     reading.bias_learned = _depends_on_parameters(reading)
 
 
-def _constant(ratio: Array) -> bool:
+def _constant(ratio: Array, tolerance: float = 2e-3) -> bool:
     middle = float(np.median(ratio))
-    return bool(np.all(np.abs(ratio - middle) <= 2e-3 * max(abs(middle), 1e-9)))
+    return bool(np.all(np.abs(ratio - middle) <= tolerance * max(abs(middle), 1e-9)))
 
 
 def _per_head(reading: Reading, moved: Array, free: Array) -> bool:
@@ -294,7 +296,7 @@ def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, free: A
     """Find c and a with scaled = c · tanh(a · product / c)."""
     assert reading.bias is not None
     cap = np.abs(_probe(subject, reading, 1e7)[free] - reading.bias[free])
-    if not np.isfinite(cap).all() or not _constant(cap):
+    if not np.isfinite(cap).all() or not _constant(cap) or cap.max() > _MAX_CAP:
         return
     limit, one = float(np.median(cap)), _probe(subject, reading, 1.0)[free] - reading.bias[free]
     factor = float(np.median(np.arctanh(np.clip(one / limit, -1 + 1e-12, 1 - 1e-12)))) * limit

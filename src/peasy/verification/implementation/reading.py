@@ -191,7 +191,7 @@ def _take_masked(reading: Reading, op: Op) -> None:
     trace, core = reading.trace, reading.core
     source, value = op.inputs[0], op.values[0]
     producer = trace.ops[source[0]]
-    if op.name in _EXP and producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:
+    if producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:  # changes no softmax
         other = trace.ops[producer.inputs[1][0]]
         if other.name in _ROW_NUMBERS:
             source, value = producer.inputs[0], producer.values[0]
@@ -263,6 +263,8 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     moved = np.where(finite, masked - np.where(finite, bias, 0), 0.0)
     large = np.abs(product) > 1e-3 * np.abs(product).max()
     still = finite & ~hidden & (moved == 0) & (half == bias) & large
+    if any(op.name in ("amax", "max") for op in reading.core.path):  # the largest score minus itself is no mask
+        still &= product < product.max(axis=-1, keepdims=True)
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
     free = reading.allowed & (np.abs(product) > 0.02 * np.abs(product).max())
     if not free.any() or (still | ~large | hidden).all():

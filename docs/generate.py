@@ -147,10 +147,13 @@ def _help(command: str) -> str:
 
 
 def python_names() -> str:
-    """Public names of `import peasy`, each with its first docstring line, module and signature."""
+    """Public names of `import peasy`, each with its docstring, signature, example and the members of its result."""
     import peasy
 
-    lines = ["# Python names\n", GENERATED + "The names of `import peasy`; each is imported on first use.\n"]
+    intro = (
+        "The names of `import peasy`; each is imported on first use. The examples are docstrings, and run as tests.\n"
+    )
+    lines = ["# Python names\n", GENERATED + intro]
     modules = {name: module for name, module in peasy._public_names().items() if module != "peasy"}
     for name in sorted(modules, key=str.lower):
         value = getattr(peasy, name)
@@ -158,7 +161,44 @@ def python_names() -> str:
         lines += [f"## `{name}`\n", f"{first} Defined in `{modules[name]}`.\n"]
         if inspect.isfunction(value):
             lines += [f"```text\n{_signature(value)}\n```\n"]
+        if example := _example(value):
+            lines += [f"```python\n{example}\n```\n"]
+        if members := _members(value):
+            lines += ["| member | |", "|---|---|", *(f"| `{member}` | {text} |" for member, text in members), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _example(value: object) -> str:
+    """Return the example in a docstring, from the first prompt on."""
+    doc = inspect.getdoc(value) or ""
+    return doc[doc.index(">>>") :].partition("\n\n")[0].rstrip() if ">>>" in doc else ""
+
+
+def _members(value: object) -> list[tuple[str, str]]:
+    """Return the public members of a class, or of the class that a function returns, with their first lines."""
+    result = (
+        value if inspect.isclass(value) else typing.get_type_hints(value).get("return") if _is_resolved(value) else None
+    )
+    if not inspect.isclass(result) or not result.__module__.startswith("peasy."):
+        return []
+    fields = [field.name for field in dataclasses.fields(result)] if dataclasses.is_dataclass(result) else []
+    own = {name: member for base in reversed(result.__mro__[:-1]) for name, member in vars(base).items()
+           if base.__module__.startswith("peasy.")}  # fmt: skip
+    described = [
+        (name, (inspect.getdoc(member) or "").partition("\n")[0].replace("|", "\\|"))
+        for name, member in own.items()
+        if not name.startswith("_") and (isinstance(member, property) or inspect.isfunction(member))
+    ]
+    return sorted([*((name, "") for name in fields if not name.startswith("_")), *described])
+
+
+def _is_resolved(value: object) -> bool:
+    """Return whether the annotations of a function can be read here."""
+    try:
+        typing.get_type_hints(value)
+    except (NameError, TypeError):
+        return False
+    return inspect.isfunction(value)
 
 
 def _signature(function: Callable[..., object]) -> str:

@@ -48,6 +48,7 @@ def test_card_matches_recipe(name):
     [
         ("stories", "stories", "ending accuracy", 0.98, {"num_valid": 60}),
         ("sentences", "opinions", "nearest-neighbour accuracy", 0.9, {"num_valid": 100}),
+        ("repeats", "repeats", "ending accuracy", 0.98, {"num_valid": 60}),
     ],
 )
 def test_card_metrics_are_reproduced(name, data, measure, least, options):

@@ -74,6 +74,11 @@ def test_gold_alignments_rank_heads(loaded):
     first = result.alignments[0]
     assert first.scores[0].accuracy == max(score.accuracy for score in first.scores)
     assert first.gold == ((0, 0), (1, 1))
+    errors = [one.errors() for one in result.alignments]
+    correct, links = (sum(getattr(one, name) for one in errors) for name in ("num_correct", "num_gold"))
+    assert result.alignment_errors.recall == result.data()["alignment_errors"]["recall"] == correct / links
+    assert result.alignment_errors.summary() in " ".join(result.text().split())
+    assert translate(loaded, "the dog", align=True, max_tokens=3).alignment_errors is None
     with pytest.raises(InvalidInput, match="2 texts and 1 gold"):
         translate(loaded, ["the dog", "the cat"], gold=[[(0, 0)]], max_tokens=3)
     with pytest.raises(InvalidInput, match="source has no word 9"):

@@ -13,7 +13,13 @@ from peasy.cli.command_table import COMMANDS
 from peasy.experiments.result import EXPERIMENTS
 from peasy.worked.example import example_names
 
-TOPICS_PER_DOCUMENT = {"context-summary": 10, "self-attention": 8, "transformers": 9, "notes": 4, "simple-attention": 4}
+TOPICS_PER_DOCUMENT = {
+    "context-summary": 12,
+    "self-attention": 10,
+    "transformers": 10,
+    "notes": 4,
+    "simple-attention": 4,
+}
 TOPIC_IDS = [
     f"{document}.{number}" for document, count in TOPICS_PER_DOCUMENT.items() for number in range(1, count + 1)
 ]

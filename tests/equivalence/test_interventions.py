@@ -191,10 +191,23 @@ class Hooked:
         return change
 
 
+@pytest.fixture
+def compare(record_property, request):
+    """Compare numbers with those of another tool; `bench/exactness.py` reads the largest difference of each case."""
+
+    def check(tool: str, ours, theirs, tolerance: float = TOLERANCE) -> None:
+        difference = float(np.abs(np.asarray(ours) - np.asarray(theirs)).max())
+        case = getattr(request.node, "callspec", None)
+        record_property("exactness", f"{case.params['case'] if case else request.node.name}\t{tool}\t{difference:.1e}")
+        assert difference <= tolerance
+
+    return check
+
+
 @pytest.mark.parametrize("case", CASES)
-def test_edits_equal_hooks_on_transformers(gpt2, loaded, case, monkeypatch):
+def test_edits_equal_hooks_on_transformers(gpt2, loaded, case, monkeypatch, compare):
     expected = Hooked(gpt2).expected(case, monkeypatch)
-    torch.testing.assert_close(edited(loaded, CASES[case]), expected, atol=TOLERANCE, rtol=0)
+    compare("transformers", edited(loaded, CASES[case]), expected)
     monkeypatch.undo()
     with torch.inference_mode():
         assert not torch.allclose(gpt2(IDS).logits[0, -1], expected, atol=1e-3), "the edit has an effect"
@@ -281,34 +294,56 @@ def lens_hooks(lens, case: str):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_edits_equal_transformer_lens(lens, loaded, case):
+def test_edits_equal_transformer_lens(lens, loaded, case, compare):
     with torch.inference_mode():
         expected = lens.run_with_hooks(IDS, fwd_hooks=[lens_hooks(lens, case)])[0, -1]
-    torch.testing.assert_close(edited(loaded, CASES[case]), expected, atol=TOLERANCE, rtol=0)
+    compare("TransformerLens", edited(loaded, CASES[case]), expected)
 
 
+@pytest.mark.parametrize("case", ["sweep of zero-ablated heads"])
+def test_sweep_of_zero_ablated_heads_equals_captum(gpt2, loaded, case, compare):
+    """Each head is one feature of captum's FeatureAblation: a factor of its output, 1 or 0."""
+    attr = pytest.importorskip("captum.attr")
+
+    def logits(factors: torch.Tensor) -> torch.Tensor:
+        with ExitStack() as stack, torch.inference_mode():
+            for layer, block in enumerate(gpt2.transformer.h):
+                scale = factors[0, layer].repeat_interleave(D_HEAD)
+                hook = block.attn.c_proj.register_forward_pre_hook(lambda _, args, scale=scale: (args[0] * scale,))
+                stack.callback(hook.remove)
+            return gpt2(IDS).logits[:, -1, 7]
+
+    factors = torch.ones(1, LAYERS, HEADS)
+    theirs = logits(factors) - attr.FeatureAblation(logits).attribute(factors)[0]
+    ours = loaded.sweep(IDS[0].tolist(), method="zero", over="heads", metric=lambda logits: logits[..., 7]).values
+    compare("captum", ours, theirs)
+
+
+@pytest.mark.parametrize("case", ["direct logit attribution by head"])
 @torch.inference_mode()
-def test_attribution_equals_transformer_lens(lens, loaded):
+def test_attribution_equals_transformer_lens(lens, loaded, case, compare):
     """Heads, MLPs and embedding as in TransformerLens' residual decomposition, with the final norm fixed."""
     attribution = loaded.look(IDS[0].tolist()).attribution(token=7, against=9)
     _, cache = lens.run_with_cache(IDS)
     direction = lens.W_U[:, 7] - lens.W_U[:, 9]
     heads = cache.stack_head_results(pos_slice=-1, apply_ln=False)
     scaled = cache.apply_ln_to_stack(heads, pos_slice=-1)[:, 0] * lens.ln_final.w
-    np.testing.assert_allclose(attribution.heads().values.ravel(), (scaled @ direction).numpy(), atol=1e-4)
+    compare("TransformerLens", attribution.heads().values.ravel(), scaled @ direction, 1e-4)
 
 
+@pytest.mark.parametrize("case", ["sweep of patched heads", "sweep of patched patterns", "sweep of patched residuals"])
 @torch.inference_mode()
-def test_sweeps_equal_transformer_lens(lens, loaded):
+def test_sweeps_equal_transformer_lens(lens, loaded, case, compare):
     from transformer_lens import patching
 
     metric = lambda logits: logits[0, -1, 7] - logits[0, -1, 9]  # noqa: E731
     _, cache = lens.run_with_cache(IDS)
-    options = {"metric": lambda logits: logits[..., 7] - logits[..., 9]}
-    ours = {over: loaded.sweep(IDS[0].tolist(), OTHER[0].tolist(), over=over, **options).values
-            for over in ("heads", "patterns", "layers×positions")}  # fmt: skip
-    heads = patching.get_act_patch_attn_head_out_all_pos(lens, OTHER, cache, metric)
-    patterns = patching.get_act_patch_attn_head_pattern_all_pos(lens, OTHER, cache, metric)
-    stream = patching.get_act_patch_resid_pre(lens, OTHER, cache, metric)
-    for name, theirs in (("heads", heads), ("patterns", patterns), ("layers×positions", stream)):
-        np.testing.assert_allclose(ours[name], theirs.numpy(), atol=1e-4, err_msg=name)
+    over, theirs = {
+        "sweep of patched heads": ("heads", patching.get_act_patch_attn_head_out_all_pos),
+        "sweep of patched patterns": ("patterns", patching.get_act_patch_attn_head_pattern_all_pos),
+        "sweep of patched residuals": ("layers×positions", patching.get_act_patch_resid_pre),
+    }[case]
+    ours = loaded.sweep(
+        IDS[0].tolist(), OTHER[0].tolist(), over=over, metric=lambda logits: logits[..., 7] - logits[..., 9]
+    )
+    compare("TransformerLens", ours.values, theirs(lens, OTHER, cache, metric), 1e-4)

@@ -53,7 +53,7 @@ class EngineMachine(RuleBasedStateMachine):
         )  # fmt: skip
         self.engine = Engine(self.model, limits=limits, clock=self.clock)
         self.engine.max_pending_events = pending
-        self.events, self.reasons, self.poisoned = {}, {}, set()
+        self.events, self.reasons, self.poisoned, self.unread_seconds = {}, {}, set(), {}
 
     def forward_varlen(self, sequences, states, **options):
         """The model, which raises or gives NaN for a broken prompt while it is failing."""
@@ -94,6 +94,7 @@ class EngineMachine(RuleBasedStateMachine):
     def read(self, data):
         response = data.draw(st.sampled_from(list(self.events)))
         self.events[response] += response.pop_all()
+        self.unread_seconds[response] = 0.0
 
     @precondition(lambda self: self.events)
     @rule(data=st.data())
@@ -116,7 +117,8 @@ class EngineMachine(RuleBasedStateMachine):
         """Time passes: requests may time out, clients that read nothing become slow."""
         self.clock.now += seconds
         for response, reasons in self.reasons.items():
-            if seconds > 5.0 and not response.is_finished:
+            self.unread_seconds[response] = self.unread_seconds.get(response, 0.0) + seconds
+            if self.unread_seconds[response] >= 5.0 and not response.is_finished:
                 reasons.add("slow_client")
 
     # What must hold.

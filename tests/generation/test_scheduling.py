@@ -123,3 +123,31 @@ def test_overdue_long_request_starts_beside_an_endless_row_of_short_ones():
         clock.now += 0.2
     assert final_events(long.pop_all())[0].reason == "length"
     assert steps > 20, "it was not delayed: the test shows nothing"
+
+
+LONG_SOURCE = tuple(random.Random(2).randrange(1, 60) for _ in range(60))
+
+
+def steps_beside_a_long_source(chunk):
+    """Return how many steps a short translation and a long source take to their first tokens, begun together."""
+    engine = Engine(model_of("translator"), limits=EngineLimits(prefill_chunk=chunk, prefix_cache_bytes=0))
+    sampling = SamplingParams(max_tokens=3)
+    responses = {"long": engine.submit(Request((), sampling, LONG_SOURCE))}
+    responses["short"] = engine.submit(Request((), sampling, (5, 7)))
+    first, events, step = {}, {name: [] for name in responses}, 0
+    while engine.step():
+        step += 1
+        for name, response in responses.items():
+            events[name] += response.pop_all()
+            if token_ids(events[name]):
+                first.setdefault(name, step)
+    for name, source in (("long", LONG_SOURCE), ("short", (5, 7))):
+        assert token_ids(events[name]) == alone("translator", (), source, 3)
+    return first
+
+
+def test_short_translation_does_not_wait_for_a_long_source():
+    """A source is encoded block by block, at most the cost of one prefill chunk in a step."""
+    assert steps_beside_a_long_source(8)["short"] == 1
+    assert steps_beside_a_long_source(8)["long"] >= 3
+    assert steps_beside_a_long_source(128)["long"] == 1  # inverse: what fits the budget is encoded at once

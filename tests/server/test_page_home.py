@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def built_in_studio():
-    registry = ModelRegistry(["stories", "locales-fr", "sentences"], weights="float32")
+    registry = ModelRegistry(["stories", "locales-fr", "sentences", "repeats"], weights="float32")
     with running_server(build_app(registry, pages=True)) as port:
         yield port
 
@@ -42,6 +42,20 @@ def test_first_visit_shows_the_head_that_matters(home):
     weight = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
     assert weight == "·pizza: weight 1.0000"
     window.screenshot("home-1366")
+
+
+def test_copying_is_the_work_of_one_induction_head(home):
+    page = home("/").page
+    page.get_by_role("button", name="Copy what came before").click()
+    page.get_by_text("This head looks from y back to u").wait_for()
+    before, after = map(
+        float, re.search(r"falls from (.*) to ([\d.]+)\.", page.locator(".story").inner_text()).groups()
+    )
+    assert before > 0.9
+    assert after < 0.1
+    page.get_by_role("button", name=re.compile("weight")).first.click()
+    page.locator(".zoom").wait_for()
+    assert page.locator(".zoom").evaluate("(zoom) => zoom.getBoundingClientRect().top < innerHeight / 2")
 
 
 def test_arithmetic_of_a_cell_ends_in_its_weight(home):

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from tests.worked.test_arithmetic import check
 
 from peasy.errors import InvalidInput
-from peasy.worked import read_example, solve
+from peasy.worked import intervals, load_example, read_example, solve
 from peasy.worked.builder import related_name
+from peasy.worked.intervals import Interval
 from peasy.worked.operations import Multiply
 from peasy.worked.solver import train_steps
 
@@ -458,6 +459,19 @@ def test_the_same_lines_run_on_array_api_strict(name):
 
 
 @pytest.mark.parametrize("name", CASES)
+def test_bounds_contain_what_rounded_inputs_give(name):
+    """Inputs read at three decimals give intervals that contain every node of the true inputs, gradients too."""
+    worked, *_ = make(name, 3)
+    given = {n: worked.values[n] for n, node in worked.graph.nodes.items() if not node.routes}
+    rounded = {n: values.round(3) for n, values in given.items()}
+    bounds = worked.graph.evaluate({n: Interval(v - 5e-4, v + 5e-4) for n, v in rounded.items()}, intervals)
+    for node, values in worked.values.items():
+        slack = 1e-12 * (1 + np.abs(np.where(np.isfinite(values), values, 0)))
+        inside = (bounds[node].low <= values + slack) & (values - slack <= bounds[node].high)
+        assert inside.all(), node
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_every_displayed_cell_evaluates(name):
     check(make(name, 5)[0])
 
@@ -533,13 +547,17 @@ WRONG = {
     "a setting of a step": ({"y": "relu(x, slope=1)"}, "relu has no settings", ""),
     "too many inputs": ({"y": "layer_norm(x, w)"}, "y: layer_norm takes 1 input, not 2", ""),
     "too few inputs": ({"y": "add()"}, "y: add takes 2 inputs or more, not 0", ""),
+    "a row without variance": ({"y": "layer_norm(c, eps=0)"}, "y.normalised are not finite", "eps"),
+    "the logarithm of zero": ({"y": "log(c)"}, "y are not finite", ""),
+    "a temperature of zero": ({"y": "softmax(x, temperature=0)"}, "temperature is 0.0", "above 0"),
+    "no targets": ({"y": "cross_entropy(x)"}, "0 targets for 2 rows of x", "targets"),
     "a token that is not in the vocabulary": ({"y": "embedding()"}, "'a' is not in the vocabulary", ""),
 }
 
 
 @pytest.mark.parametrize(("steps", "message", "hint"), WRONG.values(), ids=WRONG)
 def test_wrong_lines_are_explained(steps, message, hint):
-    given = {"x": [[1, 2], [3, 4]], "w": [[1], [2], [3]]}
+    given = {"x": [[1, 2], [3, 4]], "w": [[1], [2], [3]], "c": [[0, 0]]}
     with pytest.raises(InvalidInput, match=message) as caught:
         solve(read_example({"title": "t", "tokens": ["a", "b"], "given": given, "steps": steps}))
     assert hint in (caught.value.hint or "")
@@ -550,3 +568,58 @@ def test_no_gradient_through_a_choice():
                "steps": {"y": "sampling(z, top_k=1)", "s": "sum(y)"}}  # fmt: skip
     with pytest.raises(InvalidInput, match="no gradient through"):
         solve(read_example(example))
+
+
+TRAINED = {
+    "an unknown loss": ({"loss": "los"}, "los is not given"),
+    "a loss of several numbers": ({"loss": "x"}, "x is not a single number"),
+    "an unknown parameter": ({"parameters": ["w"]}, "no step uses w"),
+    "a step before the first": ({"step": 0}, "step is 0"),
+}
+
+
+@pytest.mark.parametrize(("train", "message"), TRAINED.values(), ids=TRAINED)
+def test_wrong_training_settings_are_explained(train, message):
+    example = {"title": "t", "given": {"x": [[1, 2]]}, "steps": {"loss": "sum(x)"}, "train": train}
+    with pytest.raises(InvalidInput, match=message):
+        solve(read_example(example))
+
+
+def test_the_cache_gives_the_same_contexts_with_fewer_multiplications():
+    worked = solve(load_example("kv-cache"))
+    for step in (2, 3):
+        without, cached = (worked.values[f"decoding.step{step}.{kind}.context"] for kind in ("without", "cached"))
+        np.testing.assert_allclose(cached[0], without[-1], rtol=1e-15)
+    counts = worked.values["decoding.multiplications"]
+    assert counts[0, 0] == counts[0, 1] == 3 * 4 + 2 + 2
+    assert (counts[1:, 1] < counts[1:, 0]).all()
+    assert counts[2].tolist() == [3 * 12 + 2 * 18, 3 * 4 + 2 * 6]
+
+
+def test_two_beams_find_a_better_sequence_than_greedy_search():
+    worked = solve(load_example("beam-search"))
+    table = np.log(np.exp(worked.values["logits"]) / np.exp(worked.values["logits"]).sum(1, keepdims=True))
+    totals = {(a, b): table[0, a] + table[a, b] for a in range(5) for b in range(5)}
+    best = max(totals, key=totals.get)
+    assert worked.step("beams.step2.totals").rows[0] == " ".join(["I", *(WORDS_OF_BEAMS[i] for i in best)])
+    assert worked.values["beams.step2.totals"][0, 0] == pytest.approx(totals[best])
+    assert worked.values["greedy.step2.totals"][0, 0] < totals[best] - 0.1
+
+
+WORDS_OF_BEAMS = ("I", "love", "like", "AI", "pizza")
+
+
+def test_top_k_and_top_p_keep_what_their_definition_says():
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        logits = rng.normal(size=(1, 6)).round(1)
+        example = {"title": "t", "vocabulary": list("abcdef"), "given": {"z": logits},
+                   "steps": {"k": "sampling(z, top_k=3)", "p": "sampling(z, top_p=0.7, temperature=0.5)"}}  # fmt: skip
+        worked = solve(read_example(example))
+        order = np.argsort(-logits[0], kind="stable")
+        assert set(np.flatnonzero(worked.values["k.kept"])) == set(order[:3])
+        shares = worked.values["p.probabilities"][0]
+        needed = next(n for n in range(1, 7) if shares[order[:n]].sum() >= 0.7)
+        assert set(np.flatnonzero(worked.values["p.kept"])) == set(order[:needed])
+        np.testing.assert_allclose(worked.values["p.renormalised"].sum(), 1)
+        assert np.argmax(worked.values["k.greedy"]) == order[0]

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.errors import InvalidInput
-from peasy.worked import example_names, load_example, read_example, solve
+from peasy.worked import load_example, read_example, solve
 from peasy.worked.checking import check
 from peasy.worked.checking import verdict as check_verdict
-from peasy.worked.example import Example, WrittenTable
+from peasy.worked.example import Example, WrittenTable, library_files
 
 DERIVED = ("query", "key", "value", "scores", "scaled", "masked", "weights", "context", "concat", "output")
 LOVE = {
@@ -57,7 +57,7 @@ def changed(example: Example, table: int, row: int, column: int, text: str) -> E
     return replace(example, written=tuple(written))
 
 
-SMALL = [name for name in example_names() if len(load_example(name).tokens) <= 6]
+SMALL = [name for name in library_files() if len(load_example(name).tokens) <= 6]
 HEADED = {
     "title": "two heads",
     "tokens": ["I", "love", "AI"],

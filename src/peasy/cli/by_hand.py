@@ -107,7 +107,8 @@ def exercise(call: partial[exercise_command.Worksheet], *, flags: Flags = Flags(
     seed = SystemRandom().randrange(10_000) if flags.seed is None else flags.seed
     sheet = call(seed=seed)
     size, topic = (call.keywords.get(name, default) for name, default in (("size", "3x2"), ("topic", "plain")))
-    command_line = f"peasy exercise --size {size} --topic {topic} --seed {seed}"
+    size_flag = "" if sheet.exercise.worked.example.steps else f"--size {size} "  # a network has its own size
+    command_line = f"peasy exercise {size_flag}--topic {topic} --seed {seed}"
     files, suggestions = [], [f"{command_line} --answer-key"]
     if flags.out is not None and not sheet.with_answers:
         files = [sheet.save_key(flags.out.with_name(f"{flags.out.stem}-key{flags.out.suffix}"))]

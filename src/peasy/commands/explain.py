@@ -220,6 +220,9 @@ def explain(
     step: StepKind | None = None,
     follow: str = "",
     fragment: bool = False,
+    model: str | None = None,
+    layer: int = 0,
+    head: int = 0,
     **matrices: Unpack[ExampleMatrices],
 ) -> ExplainResult:
     """Compute all steps of an example: a library name, a file, a sentence of two words or more, or matrices.
@@ -252,6 +255,9 @@ def explain(
         step: Show only the forward pass, the gradients or the update of one training step.
         follow: Follow the chain rule from the loss to one number: "d loss / d w_q[0,1]".
         fragment: Write LaTeX without a preamble, for slides.
+        model: Explain the attention of this model for the text, with the model's own numbers.
+        layer: Layer of the model, from 0.
+        head: Head of the layer, from 0.
     """
     if isinstance(decimals, bool) or not 0 <= decimals <= _MAX_DECIMALS:
         raise UsageError(f"decimals should be from 0 to {_MAX_DECIMALS}, not {decimals}.")
@@ -259,6 +265,10 @@ def explain(
         raise UsageError("normalise and normalize are the same setting.", hint="Give one of them.")
     settings = {"causal": causal, "scoring": scoring, "normalise": normalise or normalize, "heads": heads}
     changes = {name: value for name, value in settings.items() if value is not None}
+    if model is not None:
+        from peasy.commands.model_example import model_example  # with torch, which all other examples do without
+
+        source = model_example(model, str(source or ""), layer, head)
     example = _resolve_example(source) if source is not None else _given_example(matrices)
     if source is not None and matrices:
         raise UsageError("explain takes an example or matrices, not both.", hint=f"Leave out {', '.join(matrices)}.")

@@ -249,10 +249,8 @@ def measure_activations(model: "Model", objective: "Objective", batch: "Batch", 
 def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run: _DryRun) -> PlanResult:
     recipe, sizes = setup.recipe, dry_run.sizes
     tokens_per_second = dry_run.tokens / dry_run.seconds
-    fraction = truncated.cached_survey.sizes["train"].characters / max(
-        corpus.cached_survey.sizes["train"].characters, 1
-    )
-    data_tokens = corpus.cached_survey.sizes["train"].characters * dry_run.tokens_per_character
+    read, characters = (one.cached_survey.sizes["train"].characters for one in (truncated, corpus))
+    fraction, data_tokens = read / max(characters, 1), characters * dry_run.tokens_per_character
     epoch = max(1, round(dry_run.samples / fraction / recipe.batch_size))
     if recipe.steps is not None:
         steps, seconds, reason = recipe.steps, recipe.steps * dry_run.seconds, "as requested"
@@ -280,10 +278,8 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
         total = 2 * sizes.weight_bytes + sizes.optimizer_bytes + dry_run.activation_bytes
         state = {"weights": sizes.weight_bytes, "gradients": sizes.weight_bytes, "optimizer": sizes.optimizer_bytes}
         rows += [(name, format_bytes(count), "counted") for name, count in state.items()]
-        rows += [
-            ("activations", format_bytes(dry_run.activation_bytes), "measured in one forward pass"),
-            ("memory", format_bytes(total), ""),
-        ]
+        rows.append(("activations", format_bytes(dry_run.activation_bytes), "measured in one forward pass"))
+        rows.append(("memory", format_bytes(total), ""))
         numbers |= {**state, "activations": dry_run.activation_bytes, "memory": total}
         sums = (_state_formulas(sizes, state),)
         if (free := ram.available_ram()) is not None:

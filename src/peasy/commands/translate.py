@@ -15,7 +15,8 @@ from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams
-from peasy.views.document import Document, Heading
+from peasy.metrics.scores import AlignmentErrors
+from peasy.views.document import Document, DocumentPart, Heading, Paragraph
 from peasy.views.generation import TranslationHypothesis, translations_document
 
 if TYPE_CHECKING:
@@ -102,8 +103,21 @@ class TranslateResult(Result):
         method = f"{self.search.num_beams} beams" if self.search.num_beams > 1 else "greedy"
         speed = f" · {count / self.seconds:,.0f} tokens/s" if self.seconds else ""
         page = _translations_document(self.translations, f"{self.name} · {method} · {count:,} tokens{speed}")
-        parts = [part for one in self.alignments for part in (Heading("Alignment"), *one.document().parts)]
+        parts: list[DocumentPart] = []
+        for one in self.alignments:
+            parts += [Heading("Alignment"), *one.document().parts]
+        total = self.alignment_errors
+        if total is not None and len(self.alignments) > 1:
+            heads = {(one.layer, one.head) for one in self.alignments}
+            chosen = "" if len(heads) == 1 else " Each text has its own best head, so these rates are optimistic."
+            parts += [Heading("All alignments"), Paragraph(total.summary() + chosen)]
         return replace(page, parts=(*page.parts, *parts))
+
+    @property
+    def alignment_errors(self) -> AlignmentErrors | None:
+        """Precision, recall and AER over all texts: their links are added up. None without gold alignments."""
+        errors = [one.errors() for one in self.alignments if one.gold]
+        return sum(errors[1:], errors[0]) if errors else None
 
     def data(self) -> JsonDict:
         """Return all translations and their alignments."""
@@ -111,7 +125,10 @@ class TranslateResult(Result):
         translated = [row for row, one in zip(rows, self.translations, strict=True) if one.hypotheses]
         for row, alignment in zip(translated, self.alignments, strict=False):
             row["alignment"] = alignment.data()
-        return {"model": self.name, "translations": rows, "seconds": self.seconds, "search": vars(self.search)}
+        data = {"model": self.name, "translations": rows, "seconds": self.seconds, "search": vars(self.search)}
+        if (total := self.alignment_errors) is not None:
+            data["alignment_errors"] = {"precision": total.precision, "recall": total.recall, "aer": total.aer}
+        return data
 
 
 def _translations_document(translations: Sequence[Translation], note: str) -> Document:

@@ -63,8 +63,7 @@ def run(
         for by in (vectors, control)
     )
     planes = [
-        embedding_map(f"{symbol} (head {format_head(head)})", names, vectors[name], labels)[0]
-        for name, symbol in SPACES.items()
+        embedding_map(f"{SPACES[name]} (head {format_head(head)})", names, vectors[name], labels)[0] for name in _STEPS
     ]
     return conclude(head, spaces, fresh, planes, seed)
 

@@ -13,7 +13,7 @@ from peasy import config
 from peasy.atomic import write_atomic
 from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import JsonDict, Result
-from peasy.experiments.statistics import Comparison, Outcome, claim_outcome
+from peasy.experiments.statistics import Comparison, Outcome, claim_outcome, format_p
 from peasy.experiments.stored import SeedsResult, stored_result
 from peasy.render import json as plain_json
 from peasy.views.document import Curves, Document, DocumentPart, Node, Paragraph, Rows, Table, Vectors
@@ -73,14 +73,14 @@ class ExperimentResult(Result):
 
     def document(self) -> Document:
         """Return claim, question, tables and figures, outcome of this run and of the stored seeds, caveat."""
-        conclusion = f"This run (seed {self.seed}): {self.outcome}. {self.verdict}"
-        parts = [*self.parts, table("What decides, in this run", _DECIDING, map(_deciding_row, self.comparisons))]
-        notes = [Paragraph(conclusion, _tone(self.outcome))]
+        title = f"This run (seed {self.seed}): {self.outcome}"
+        decided: list[DocumentPart] = [table(title, _DECIDING, map(_deciding_row, self.comparisons))]
+        conclusions = [Paragraph(self.verdict, _tone(self.outcome))]
         if self.stored is not None:
-            parts.append(self.stored.table())
-            summary = f"Stored result ({len(self.stored.seeds)} seeds): {self.stored.outcome}."
-            notes += [Paragraph(summary, _tone(self.stored.outcome)), Paragraph(self.stored.origin, "note")]
-        return experiment_document(self.experiment, self.claim, self.question, parts, notes, self.caveat, self.seed)
+            decided.append(self.stored.table())
+            conclusions.append(Paragraph(f"Stored result: {self.stored.origin}", "note"))
+        whole = (*self.parts, *decided, *conclusions)
+        return experiment_document(self.experiment, self.claim, self.question, whole, self.caveat, self.seed)
 
     def data(self) -> JsonDict:
         """Return the fields, the outcome in this run, and the result of the stored seeds."""
@@ -95,13 +95,9 @@ _DECIDING = (("part of the claim", ""), ("measured", ""), ("control", ""), ("p",
 
 
 def _deciding_row(part: Comparison) -> tuple[str, ...]:
-    p_value = "exact" if part.exact else "needs seeds" if part.p_value is None else f"{part.p_value:.3f}"
-    sides = (f"{name}: {value:.3g}" for name, value in _sides(part))
+    p_value = "exact" if part.exact else "needs seeds" if part.p_value is None else format_p(part.p_value)
+    sides = f"{part.value_name}: {part.value:.3g}", f"{part.control_name}: {part.control:.3g}"
     return (part.name, *sides, p_value, str(part.outcome))
-
-
-def _sides(part: Comparison) -> tuple[tuple[str, float], tuple[str, float]]:
-    return (part.value_name, part.value), (part.control_name, part.control)
 
 
 def _tone(outcome: Outcome) -> str:

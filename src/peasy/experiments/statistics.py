@@ -99,6 +99,15 @@ def paired_p_value(values: Sequence[float], control: Sequence[float], seed: int 
     return float((1 + np.sum(means >= differences.mean() - 1e-12)) / (1 + _NUM_PERMUTATIONS))
 
 
+def format_p(p_value: float) -> str:
+    """Format a p-value with three decimals.
+
+    >>> format_p(0.03125), format_p(0.0002)
+    ('0.031', '< 0.001')
+    """
+    return f"{p_value:.3f}" if p_value >= 0.001 else "< 0.001"
+
+
 def can_reach(pairs: int) -> bool:
     """Return whether a paired test of this many pairs can reach the significance level at all.
 
@@ -225,7 +234,7 @@ class SeedsComparison:
             return f"{self.name}: {sides} (exact, in each seed)"
         size = f"{self.effect_size:.1f}" if math.isfinite(self.effect_size) else "infinite, as nothing varies"
         sides = f"{self.value_name} {values}, {self.control_name} {controls}"
-        return f"{self.name}: {sides} (effect size {size}, p = {self.p_value:.3f})"
+        return f"{self.name}: {sides} (effect size {size}, p = {format_p(self.p_value)})"
 
 
 def pool(runs: Sequence[Sequence[Comparison]]) -> tuple[SeedsComparison, ...]:

@@ -12,7 +12,7 @@ from platform import python_version
 from typing import TypeVar
 
 from peasy.commands.result import JsonDict, Result
-from peasy.experiments.statistics import Outcome, SeedsComparison, claim_outcome, mean_interval
+from peasy.experiments.statistics import Outcome, SeedsComparison, claim_outcome, format_p, mean_interval
 from peasy.views.document import Document, Paragraph, Table
 
 T = TypeVar("T", SeedsComparison, "SeedsResult")
@@ -60,13 +60,13 @@ class SeedsResult(Result):
             (
                 part.name, f"{part.value_name}: {_interval(part.values)}",
                 f"{part.control_name}: {_interval(part.controls)}",
-                "exact" if part.exact else f"{part.effect_size:.1f}", "" if part.exact else f"{part.p_value:.3f}",
+                "exact" if part.exact else f"{part.effect_size:.1f}", "" if part.exact else format_p(part.p_value),
                 str(part.outcome),
             )
             for part in self.comparisons
         )  # fmt: skip
-        columns = ("part of the claim", "measured", "control", "effect size", "p", "outcome")
-        return Table(columns, rows, f"Stored result of {len(self.seeds)} seeds: mean ± 95 % interval")
+        columns = ("part of the claim", "mean ± 95 % interval", "control", "effect size", "p", "outcome")
+        return Table(columns, rows, f"Stored result ({len(self.seeds)} seeds): {self.outcome}")
 
     def document(self) -> Document:
         """Return the table of the comparisons, the outcome, and what was run."""
@@ -81,14 +81,14 @@ class SeedsResult(Result):
             sides = {"value": mean_interval(part.values), "control": mean_interval(part.controls)}
             row |= {name: {"mean": by.mean, "low": by.low, "high": by.high} for name, by in sides.items()}
             row |= {"effect_size": part.effect_size, "p_value": part.p_value, "outcome": part.outcome.value}
-        return data | {"outcome": self.outcome.value, "verdict": self.verdict}
+        computed = {"verdict": self.verdict, "origin": self.origin, "is_stale": self.is_stale}
+        return data | {"outcome": self.outcome.value} | computed
 
 
 def _interval(values: tuple[float, ...]) -> str:
     interval = mean_interval(values)
-    return (
-        f"{interval.mean:.3g} ± {interval.high - interval.mean:.2g}" if interval.count > 1 else f"{interval.mean:.3g}"
-    )
+    half = interval.high - interval.mean
+    return f"{interval.mean:.3g} ± {half:.2g}" if interval.count > 1 and half else f"{interval.mean:.3g}"
 
 
 @cache

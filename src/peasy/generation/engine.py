@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import torch
+from torch import Tensor
 
 from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.admission import admit
@@ -26,6 +27,7 @@ from peasy.generation.request_queue import RequestQueue, ResponseStream
 from peasy.generation.sequence import Row, RunningSequence, UncachedSequence
 from peasy.generation.speculative_decoding import SpeculativeSequence
 from peasy.models.protocol import DecodeState, Model
+from peasy.models.transformer import EncoderDecoder
 from peasy.nn.kv_cache import KVCache
 from peasy.tokenization import Tokenizer
 
@@ -117,13 +119,14 @@ class Engine:
         with torch.inference_mode():
             self._reap(began)
             self._admit()
+            has_encoded = self.model.is_encoder_decoder and self._encode_sources()
             scheduled = self._schedule()
             if scheduled:
                 self._execute(scheduled)
         self.heartbeat = self.clock()
         if scheduled:
             self._record_step(sum([len(row.ids) for rows in scheduled for row in rows]), self.heartbeat - began)
-        return bool(scheduled)
+        return bool(scheduled) or has_encoded
 
     def _record_step(self, tokens: int, seconds: float) -> None:
         stats = self.stats
@@ -225,7 +228,38 @@ class Engine:
             if request.use_cache:
                 self._open_state(sequence)
 
-    def _open_state(self, sequence: RunningSequence) -> None:
+    def _encode_sources(self) -> bool:
+        """Encode sources up to the cost of a prefill chunk, the shortest first; return whether there was any.
+
+        A source is read in both directions, so it cannot be divided as a prompt is: a long one pauses after a block.
+        """
+        waiting = [sequence for sequence in self.running if sequence.encoding is not None]
+        num_blocks = len(getattr(getattr(self.model, "encoder", None), "blocks", ())) + 1
+        budget = self.limits.prefill_chunk * num_blocks
+        order = sorted(waiting, key=lambda sequence: len(sequence.request.source or ()))
+        if self._num_passed_over >= _MAX_PASSED_OVER:
+            order = [*waiting[:1], *(sequence for sequence in order if sequence is not waiting[0])]
+        for sequence in order:
+            try:
+                while sequence.encoding is not None and budget > 0:
+                    budget -= self._encode_block(sequence)
+            except Exception as error:
+                self._raise_unless_isolated(error)
+                self._finish_request(sequence.response, "error", error)
+        return bool(waiting)
+
+    def _encode_block(self, sequence: RunningSequence) -> int:
+        """Compute one block of the encoder, or open the state with its output; return the cost in tokens."""
+        assert sequence.encoding is not None
+        output = next(sequence.encoding, None)
+        if output is not None:
+            sequence.encoded = output
+            return output.shape[1]
+        sequence.encoding = None
+        self._open_state(sequence, sequence.encoded)
+        return 0
+
+    def _open_state(self, sequence: RunningSequence, encoded: Tensor | None = None) -> None:
         """Give the sequence a state; one with an encoded source is cached like a page, under the key (-1, *source)."""
         request = sequence.request
         cacheable = self.prefix_cache.max_bytes > 0 and request.intervention is None and not request.scores_prompt
@@ -235,8 +269,11 @@ class Engine:
             sequence.state, sequence.pages = page.content.fork(), (page,)
             for layer in sequence.state.layers if isinstance(sequence.state, KVCache) else ():
                 layer.capacity = len(sequence.ids) + sequence.max_new_tokens
+        elif sequence.source is not None and isinstance(self.model, EncoderDecoder) and encoded is None:
+            sequence.encoding = self.model.encode_steps(sequence.source)
+            return
         else:
-            sequence.state = self._new_state(sequence)
+            sequence.state = self._new_state(sequence, encoded)
             if cacheable:
                 source_page = self.prefix_cache.insert((), key, sequence.state.fork()) if request.source else ()
                 sequence.pages = source_page
@@ -244,8 +281,10 @@ class Engine:
             message = f"A {type(self.model.config).kind} model cannot drop rejected draft tokens from its state."
             raise InvalidInput(message, hint="Generate without speculation.")
 
-    def _new_state(self, sequence: RunningSequence) -> DecodeState:
+    def _new_state(self, sequence: RunningSequence, encoded: Tensor | None = None) -> DecodeState:
         capacity = len(sequence.ids) + sequence.max_new_tokens
+        if encoded is not None and isinstance(self.model, EncoderDecoder):
+            return self.model.state_of(encoded, capacity)
         return self.model.new_state(capacity=capacity, source=sequence.source)
 
     def _finish_request(self, response: ResponseStream, reason: FinishReason, error: Exception | None = None) -> None:
@@ -277,8 +316,10 @@ class Engine:
             heir.leader, heir.followers, heir.source = None, waiting[1:], sequence.source
             heir.share_key, self._leaders[sequence.share_key] = sequence.share_key, heir
             heir.state, heir.num_computed, heir.pages = sequence.state, sequence.num_computed, sequence.pages
+            heir.encoding, heir.encoded = sequence.encoding, sequence.encoded
             if sequence.finish_reason == "error":  # its state may be broken
                 heir.state, heir.num_computed, heir.pages = self._new_state(heir), 0, None
+                heir.encoding = None
         for follower in waiting[1:]:
             follower.leader = waiting[0]
 
@@ -286,7 +327,11 @@ class Engine:
 
     def _schedule(self) -> list[list[Row]]:
         """Schedule the next token of every decoding sequence, and prompts up to the prefill budget."""
-        ready = [sequence for sequence in self.running if sequence.leader is None and not sequence.response.is_full]
+        ready = [
+            sequence
+            for sequence in self.running
+            if sequence.leader is None and sequence.encoding is None and not sequence.response.is_full
+        ]
         prompts = [sequence for sequence in ready if sequence.is_prefilling and self._prefill_remains(sequence)]
         waiting = set(prompts)
         ends = self._divide_budget(prompts, [sequence for sequence in ready if sequence not in waiting])

@@ -4,7 +4,7 @@ The base class samples one token per pass from its KV cache; other strategies (w
 are subclasses with another `next_rows` and `accept`.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -51,8 +51,8 @@ class RunningSequence:
     """One choice of a request, sampled token by token: the first `num_computed` of its `ids` are in `state`.
 
     With a `leader` it waits until that sequence has prefilled the prompt that both share; `share_key` is set while it
-    is the leader of a prompt itself. `pages` are the prefix-cache pages of its computed tokens; None = a page could not
-    be stored, so that no later page can be shared.
+    is the leader of a prompt itself; `encoding` while its source is being encoded, block by block. `pages` are the
+    prefix-cache pages of its computed tokens; None = a page could not be stored, so that no later page can be shared.
     """
 
     def __init__(self, response: ResponseStream, choice: int, tokenizer: Tokenizer | None) -> None:
@@ -67,6 +67,8 @@ class RunningSequence:
         self.is_plain = self.attention is None and request.use_cache and not has_options
         self.source: Tensor | None = None
         self.state: DecodeState | None = None
+        self.encoding: Iterator[Tensor] | None = None
+        self.encoded: Tensor | None = None
         self.pages: PageChain | None = None
         self.num_computed = self.num_generated = 0
         self.finish_reason: FinishReason | None = None

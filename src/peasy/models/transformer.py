@@ -1,7 +1,7 @@
 """Transformers with a KV cache: decoder and encoder-decoder; forward context, packed batches, checks of all models."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -126,10 +126,19 @@ class EncoderDecoder(CausalTransformer):
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Encode the source and return a KV cache that holds the encoder output."""
+        encoded = self.encode(require_source(source), padding_mask=source_padding_mask)
+        return self.state_of(encoded, capacity, normalize_padding_mask(source_padding_mask))
+
+    def state_of(self, encoded: Tensor, capacity: int = 0, padding_mask: Tensor | None = None) -> KVCache:
+        """Return a KV cache that holds this encoder output."""
         cache = KVCache.empty(self.decoder.windows, capacity)
-        cache.encoder_output = self.encode(require_source(source), padding_mask=source_padding_mask)
-        cache.encoder_padding_mask = normalize_padding_mask(source_padding_mask)
+        cache.encoder_output, cache.encoder_padding_mask = encoded, padding_mask
         return cache
+
+    def encode_steps(self, source: Tensor) -> Iterator[Tensor]:
+        """Yield after each block of the encoder, and last its output, so that other work can be done in between."""
+        ctx = make_context(self.embedding, source, ModelInputs[KVCache](), causal=False)
+        yield from self.encoder.forward_steps(self.embedding(source, ctx), ctx)
 
     def encode(
         self,

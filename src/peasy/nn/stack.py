@@ -1,5 +1,7 @@
 """Stack of Transformer blocks with shared position encoding and final norm."""
 
+from collections.abc import Iterator
+
 from torch import Tensor, nn
 
 from peasy.nn import config as nn_config
@@ -45,15 +47,33 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, ctx: ForwardContext) -> Tensor:
         """Run all blocks and the final norm: `[batch, time, d_model]` to the same shape."""
+        self._set_positions(ctx)
+        for layer in range(len(self.blocks)):
+            x = self._run_block(layer, x, ctx)
+        return self._finish(x, ctx)
+
+    def forward_steps(self, x: Tensor, ctx: ForwardContext) -> Iterator[Tensor]:
+        """Yield the residual stream after each block, then the output: the same as `forward`, with pauses."""
+        self._set_positions(ctx)
+        for layer in range(len(self.blocks)):
+            x = self._run_block(layer, x, ctx)
+            yield x
+        yield self._finish(x, ctx)
+
+    def _set_positions(self, ctx: ForwardContext) -> None:
         for sequence in ctx.sequences or (ctx,):
             sequence.mask_spec.position_bias = self.relative or self.alibi
         if isinstance(self.position, nn_config.RotaryConfig):
             ctx.rope = rope_of_layers(ctx.mask_spec.query_positions, self.d_head, self.position, self.windows)
-        for layer, block in enumerate(self.blocks):
-            x = ctx.edit_and_record(ModulePath(self.name, layer, "stream"), "residual", x)
-            x = block(x, ctx)
-        final_path = ModulePath(self.name, len(self.blocks), "stream")
-        x = ctx.edit_and_record(final_path, "residual", x)
+
+    def _run_block(self, layer: int, x: Tensor, ctx: ForwardContext) -> Tensor:
+        x = ctx.edit_and_record(ModulePath(self.name, layer, "stream"), "residual", x)
+        output: Tensor = self.blocks[layer](x, ctx)
+        return output
+
+    def _finish(self, x: Tensor, ctx: ForwardContext) -> Tensor:
+        path = ModulePath(self.name, len(self.blocks), "stream")
+        x = ctx.edit_and_record(path, "residual", x)
         x = x if self.norm is None else self.norm(x)
-        ctx.record(final_path, "final", x)
+        ctx.record(path, "final", x)
         return x

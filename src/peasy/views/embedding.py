@@ -131,9 +131,9 @@ def vectors_document(
     if len(texts) == 1:
         rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
         figure: doc.Matrix | doc.Table = doc.Table(("dimension", "value"), rows)
-        count, rest, title = len(vectors[0]), f"{vectors.shape[1]}; --json has all.", _truncate(texts[0], 60)
+        count, rest, title = len(vectors[0]), f"{vectors.shape[1]}; --json has all.", doc.short_title(texts[0])
     else:
-        labels = tuple(f"{index} {_truncate(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
+        labels = tuple(f"{index} {doc.shorten(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
         columns = tuple(map(str, range(1, len(labels) + 1)))
         values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
         description = "1: same direction; 0: orthogonal."
@@ -143,11 +143,6 @@ def vectors_document(
         count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
     cut = [doc.Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
     return doc.Document(title, (figure, *cut, doc.Paragraph(note, "note")), decimals=4 if len(texts) == 1 else 2)
-
-
-def _truncate(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def similarity_document(similarity: Similarity) -> doc.Document:

@@ -105,12 +105,11 @@ def experiment_document(
     claim: str,
     question: str,
     parts: Sequence[DocumentPart],
-    conclusions: Sequence[Paragraph],
     caveat: str,
     seed: int,
 ) -> Document:
-    """Document with the claim, its question, the measurements, the outcomes and the caveat."""
-    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, *conclusions, Paragraph(caveat, "note"))
+    """Document with the claim, its question, the measurements with their verdict, and the caveat."""
+    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, Paragraph(caveat, "note"))
     return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
 
 

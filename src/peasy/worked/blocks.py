@@ -6,12 +6,15 @@ A block adds its nodes within the scope of its name and returns the node of its 
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from annotated_types import Gt
 
+from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.normalise import NORMALISATIONS
+from peasy.parameters import BoundedSettings
 from peasy.worked.attention_graph import FormulaSettings, attention_graph
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName
@@ -160,10 +163,10 @@ class AttentionBlock(GraphBlock):
 
 
 @dataclass(frozen=True)
-class SoftmaxBlock(GraphBlock):
+class SoftmaxBlock(BoundedSettings, GraphBlock):
     """Softmax of every row, after division by a temperature."""
 
-    temperature: float = 1.0
+    temperature: Annotated[float, Gt(0)] = 1.0
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add tempered, if the temperature is not 1, and probabilities."""
@@ -183,6 +186,11 @@ class CrossEntropyBlock(GraphBlock):
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add targets, probabilities, token_loss, loss and perplexity."""
         logits, *given = inputs
+        if not given and len(g.example.targets) != len(g.values[logits]):
+            raise InvalidInput(
+                f"There are {len(g.example.targets)} targets for {len(g.values[logits])} rows of {logits}.",
+                hint='Give one for each row: targets = ["love", ""]; "" is not counted.',
+            )
         targets = given[0] if given else g.add_one_hot("targets", g.example.targets, "The word that should come next.")
         if self.smoothing:
             targets = g.add("smoothed_targets", LabelSmoothing(self.smoothing), targets)

@@ -16,6 +16,7 @@ from peasy.formula.step import FormulaStep
 from peasy.worked.example import Example
 from peasy.worked.graph import Application, Graph, GraphNode, Route, Step
 from peasy.worked.operations import Add, Constant, PlaceColumns
+from peasy.worked.steps import Mask
 
 _LOSS_SYMBOL = "L"
 _TEX_NAMES = {
@@ -183,6 +184,11 @@ class GraphBuilder:
         except ValueError:
             shapes = ", ".join(f"{parent} {'x'.join(map(str, self.values[parent].shape))}" for parent in route.inputs)
             raise InvalidInput(f"{node.name}: the shapes do not fit: {shapes}.") from None
+        hidden = np.isneginf(values)  # masked scores, which no other step may make
+        if node.listed and not np.all(np.isfinite(values) | (hidden & isinstance(route.step, Mask))):
+            raise InvalidInput(
+                f"The numbers of {node.name} are not finite.", hint="Use smaller numbers, or an eps above 0."
+            )
         self.nodes[node.name] = node
         self.values[node.name] = values
         return node.name

@@ -1,14 +1,16 @@
 """Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
+from annotated_types import Ge, Gt
 
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.masks import causal_mask
 from peasy.formula.scoring import SCORINGS
 from peasy.formula.step import Array, Namespace
+from peasy.parameters import BoundedSettings
 from peasy.worked.blocks import SOFTMAX, GraphBlock, SoftmaxBlock
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.graph import Step
@@ -97,6 +99,7 @@ class Argmax(Selection):
     """One-hot row of the largest number."""
 
     label = "largest or 0"
+    tex = r"\operatorname{argmax}($0)"
     sentence = "A 1 in the column of the largest number: the greedy choice."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -110,12 +113,12 @@ class Argmax(Selection):
 
 
 @dataclass(frozen=True)
-class SamplingBlock(GraphBlock):
+class SamplingBlock(BoundedSettings, GraphBlock):
     """Sampling tables: softmax with temperature, cumulative probabilities, top-k and top-p, shares of what is kept."""
 
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
+    temperature: Annotated[float, Gt(0)] = 1.0
+    top_k: Annotated[int, Ge(1)] | None = None
+    top_p: Annotated[float, Gt(0)] | None = None
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add probabilities, cumulative, kept, kept_sum, renormalised and greedy."""
@@ -135,6 +138,7 @@ class BestScores(Selection):
     needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
+    tex = r"\operatorname{best}($0)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return one column."""
@@ -147,14 +151,14 @@ class BestScores(Selection):
 
 
 @dataclass(frozen=True)
-class BeamSearchBlock(GraphBlock):
+class BeamSearchBlock(BoundedSettings, GraphBlock):
     """Beam search, or greedy decoding with one beam, over a given table of logits: a row for each last word.
 
     The words of the beams follow from the numbers when the graph is built.
     """
 
-    beams: int = 2
-    steps: int = 2
+    beams: Annotated[int, Ge(1)] = 2
+    steps: Annotated[int, Ge(1)] = 2
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add log_probabilities, then for each step next, scores and totals."""
@@ -189,6 +193,7 @@ class SelectRows(Step):
     stop: int
     label = "copied"
     sentence = "Some of the rows."
+    tex = r"$0_{$start:$stop}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the rows."""
@@ -235,13 +240,13 @@ class Multiplications(Constant):
 
 
 @dataclass(frozen=True)
-class KvCacheBlock(GraphBlock):
+class KvCacheBlock(BoundedSettings, GraphBlock):
     """Decoding with and without the key-value cache: the same contexts; multiplications of both are counted.
 
     The input has a row for each token; `prompt` tokens come first, then one per step.
     """
 
-    prompt: int = 1
+    prompt: Annotated[int, Ge(1)] = 1
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
         """Add for each step the nodes without and with the cache, and the table of multiplications."""
@@ -250,7 +255,7 @@ class KvCacheBlock(GraphBlock):
         weights = [g.given(f"w_{letter}", (width, "d_value" if letter == "v" else "d_key")) for letter in "qkv"]
         counts: list[list[str]] = []
         cache: tuple[str, ...] = ()
-        for number, length in enumerate(range(self.prompt, len(g.values[x]) + 1), start=1):
+        for number, length in enumerate(range(min(self.prompt, len(g.values[x])), len(g.values[x]) + 1), start=1):
             scope = g.scope(f"step{number}")
             seen = scope.add("x", SelectRows(0, length), x)
             without, with_cache = scope.scope("without"), scope.scope("cached")

@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from annotated_types import Ge
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.parameters import BoundedSettings
 from peasy.worked.label import check_encodable
 
 Vector = tuple[float, ...]
@@ -74,7 +77,7 @@ class ExampleVariant:
 
 
 @dataclass(frozen=True)
-class UpdateConfig:
+class UpdateConfig(BoundedSettings):
     """Training of an example: the node `loss`, and the optimizer of one update; with none, only gradients.
 
     `parameters` are the updated nodes, all given ones if empty. `step` counts updates from 1; moments of the steps
@@ -89,7 +92,7 @@ class UpdateConfig:
     beta_2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
-    step: int = 1
+    step: Annotated[int, Ge(1)] = 1
     parameters: tuple[str, ...] = ()
 
 
@@ -147,13 +150,13 @@ class Example:
     project: tuple[str, ...] = ()
     variants: tuple[ExampleVariant, ...] = ()
     written: tuple[WrittenTable, ...] = ()
-    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    steps: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    steps: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     train: UpdateConfig | None = None
     name: str = ""
     vocabulary: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if {self.row_dim, self.col_dim} != {0, 1}:

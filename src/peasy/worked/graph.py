@@ -113,7 +113,7 @@ def with_script(symbol: str, script: str) -> str:
     if indexed and script.startswith("_"):
         return f"{indexed[1]}_{{{indexed[2]},{script.strip('_{}')}}}"
     symbol = in_brackets(symbol)
-    is_plain = symbol.startswith(r"\left(") or indexed or ("_" not in symbol and r"\frac" not in symbol)
+    is_plain = symbol.startswith(r"\left(") or (script[0] not in symbol and r"\frac" not in symbol)
     return (symbol if is_plain else rf"\left({symbol}\right)") + script
 
 
@@ -137,6 +137,8 @@ class Step(ABC):
     """Plain sentence that says what the step does."""
     arity: tuple[int, int] = (1, 1)
     """Smallest and largest number of inputs."""
+    output_axes: tuple[str, ...] = ("0r", "0c")
+    """Axes of the output: "0r" are the rows of the first input, "1c" the columns of the second, else a name."""
     text: str = ""
     """Arithmetic of one cell, with $0, $1 ... for the cells of the inputs, $name for a setting; "" if it is copied."""
     tex: str = ""
@@ -174,7 +176,10 @@ class Step(ABC):
 
     def axes(self, *inputs: tuple[str, ...]) -> tuple[str, ...]:
         """Return the names of the output's axes for those of the inputs."""
-        return inputs[0]
+        row_and_column = {
+            f"{i}{axis}": name for i, pair in enumerate(inputs) for axis, name in zip("rc", pair[-2:], strict=True)
+        }
+        return tuple(row_and_column.get(axis, axis) for axis in self.output_axes)
 
     def gradients(self, at: Application) -> "tuple[Route | None, ...]":
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""

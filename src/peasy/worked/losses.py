@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from peasy.formula.step import Array, Namespace
 from peasy.worked.graph import Application, Route, Step, operands
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.operations import Axes, Gradients, Inputs
+from peasy.worked.operations import Gradients, Inputs
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class LabelSmoothing(Step):
 class CrossEntropy(Step):
     """Cross-entropy of every row, one column; inputs are logits, their softmax, and targets (rows of shares)."""
 
+    output_axes = ("0r", "loss")
     label = "loss"
     sentence = "The loss of each token: minus the logarithm of the probability of its target."
     tex = r"-\sum_j $2_{ij} \ln $1_{ij}"
@@ -54,10 +55,6 @@ class CrossEntropy(Step):
         ]
         return f"-({' + '.join(terms)})" if len(terms) > 1 else f"-{terms[0]}" if terms else "0"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows and one column."""
-        return inputs[0][0], "loss"
-
     def gradients(self, at: Application) -> Gradients:
         """Return p - t for the logits, through softmax and logarithm at once."""
         return Route(CrossEntropyGradient(), (at.gradient, *at.inputs[1:])), None, None
@@ -67,6 +64,7 @@ class CrossEntropy(Step):
 class CrossEntropyGradient(Step):
     """Gradient of the logits: loss gradient times (probability - target); zero in rows without a target."""
 
+    output_axes = ("1r", "1c")
     label = "gradient"
     sentence = "The probability minus the target, times the gradient of the token's loss."
     tex = r"$0 \odot ($1 - $2)"
@@ -81,15 +79,12 @@ class CrossEntropyGradient(Step):
         gradient, probability, target = operands(row, column, inputs, decimals)
         return f"{gradient}·({probability} - {target})" if inputs[2][row].any() else "0"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return those of the probabilities."""
-        return inputs[1]
-
 
 @dataclass(frozen=True)
 class TargetMean(Step):
     """Mean of the losses of all rows that have a target; inputs are losses and targets."""
 
+    output_axes = ("mean", "loss")
     label = "mean"
     sentence = "The mean over the tokens that have a target."
     tex = r"\frac{1}{n} \sum_i $0_i"
@@ -105,10 +100,6 @@ class TargetMean(Step):
         terms = " + ".join(format_operand(number, decimals) for number in inputs[0][counted, 0])
         return f"({terms}) / {int(counted.sum())}"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return one row and one column."""
-        return "mean", "loss"
-
     def gradients(self, at: Application) -> Gradients:
         """Return an equal share for each token with a target."""
         return Route(TargetShare(), (at.gradient, at.inputs[1])), None
@@ -118,6 +109,7 @@ class TargetMean(Step):
 class TargetShare(Step):
     """Gradient of each token's loss: 1/n where the row has a target, else 0; inputs are the gradient and targets."""
 
+    output_axes = ("1r", "loss")
     label = "share"
     sentence = "Each token with a target has an equal share in the mean."
     tex = r"\frac{1}{n} $0"
@@ -132,16 +124,13 @@ class TargetShare(Step):
         counted = int((inputs[1] != 0).any(axis=1).sum())
         return f"{format_operand(inputs[0][0, 0], decimals)} / {counted}" if inputs[1][row].any() else "0"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows of the targets and one column."""
-        return inputs[1][0], "loss"
-
 
 @dataclass(frozen=True)
 class SquaredError(Step):
     """Squared error of all numbers, one number: half the sum of (y - t)²; inputs are outputs and targets."""
 
     arity = (2, 2)
+    output_axes = ("sum", "loss")
     label = "loss"
     sentence = "Half the sum of the squared differences from the targets."
     tex = r"\tfrac{1}{2} \sum_{ij} ($0_{ij} - $1_{ij})^2"
@@ -157,10 +146,6 @@ class SquaredError(Step):
         squares = (f"({format_number(y, decimals)} - {format_operand(t, decimals)})^2" for y, t in pairs)
         return f"({' + '.join(squares)}) / 2"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return one row and one column."""
-        return "sum", "loss"
-
     def gradients(self, at: Application) -> Gradients:
         """Return y - t for the outputs."""
         return Route(SquaredErrorGradient(), (at.gradient, *at.inputs)), None
@@ -170,6 +155,7 @@ class SquaredError(Step):
 class SquaredErrorGradient(Step):
     """Gradient of the outputs: loss gradient times (y - t)."""
 
+    output_axes = ("1r", "1c")
     label = "gradient"
     sentence = "The difference from the target, times the gradient of the loss."
     text = "$0·($1 - $2)"
@@ -178,7 +164,3 @@ class SquaredErrorGradient(Step):
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return g · (y - t)."""
         return (inputs[1] - inputs[2]) * inputs[0]
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return those of the outputs."""
-        return inputs[1]

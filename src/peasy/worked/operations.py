@@ -61,7 +61,8 @@ class Project(Step):
 
     def __post_init__(self) -> None:
         tex = {"": r"$0 \, $1", "left": r"$0^{\top} \, $1", "right": r"$0 \, $1^{\top}"}
-        vars(self).update(tex=tex[self.transposed])
+        axes = ("0c" if self.transposed == "left" else "0r", "1r" if self.transposed == "right" else "1c")
+        vars(self).update(tex=tex[self.transposed], output_axes=axes)
 
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
         left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
@@ -92,10 +93,6 @@ class Project(Step):
         """Return x W + b."""
         return super().formula(*symbols) + "".join(f" + {bias}" for bias in symbols[2:])
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows of the first and the columns of the second matrix."""
-        return inputs[0][self.transposed == "left"], inputs[1][self.transposed != "right"]
-
     def gradients(self, at: Application) -> Gradients:
         """Return dx = dy · Wᵀ, dW = xᵀ · dy and the column sums for the bias."""
         (x, w), g = at.inputs[:2], at.gradient
@@ -110,6 +107,7 @@ class TransposeMatrix(Step):
     """Transposed matrix."""
 
     name: str = "the matrix"
+    output_axes = ("0c", "0r")
     sentence = "Rows become columns."
     tex = r"$0^{\top}"
 
@@ -125,10 +123,6 @@ class TransposeMatrix(Step):
         """Yield the place that the number comes from."""
         yield cell.line(self.summary(cell.row, cell.column, cell.inputs))
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the axes in the other order."""
-        return inputs[0][::-1]
-
     def gradients(self, at: Application) -> Gradients:
         """Return the transposed gradient."""
         return (Route(TransposeMatrix("the gradient"), (at.gradient,)),)
@@ -143,7 +137,8 @@ class Sum(Step):
 
     def __post_init__(self) -> None:
         row, index = ("row", "j") if self.axis else ("column", "i")
-        vars(self).update(sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
+        axes = ("0r", "sum") if self.axis else ("sum", "0c")
+        vars(self).update(output_axes=axes, sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the sums."""
@@ -153,10 +148,6 @@ class Sum(Step):
         """Return the sum."""
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
         return " + ".join(format_operand(number, decimals) for number in numbers)
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the axes; the summed one has one entry."""
-        return (inputs[0][0], "sum") if self.axis else ("sum", inputs[0][1])
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient of the sum for each of its terms."""
@@ -168,6 +159,7 @@ class Repeat(Step):
     """Rows or columns of the first input repeated to the shape of the second, times a factor if it is a mean."""
 
     mean: bool = False
+    output_axes = ("1r", "1c")
     label = "repeated"
     sentence = "Each number of a sum receives the gradient of the sum; of a mean, its share of it."
 
@@ -187,10 +179,6 @@ class Repeat(Step):
     def formula(self, *symbols: str) -> str:
         """Return the symbol, divided by n for a mean."""
         return rf"\frac{{1}}{{n}} {in_brackets(symbols[0])}" if self.mean else symbols[0]
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return those of the second input."""
-        return inputs[1]
 
 
 @dataclass(frozen=True)
@@ -261,6 +249,10 @@ class ProductSum(Step):
     label = "sum of products"
     sentence = "The numbers are multiplied, place by place, and summed."
 
+    def __post_init__(self) -> None:
+        index, axes = ("j", ("0r", "sum")) if self.axis else ("i", ("sum", "0c"))
+        vars(self).update(tex=rf"\sum_{index} \left($0 \odot $1\right)_{{ij}}", output_axes=axes)
+
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the sums."""
         return xp.sum(inputs[0] * inputs[1], axis=self.axis, keepdims=True)
@@ -277,10 +269,6 @@ class ProductSum(Step):
     def lines(self, cell: CellContext) -> Lines:
         """Yield the products and their sum."""
         yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs))
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the axes; the summed one has one entry."""
-        return Sum(self.axis).axes(*inputs)
 
 
 @dataclass(frozen=True)
@@ -339,6 +327,7 @@ class Mean(Step):
     """Mean of every row, one column; of the squares with `squared`."""
 
     squared: bool = False
+    output_axes = ("0r", "mean")
     label = "mean"
 
     def __post_init__(self) -> None:
@@ -356,10 +345,6 @@ class Mean(Step):
         terms = " + ".join(format_operand(number, decimals) + power for number in inputs[0][row])
         return f"({terms}) / {inputs[0].shape[1]}"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows and one column."""
-        return inputs[0][0], "mean"
-
     def gradients(self, at: Application) -> Gradients:
         """Return the share of each number."""
         return (None if self.squared else Route(Repeat(mean=True), (at.gradient, at.inputs[0])),)
@@ -369,6 +354,7 @@ class Mean(Step):
 class Variance(Step):
     """Variance of every row, one column; inputs are x and its mean."""
 
+    output_axes = ("0r", "variance")
     label = "variance"
     tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
     sentence = "The mean squared deviation from the mean of each row."
@@ -382,10 +368,6 @@ class Variance(Step):
         mean = format_operand(inputs[1][row, 0], decimals)
         squares = (f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row])
         return f"({' + '.join(squares)}) / {inputs[0].shape[1]}"
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows and one column."""
-        return inputs[0][0], "variance"
 
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: `Standardise` gives the whole gradient of x."""
@@ -599,7 +581,7 @@ class Constant(Step):
     label = "fixed"
 
     def __post_init__(self) -> None:
-        vars(self).update(sentence=self.why)
+        vars(self).update(sentence=self.why, output_axes=self.names)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the matrix in the number type of `xp`."""
@@ -608,10 +590,6 @@ class Constant(Step):
     def formula(self, *symbols: str) -> str:
         """Return nothing: the matrix has no formula."""
         return ""
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the names of rows and columns."""
-        return self.names
 
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: there are no inputs."""

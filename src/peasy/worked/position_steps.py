@@ -8,7 +8,7 @@ from peasy.formula.positions import LAYOUTS, rotary
 from peasy.formula.step import Array, Namespace
 from peasy.worked.graph import Application, Route, Step
 from peasy.worked.label import format_number, format_operand
-from peasy.worked.operations import Axes, Gradients, Inputs
+from peasy.worked.operations import Gradients, Inputs
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class PositionAngles(Step):
     """Angle of each pair of columns at each position: p · base^(-2i/d), for the rows and columns of the input."""
 
     base: float = 10000.0
+    output_axes = ("0r", "pair")
     label = "angle"
     sentence = "The angle of each pair of columns at each position: position times frequency."
 
@@ -34,10 +35,6 @@ class PositionAngles(Step):
         """Return p b^(-2i/d)."""
         return rf"p \cdot {self.base:g}^{{-2i/d}}"
 
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return the rows of the input, and pairs."""
-        return inputs[0][0], "pair"
-
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: only the shape counts."""
         return (None,)
@@ -47,6 +44,7 @@ class PositionAngles(Step):
 class SineCosine(Step):
     """Sinusoidal position encoding: sine and cosine of each angle in turn; inputs are angles and embeddings."""
 
+    output_axes = ("1r", "1c")
     label = "encoding"
     sentence = "The sine and the cosine of each angle in turn: nearby positions get similar vectors."
     tex = r"\left[\sin $0,\; \cos $0\right]"
@@ -62,10 +60,6 @@ class SineCosine(Step):
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the sine or cosine."""
         return f"{'cos' if column % 2 else 'sin'}({format_number(inputs[0][row, column // 2], max(decimals, 6))})"
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return rows and the width of the model."""
-        return inputs[1]
 
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: positions are fixed."""

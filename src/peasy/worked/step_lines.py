@@ -115,6 +115,12 @@ def build_example(example: Example) -> GraphBuilder:
     if example.train is None:
         return g
     loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
+    if g.values[loss].size != 1:
+        raise InvalidInput(f"{loss} is not a single number.", hint='Name the loss: [train] loss = "...".')
+    for name in example.train.parameters:
+        if name not in g.nodes:
+            near = did_you_mean(name, g.parameters)
+            raise InvalidInput(f"train.parameters: no step uses {name}.", hint=near)
     gradients = g.backward(loss, example.train.parameters or None)
     if example.train.optimizer != "none":
         after = g.second_pass("after", add_updates(g, example.train, gradients))

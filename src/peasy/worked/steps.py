@@ -20,7 +20,7 @@ from peasy.worked import intervals
 from peasy.worked.graph import MAX_TERMS, Application, CellContext, Route, Step, format_product, format_sum, operands
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand, token_label
-from peasy.worked.operations import Axes, Gradients, Inputs, Lines, PlaceColumns, Project, Unchanged
+from peasy.worked.operations import Gradients, Inputs, Lines, PlaceColumns, Project, Unchanged
 
 _UNSHIFTED_SCORE_RANGE = (-1.0, 30.0)
 """If a row's largest score is outside this range, e^score would be too small or too long to read; the largest
@@ -140,6 +140,7 @@ class CosineGradient(Step):
     """Gradient of queries, or of keys, through their cosines; inputs are dS, S, own and other vectors."""
 
     of_keys: bool
+    output_axes = ("2r", "2c")
     label = "gradient"
     sentence = "Only the part at a right angle to the vector counts: its length does not change the cosine."
 
@@ -157,10 +158,6 @@ class CosineGradient(Step):
         numbers = (gradient @ other)[row, column], (gradient * scores).sum(1)[row], own[row, column]
         first, second, third = (format_operand(float(number), decimals) for number in numbers)
         return f"({first} - {second}·{third}) / {format_number(float(np.linalg.norm(inputs[2][row])), decimals)}"
-
-    def axes(self, *inputs: Axes) -> Axes:
-        """Return those of the own vectors."""
-        return inputs[2]
 
 
 def _cosine_lines(cell: CellContext, query: np.ndarray, key: np.ndarray) -> Lines:

@@ -137,7 +137,12 @@ export class FlowView {
 		if (story.before - story.after < 0.01)
 			return [...begin, ". No single head changes the next token by more than 0.01."];
 		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
-		return [...begin, ` (weight ${writeNumber(story.weight, 2)}). Without it, `, word(story.token), change];
+		const weight = button(
+			`weight ${writeNumber(story.weight, 2)}`,
+			() => this.zoom.element.scrollIntoView({ block: "start" }),
+			{ class: "text-button", title: "How this number is calculated" },
+		);
+		return [...begin, " (", weight, "). Without it, ", word(story.token), change];
 	}
 
 	/** The token whose probability changed most, with its numbers. */

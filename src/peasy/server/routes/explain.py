@@ -32,7 +32,7 @@ _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
 _ExplainBody = derive_body(
     "ExplainBody",
     explain,
-    hide=("normalize",),
+    hide=("normalize", "model", "layer", "head"),
     changes={
         "source": str | dict[str, Any],
         "cell": str | list[int | str] | None,
@@ -48,7 +48,8 @@ _ExplainBody = derive_body(
 def post_explain(state: State, body: _ExplainBody) -> Result:  # type: ignore[valid-type]
     """Compute every step of attention for an example or a sentence."""
     arguments = body.arguments()  # type: ignore[attr-defined]
-    arguments["source"] = _resolve_example(arguments["source"])
+    if arguments.get("source") is not None:
+        arguments["source"] = _resolve_example(arguments["source"])
     if isinstance(arguments.get("cell"), list):
         arguments["cell"] = tuple(arguments["cell"])
     return explain(**arguments)

@@ -212,6 +212,10 @@ export const GROUPS = [
     "Pulls weights towards 0 at each step."
    ],
    [
+    "chain rule",
+    "The gradient of a number is the gradient of what it goes into, times how much that changes with it."
+   ],
+   [
     "gradient clipping",
     "Scales gradients down when their norm is too large."
    ],
@@ -369,10 +373,6 @@ export const GROUPS = [
    [
     "gradient",
     "How much the loss changes with each number: the derivative of the loss by it. Training moves weights against it."
-   ],
-   [
-    "chain rule",
-    "The gradient of an input is that of the output times the derivative of the step between; applied from the loss backwards it is back propagation."
    ],
    [
     "one-hot",

@@ -194,7 +194,7 @@ function comparisonBars({ comparisons, seeds }) {
 				{},
 				element("span", {}, name),
 				bar(Math.abs(mean) / largest, kind),
-				element("span", { class: "number", title: `${low} to ${high}` }, writeNumber(mean, 3)),
+				element("span", { class: "number", title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
 			);
 		return [
 			element("li", { class: "bar-title" }, one.name),

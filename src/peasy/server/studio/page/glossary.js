@@ -35,10 +35,18 @@ export class Page {
 					element(
 						"dl",
 						{},
-						terms.flatMap(([term, meaning]) => [element("dt", {}, element("b", {}, term)), element("dd", {}, meaning)]),
+						terms.flatMap(([term, meaning]) => [
+							element("dt", {}, element("b", {}, term)),
+							element("dd", {}, withCode(meaning)),
+						]),
 					),
 				),
 			),
 		);
 	}
+}
+
+/** Text whose `parts` between backticks are code. */
+function withCode(text) {
+	return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
 }

@@ -14,7 +14,7 @@ export const page = { name: "home", title: "Home", letter: "h", model: canBeDraw
 
 const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
-	{ label: "Copy what came before", m: "stories", t: "My sister lost the red key. My sister lost the red" },
+	{ label: "Copy what came before", m: "repeats", t: "q w e r t y u i o p q w e r t y" },
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
 	{ label: "Which sentences are alike?", m: "sentences", t: "The food was great" },
 ];
@@ -52,7 +52,8 @@ export class Page {
 			element(
 				"p",
 				{ class: "lead" },
-				"Every line, map and bar below is drawn from the numbers of a real model. Click what you want to understand.",
+				"A Transformer reads a sentence and guesses the next word. Every line, map and bar below is drawn from the " +
+					"numbers of a real one: click what you want to understand.",
 			),
 			this.presets,
 			element("div", { class: "home" }, this.view.element, this.book),
@@ -68,11 +69,13 @@ export class Page {
 
 	async start(state) {
 		this.state = { ...state };
-		const models = (await this.shell.bar.listModels(canBeDrawn)).map(({ name }) => name);
+		const entries = await this.shell.bar.listModels(canBeDrawn);
+		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
 		this.model = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
 		this.text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
+		this.isRun = entries.find(({ name }) => name === this.model)?.source === "run";
 		this.shell.bar.show({ ...state, m: this.model, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
@@ -171,6 +174,7 @@ export class Page {
 				),
 			button("Share", () => this.share()),
 			element("a", { href: `look?${look}` }, "All heads as maps"),
+			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.model })}` }, "Watch its heads form"),
 		];
 	}
 

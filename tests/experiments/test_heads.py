@@ -31,7 +31,7 @@ def outcome(one, four):
 
 
 def test_losses_of_the_seeds_decide():
-    high, low = [2.0, 2.02, 2.01, 2.03, 2.0], [1.5, 1.52, 1.51, 1.53, 1.5]
+    high, low = [2.0, 2.02, 2.01, 2.03, 2.04], [1.5, 1.52, 1.51, 1.53, 1.54]
     assert outcome(high, low) is Outcome.SUPPORTED
     assert outcome(low, high) is Outcome.NOT_SUPPORTED
     assert outcome(high, [1.95, 2.35, 2.0, 2.3, 2.05]) is Outcome.NOT_SUPPORTED, "within the noise of the seeds"

@@ -67,7 +67,8 @@ def test_seeds_decide_in_the_direction_of_the_claim():
         runs = [[Comparison("x", "a", v, "b", c, lower)] for v, c in zip(values, controls, strict=True)]
         return statistics.claim_outcome(statistics.pool(runs))
 
-    high, low = [2.0, 2.1, 2.2, 2.0, 2.1], [1.0, 1.1, 1.2, 1.0, 1.1]
+    high, low = [2.0, 2.1, 2.2, 2.3, 2.4], [1.0, 1.1, 1.2, 1.3, 1.4]
+    assert outcome([2.0] * 5, [1.0] * 5, lower=False) is Outcome.CANNOT_TELL, "five copies are one sample"
     assert outcome(high, low, lower=False) is Outcome.SUPPORTED
     assert outcome(high, low, lower=True) is Outcome.NOT_SUPPORTED
     assert outcome(low, high, lower=True) is Outcome.SUPPORTED

@@ -16,7 +16,7 @@ RESULTS = stored_results()
 @pytest.fixture
 def result():
     parts = (
-        SeedsComparison("faster", "seconds", (1.0, 1.1, 1.2, 1.0, 1.1), "loop", (2.0, 2.1, 2.2, 2.0, 2.1), lower=True),
+        SeedsComparison("faster", "seconds", (1.0, 1.1, 1.2, 1.3, 1.4), "loop", (2.0, 2.1, 2.2, 2.3, 2.4), lower=True),
         SeedsComparison("equal", "difference", (0.0,) * 5, "rounding", (1e-6,) * 5, lower=True, exact=True),
     )
     return SeedsResult("matrix-form", (0, 1, 2, 3, 4), parts, settings_hash("matrix-form"), {"peasy": "1"}, 1.5)

@@ -63,7 +63,20 @@ def recalculate(content, changes, folder):
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("soffice"), reason="no LibreOffice on this machine")
 @pytest.mark.parametrize(
-    "name", ["i-love-ai-two-heads", "i-love-ai-causal", "apple-similarity", "layer-norm", "cross-entropy"]
+    "name",
+    [
+        "i-love-ai-two-heads",
+        "i-love-ai-causal",
+        "apple-similarity",
+        "layer-norm",
+        "cross-entropy",
+        "adamw",
+        "rnn-step",
+        "encoder-block",
+        "sampling",
+        "tiny-gpt-step",
+        "attention-backward",
+    ],
 )
 def test_a_changed_input_changes_everything_as_in_python(name, tmp_path):
     worked = solve(load_example(name))

@@ -196,6 +196,14 @@ def test_several_mistakes_come_in_the_order_of_the_data():
     assert set(examine(wrong.dropout_on_and_no_scale).mistakes) == {"dropout left on", "no scale"}
 
 
+def test_maximum_subtracted_before_the_softmax_is_no_mask():
+    def shifted(q, k, v):
+        scores = q @ k.mT * q.size(-1) ** -0.5
+        return (scores - scores.amax(dim=-1, keepdim=True)).softmax(dim=-1) @ v
+
+    assert examine(shifted).verdict == EQUAL
+
+
 def test_cautions_do_not_make_code_wrong():
     assert "NaN on fully masked rows" in examine(right.true_is_masked).cautions
 
@@ -290,6 +298,24 @@ def test_line_of_the_operation_is_quoted():
     assert finding.code == "return torch.softmax(scores, dim=-2) @ v"
     lines = Path(wrong.__file__).read_text(encoding="utf-8").splitlines()
     assert lines[finding.line - 1].strip() == finding.code
+
+
+class ChosenInTheConstructor(nn.Module):
+    def __init__(self, d_model):
+        super().__init__()
+        self.scale = d_model**-1.0
+        self.norm = nn.Softmax(dim=-2)
+
+    def forward(self, q, k, v):
+        scores = q @ k.mT * self.scale
+        return self.norm(scores) @ v
+
+
+def test_line_is_where_scale_and_axis_are_chosen():
+    findings = examine(ChosenInTheConstructor, call="ChosenInTheConstructor(12)(q, k, v)").findings
+    assert [(finding.name, finding.code) for finding in findings] == [
+        ("scale by d_k", "self.scale = d_model**-1.0"), ("softmax over queries", "self.norm = nn.Softmax(dim=-2)"),
+    ]  # fmt: skip
 
 
 def strange(first, second, third, hide=None):

@@ -146,6 +146,20 @@ def test_notebooks_are_read_and_every_calculation_is_its_own():
         read_text("{}", ".ipynb")
 
 
+def test_tables_after_a_mistake_belong_to_the_same_calculation():
+    weights = ("attn_weights = torch.softmax(inputs @ inputs.T, -1)\nprint(attn_weights)",
+               "tensor([[0.7311, 0.2689],\n        [0.2689, 0.7411]])")  # fmt: skip
+    context = "context = attn_weights @ inputs\nprint(context)"
+    right = (context, "tensor([[0.7311, 0.2689],\n        [0.2689, 0.7311]])")
+    result = marked(notebook(INPUTS, weights, right), ".ipynb")
+    assert len(result.parts) == 1, "a table that agrees is no calculation of its own"
+    assert verdicts(result).count("wrong") == 1
+    wrong = (context, "tensor([[0.7811, 0.2689],\n        [0.2689, 0.7311]])")
+    result = marked(notebook(INPUTS, weights, wrong), ".ipynb")
+    assert not [unread for part in result.parts for unread in part.unread], "a second mistake is marked, too"
+    assert verdicts(result).count("wrong") == 2
+
+
 def test_workbooks_are_read_with_openpyxl(monkeypatch, tmp_path):
     path = tmp_path / "sheet.xlsx"
     path.write_bytes(b"PK")

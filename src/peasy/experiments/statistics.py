@@ -222,10 +222,10 @@ class SeedsComparison:
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of this part over all seeds."""
+        """Outcome of this part over all seeds; equal numbers in two seeds are one sample, not two."""
         if self.exact:
             return _exact_outcome(self.values, self.controls, self.lower)
-        return decide(self.p_value, can_reach=can_reach(len(self.values)))
+        return decide(self.p_value, can_reach=can_reach(len(set(zip(self.values, self.controls, strict=True)))))
 
     def __str__(self) -> str:
         values, controls = mean_interval(self.values), mean_interval(self.controls)
@@ -240,7 +240,7 @@ class SeedsComparison:
 def pool(runs: Sequence[Sequence[Comparison]]) -> tuple[SeedsComparison, ...]:
     """Return the comparisons of several runs, seed by seed.
 
-    >>> pool([[Comparison("loss", "four", 1.0, "one", 2.0, lower=True)]] * 5)[0].outcome.value
+    >>> pool([[Comparison("loss", "four", 1.0, "one", 2.0 + n, lower=True)] for n in range(5)])[0].outcome.value
     'supported'
     """
     return tuple(

@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass
 
-from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.worked.builder import related_name
-from peasy.worked.solver import WorkedExample, WorkedStep, contains_parts
+from peasy.worked.solver import WorkedExample, WorkedStep, contains_parts, suggest_nodes
 
 _TARGET = re.compile(
     r"(?:d\s*(?P<loss>[\w.-]+)\s*/\s*d\s*)?(?P<node>[A-Za-z][\w.-]*)\s*\[(?P<row>\d+),\s*(?P<column>\d+)\]"
@@ -85,5 +85,4 @@ def _find_node(worked: WorkedExample, text: str) -> str:
         return found[0]
     if found:
         raise InvalidInput(f'"{text}" is several matrices.', hint=f"Which one? {', '.join(found)}.")
-    hint = did_you_mean(text, nodes) or f"Gradients: {', '.join(nodes)}."
-    raise NotFound(f'There is no gradient of "{text}" in this example.', hint=hint)
+    raise NotFound(f'There is no gradient of "{text}" in this example.', hint=suggest_nodes(text, nodes))

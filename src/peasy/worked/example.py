@@ -150,13 +150,13 @@ class Example:
     project: tuple[str, ...] = ()
     variants: tuple[ExampleVariant, ...] = ()
     written: tuple[WrittenTable, ...] = ()
-    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    steps: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+    steps: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     train: UpdateConfig | None = None
     name: str = ""
     vocabulary: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if {self.row_dim, self.col_dim} != {0, 1}:

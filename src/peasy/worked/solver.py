@@ -141,15 +141,25 @@ class WorkedExample:
             found = [step for step in steps if contains_parts([*step.name.split("."), _owner(step.base)], wanted)]
         if not found:
             what = f'no step "{only}"' if only else f"nothing of {kind}"
-            parts = {part for step in steps for part in (step.name, step.base, step.scope) if part}
-            hint = did_you_mean(only, parts) or "" if only else "It has no [train]."
-            raise NotFound(f"There is {what} in this example.", hint=f"{hint} Steps: {', '.join(self.names)}.".strip())
+            hint = suggest_nodes(only, self.names) if only else "It has no [train]."
+            raise NotFound(f"There is {what} in this example.", hint=hint)
         return tuple(found)
 
 
 def _owner(base: str) -> str:
     """Return the node that a gradient or update belongs to: `w` of `d_w`, `m_hat_w`, `new_w`."""
     return re.sub(r"^(d|new|old|m|v)_(hat_|m_|v_)?", "", base)
+
+
+def suggest_nodes(text: str, names: Sequence[str]) -> str:
+    """Return the hint after an unknown name: the nearest name or part of a name, or the first names.
+
+    >>> suggest_nodes("atention", ["gpt.attention.weights", "loss"])
+    'Did you mean attention?'
+    """
+    parts = {part: None for name in names for part in (name, *name.split("."))}
+    listed = f"Steps: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}."
+    return did_you_mean(text, parts) or did_you_mean(text.rpartition(".")[2], parts) or listed
 
 
 def find_node(text: str, names: Iterable[str]) -> str | None:

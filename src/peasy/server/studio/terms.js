@@ -375,10 +375,6 @@ export const GROUPS = [
     "How much the loss changes with each number: the derivative of the loss by it. Training moves weights against it."
    ],
    [
-    "chain rule",
-    "The gradient of an input is that of the output times the derivative of the step between; applied from the loss backwards it is back propagation."
-   ],
-   [
     "one-hot",
     "A row of zeros with a single 1, in the column of a word; times a table it picks the word's row."
    ],

@@ -270,7 +270,8 @@ def open_mask(form: tuple[str, bool] | None, sizes: Sizes) -> Array | None:
 
 
 ROTARY_ROLES = ("cos", "sin", "cos_sin", "freqs_cis")
-ROTARY_FORMS = 6
+ROTARY_FORMS = (0, 5, 2, 1, 4, 3)
+"""Forms of rotary tables, the most common ones first."""
 
 
 def rotary_tables(sizes: Sizes, time: int, form: int) -> dict[str, Any]:

@@ -241,7 +241,9 @@ def _call_attempts(
             if is_module(made):
                 fill_parameters(made, seed)
                 subject.parameters |= dict(made.named_parameters())
-            subject.plain()
+            outputs = subject.plain()
+            if form.mask is not None and not all(np.isfinite(array).all() for array in outputs):
+                raise ValueError("its output is not finite: this mask hides everything")
         except Exception as error:
             failures.append(failure(error, subject.text, file))
             continue
@@ -266,7 +268,7 @@ def _forms(
     shapes = [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
               if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
-    rotary = range(ROTARY_FORMS) if required & set(ROTARY_ROLES) else (0,)
+    rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
     weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
     sources = (False, True) if "source" in roles.values() and "source" not in required else (False,)
     outer = itertools.product(masks, sources, shapes, _libraries(function, made), rotary, weights)

@@ -50,7 +50,7 @@ from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
 _MAX_ATTEMPTS, _MAX_SECONDS = 12, 30.0
-"""Calls that are judged at most, if none of them can be compared; and seconds after which no other one is tried."""
+"""Calls that are judged at most, if none of them can be compared; and CPU seconds after which no other one is tried."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -85,7 +85,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    start = time.monotonic()
+    start = time.process_time()
     for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
         if given is not None:
             _explain_expected(state, attempt, *given)
@@ -94,7 +94,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
-        if time.monotonic() > start + _MAX_SECONDS:
+        if time.process_time() > start + _MAX_SECONDS:
             break
     if best is not None:
         return best

@@ -381,7 +381,9 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
     elif name == "?":
         found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
     else:
-        found.mistake(name, place if name != "no scale" or op is not None else core.scores.place)
+        chosen = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
+        made = None if name in ("scale multiplied", "scaled twice") else _assignment(place, chosen, r".*[\d.)]")
+        found.mistake(name, made or place)
 
 
 def _unknown_scores(reading: Reading, found: Judgement) -> None:
@@ -534,15 +536,22 @@ def _axis_op(reading: Reading) -> Op:
 
 def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
     """Return the line of a softmax: of the caller or constructor, if that chooses the axis, or of the second call."""
-    place = None if repeated else op.place
-    for layer in re.findall(r"self\.(\w+)\(", place.code) if place else ():
-        made, file = re.compile(rf"\s*self\.{layer}\s*=.*Softmax\("), place.file if place else ""
-        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
-        if len(lines) == 1:
-            return Place(file, lines[0])
+    made = None if repeated else _assignment(op.place, r"(self\.\w+)\(", r".*Softmax\(")
+    if made is not None:
+        return made
     if op.callers and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
         return op.callers[0]
     return op.place
+
+
+def _assignment(place: Place | None, used: str, value: str) -> Place | None:
+    """Return the one line of a file that gives a name its value, if the name is used in this line; else None."""
+    for name in re.findall(used, place.code) if place else ():
+        made, file = re.compile(rf"\s*{re.escape(name)}\s*=(?!=){value}"), place.file if place else ""
+        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
+        if len(lines) == 1:
+            return Place(file, lines[0])
+    return None
 
 
 def _maximum_subtracted(reading: Reading) -> bool:

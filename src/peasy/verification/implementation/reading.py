@@ -14,6 +14,8 @@ _SOFTMAX = ("_softmax", "_safe_softmax", "softmax", "_log_softmax")
 _EXP = ("exp", "exp_", "exp2", "special_exp2")
 _ROW_NUMBERS = ("amax", "max", "logsumexp", "mean", "clamp", "detach", "alias", "unsqueeze", "view", "expand")
 """Operations whose result is one number per row, subtracted before exp."""
+_MAX_CAP = 1e5
+"""Larger limits of a score are no soft cap."""
 HIDDEN = -50.0
 """Scores below this get a weight of practically 0: e^-50."""
 
@@ -189,7 +191,7 @@ def _take_masked(reading: Reading, op: Op) -> None:
     trace, core = reading.trace, reading.core
     source, value = op.inputs[0], op.values[0]
     producer = trace.ops[source[0]]
-    if op.name in _EXP and producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:
+    if producer.name.rstrip("_") == "sub" and len(producer.inputs) == 2:  # changes no softmax
         other = trace.ops[producer.inputs[1][0]]
         if other.name in _ROW_NUMBERS:
             source, value = producer.inputs[0], producer.values[0]
@@ -261,26 +263,28 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
     moved = np.where(finite, masked - np.where(finite, bias, 0), 0.0)
     large = np.abs(product) > 1e-3 * np.abs(product).max()
     still = finite & ~hidden & (moved == 0) & (half == bias) & large
+    if any(op.name in ("amax", "max") for op in reading.core.path):  # the largest score minus itself is no mask
+        still &= product < product.max(axis=-1, keepdims=True)
     reading.bias, reading.allowed, reading.replaced = bias, ~hidden & ~still, still
     free = reading.allowed & (np.abs(product) > 0.02 * np.abs(product).max())
     if not free.any() or (still | ~large | hidden).all():
         reading.factor = 0.0 if still.all() else None
         return
     ratio = moved[free] / product[free]
-    if _constant(ratio):
+    if _constant(ratio, 2e-4):
         reading.factor = float(np.median(ratio))
     elif np.allclose(moved[free], np.round(moved[free]), atol=1e-6) and np.abs(moved[free]).max() >= 1:
         reading.floored = True
-    elif _per_head(reading, moved, free):
-        reading.factor, reading.head_factors = float(np.median(ratio)), True
     else:
         _read_softcap(subject, reading, moved, free)
+        if reading.factor is None and _per_head(reading, moved, free):
+            reading.factor, reading.head_factors = float(np.median(ratio)), not _constant(ratio)
     reading.bias_learned = _depends_on_parameters(reading)
 
 
-def _constant(ratio: Array) -> bool:
+def _constant(ratio: Array, tolerance: float = 2e-3) -> bool:
     middle = float(np.median(ratio))
-    return bool(np.all(np.abs(ratio - middle) <= 2e-3 * max(abs(middle), 1e-9)))
+    return bool(np.all(np.abs(ratio - middle) <= tolerance * max(abs(middle), 1e-9)))
 
 
 def _per_head(reading: Reading, moved: Array, free: Array) -> bool:
@@ -294,7 +298,7 @@ def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, free: A
     """Find c and a with scaled = c · tanh(a · product / c)."""
     assert reading.bias is not None
     cap = np.abs(_probe(subject, reading, 1e7)[free] - reading.bias[free])
-    if not np.isfinite(cap).all() or not _constant(cap):
+    if not np.isfinite(cap).all() or not _constant(cap) or cap.max() > _MAX_CAP:
         return
     limit, one = float(np.median(cap)), _probe(subject, reading, 1.0)[free] - reading.bias[free]
     factor = float(np.median(np.arctanh(np.clip(one / limit, -1 + 1e-12, 1 - 1e-12)))) * limit

@@ -14,7 +14,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from peasy.errors import InvalidInput, PeasyError, did_you_mean
+from peasy.errors import InvalidInput, PeasyError
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading, add_written, derive_readings
@@ -39,7 +39,7 @@ from peasy.worked.checking.verdict import (
 )  # fmt: skip
 from peasy.worked.example import Example, WrittenTable
 from peasy.worked.intervals import Interval
-from peasy.worked.solver import check_size, find_node, solve
+from peasy.worked.solver import check_size, find_node, solve, suggest_nodes
 
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
@@ -243,7 +243,7 @@ class TableChecker:
         name = find_node(table.table, self.network.graph.nodes)
         if name is None:
             known = [node for node in self.network.names if node not in self.example.given_nodes]
-            hint = did_you_mean(table.table, known) or f"Tables: {', '.join(known)}."
+            hint = suggest_nodes(table.table, known)
             raise InvalidInput(f'There is no table "{table.table[:40]}" in this example.', hint=hint)
         return name
 

@@ -35,11 +35,12 @@ def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
     groups: list[Example] = []
     unexplained: list[WrittenTable] = []
     tables: list[WrittenTable] = []
+    mistaken: frozenset[str] = frozenset()
     for table in sheet.tables[:_MAX_ARRAYS]:
-        current = groups[-1] if groups else None
-        found = _first_fit(sheet, title, tables, table, current)
-        if found is None and (mistaken := _with_mistake(sheet, title, tables, table, current)):
-            found = tables, mistaken
+        current, caption = groups[-1] if groups else None, _caption(table)
+        found = _first_fit(sheet, title, tables, table, current, mistaken - {caption})
+        if found is None and (example := _with_mistake(sheet, title, tables, table, current, mistaken - {caption})):
+            found, mistaken = (tables, example), mistaken | {caption}
         if found is None:
             unexplained.append(replace(table, table="", description=table.description or table.table))
             continue
@@ -69,8 +70,19 @@ def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:
     return False
 
 
+def _caption(table: WrittenTable) -> str:
+    """Return the caption of a table in findings, "" if its name is unknown."""
+    named = parse_caption(table.table)
+    return table_caption(named[0]) if named else ""
+
+
 def _first_fit(
-    sheet: Sheet, title: str, tables: list[WrittenTable], table: WrittenTable, current: Example | None
+    sheet: Sheet,
+    title: str,
+    tables: list[WrittenTable],
+    table: WrittenTable,
+    current: Example | None,
+    mistaken: frozenset[str],
 ) -> tuple[list[WrittenTable], Example] | None:
     """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
     if not table.table and not any(len(other.cells) == len(table.cells) for other in tables):
@@ -82,13 +94,18 @@ def _first_fit(
                 named = name_tables(example)
             except PeasyError:
                 continue
-            if named.written[-1].table and _is_explained(named):
+            if named.written[-1].table and _is_explained(named, mistaken):
                 return before, named
     return None
 
 
 def _with_mistake(
-    sheet: Sheet, title: str, tables: list[WrittenTable], table: WrittenTable, current: Example | None
+    sheet: Sheet,
+    title: str,
+    tables: list[WrittenTable],
+    table: WrittenTable,
+    current: Example | None,
+    mistaken: frozenset[str],
 ) -> Example | None:
     """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
     named = parse_caption(table.table)
@@ -99,13 +116,13 @@ def _with_mistake(
             example = replace(sheet.build(title, [*tables, table]), **convention)  # type: ignore[arg-type]
         except PeasyError:
             continue
-        if not _is_explained(replace(example, written=example.written[:-1])):
+        if not _is_explained(replace(example, written=example.written[:-1]), mistaken):
             continue
-        checker = TableChecker.best(example)
-        wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong"]
-        if not wrong or checker.unread or set(wrong) != {table_caption(named[0])}:
+        checker, caption = TableChecker.best(example), table_caption(named[0])
+        wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
+        if not wrong or checker.unread or set(wrong) != {caption}:
             continue
-        judged = sum(cell.table == table_caption(named[0]) for cell in checker.cells)
+        judged = sum(cell.table == caption for cell in checker.cells)
         if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * judged:
             return example
     return None
@@ -142,18 +159,20 @@ def _is_input(table: WrittenTable) -> bool:
 
 
 @lru_cache(maxsize=_MAX_ARRAYS)
-def _is_explained(example: Example, must_judge: bool = False) -> bool:
-    """True if no cell is wrong; if `must_judge`, also if the last table was calculated and not taken as given."""
+def _is_explained(example: Example, mistaken: frozenset[str] = frozenset(), must_judge: bool = False) -> bool:
+    """True if no cell outside of the mistaken tables is wrong; if `must_judge`, the last table must be calculated."""
     with np.errstate(all="ignore"):
         checker = TableChecker(example, names_slips=False).run()
-        if not _agrees(checker):  # what is wrong if the inputs were rounded is wrong if they are exact
+        if not _agrees(checker, mistaken):  # what is wrong if the inputs were rounded is wrong if they are exact
             return False
         checker = TableChecker.best(example, names_slips=False)
     if must_judge and not any(cell.verdict for cell in checker.cells if cell.table == checker.tables[-1].name):
         return False
-    return _agrees(checker)
+    return _agrees(checker, mistaken)
 
 
-def _agrees(checker: TableChecker) -> bool:
-    right = all(cell.verdict in ("right", "truncated") for cell in checker.cells)
-    return right and not checker.unread and not checker.row_findings
+def _agrees(checker: TableChecker, mistaken: frozenset[str]) -> bool:
+    right = all(
+        cell.verdict in ("right", "truncated", "follows") for cell in checker.cells if cell.table not in mistaken
+    )
+    return right and not checker.unread and all(row.table in mistaken for row in checker.row_findings)

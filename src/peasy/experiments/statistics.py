@@ -222,10 +222,11 @@ class SeedsComparison:
 
     @property
     def outcome(self) -> Outcome:
-        """Outcome of this part over all seeds; equal numbers in two seeds are one sample, not two."""
+        """Outcome of this part over all seeds; if no number varies with the seed, they are one sample."""
         if self.exact:
             return _exact_outcome(self.values, self.controls, self.lower)
-        return decide(self.p_value, can_reach=can_reach(len(set(zip(self.values, self.controls, strict=True)))))
+        varies = len({*zip(self.values, self.controls, strict=True)}) > 1
+        return decide(self.p_value, can_reach=can_reach(len(self.values) if varies else 1))
 
     def __str__(self) -> str:
         values, controls = mean_interval(self.values), mean_interval(self.controls)

@@ -105,8 +105,8 @@ def test_unsupported_architecture_error_lists_the_supported_ones(tmp_path):
     with pytest.raises(InvalidInput, match="'mamba' is not supported") as caught:
         read_folder(folder)
     assert "llama" in caught.value.hint
-    change_config(folder, model_type="gpt2", architectures=["GPT2ForSequenceClassification"])
-    with pytest.raises(InvalidInput, match="GPT2ForSequenceClassification") as caught:
+    change_config(folder, model_type="gpt2", architectures=["GPT2DoubleHeadsModel"])
+    with pytest.raises(InvalidInput, match="GPT2DoubleHeadsModel") as caught:
         read_folder(folder)
     assert "GPT2LMHeadModel" in caught.value.hint
 

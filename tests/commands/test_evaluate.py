@@ -87,7 +87,7 @@ def test_sts_correlation_with_human_scores(encoder, tmp_path, monkeypatch):
     path = tmp_path / "sts.tsv"
     path.write_text("one\ttwo\t0\none\tone\t5\none\tthree\t2.5\nbad row\n", encoding="utf-8")
     vectors = {"one": [1.0, 0.0], "two": [0.0, 1.0], "three": [1.0, 1.0]}
-    monkeypatch.setattr(LoadedModel, "embed", lambda self, texts: np.array([vectors[t] for t in texts]))
+    monkeypatch.setattr(LoadedModel, "embed_texts", lambda self, texts: np.array([vectors[t] for t in texts]))
     result = evaluate(encoder, path)
     assert result["STS Spearman"] == pytest.approx(1)
     assert "1 rows could not be used" in result.text().replace("\n", " ")

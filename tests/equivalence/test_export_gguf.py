@@ -226,7 +226,7 @@ def test_lowercasing_is_refused(tmp_path):
         ("smollm3", "layers without RoPE"),
         ("phi3-long", "rope_type longrope"),
         ("qwen2-yarn", "settings of yarn"),
-        ("neo", "no architecture for gpt_neo"),
+        ("neo", "no GGUF export for gpt_neo"),
         ("bert", "kind encoder"),
         ("t5", "kind encoder-decoder"),
     ],

@@ -58,6 +58,6 @@ def test_weights_are_shared_without_copies(family, monkeypatch):
     ours = load(family.theirs).model
     pointers = {tensor.untyped_storage().data_ptr() for tensor in family.theirs.state_dict().values()}
     copied = [name for name, tensor in ours.state_dict().items() if tensor.untyped_storage().data_ptr() not in pointers]
-    if "neox" in family.name:  # queries, keys and values alternate head by head there: no view has them in one piece
+    if re.match("neox|falcon", family.name):  # queries, keys and values alternate head by head: no view has one of them
         copied = [name for name in copied if not re.search(r"attention\.(query|key|value)\.", name)]
     assert len(copied) <= 1, "at most a bias that no layer of theirs has is made anew"

@@ -60,7 +60,7 @@ _CAPABILITIES = {
 _FAMILIES_BY_KIND = {
     "encoder": (
         "bert", "roberta", "xlm-roberta", "camembert", "roberta-prelayernorm", "distilbert", "mpnet", "electra",
-        "modernbert",
+        "modernbert", "albert",
     ),
     "encoder-decoder": ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "mt5"),
 }  # fmt: skip

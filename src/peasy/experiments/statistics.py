@@ -141,8 +141,8 @@ def binomial_p_value(successes: int, trials: int, chance: float) -> float:
 def least_above_chance(trials: int, chance: float) -> float:
     """Return the smallest fraction of successes that is significantly above chance; more than 1 if none is.
 
-    >>> least_above_chance(48, 0.5), least_above_chance(4, 0.5)
-    (0.625, 1.25)
+    >>> least_above_chance(50, 0.5), least_above_chance(4, 0.5)
+    (0.64, 1.25)
     """
     counts = range(trials + 1)
     return next((k for k in counts if binomial_p_value(k, trials, chance) < ALPHA), trials + 1) / trials

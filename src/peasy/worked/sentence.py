@@ -16,9 +16,10 @@ VECTOR_NOTE = (
 )
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Characters of Chinese and Japanese, which are written without spaces: each is a word of its own."""
+"""Characters of Chinese and Japanese: in a text without spaces each is a word of its own."""
 
-_WORD_PATTERN = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|[^\w\s]+")
+_WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+")
+_WORD_OR_CHARACTER = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|[^\w\s]+")
 
 
 def sentence_example(text: str) -> Example:
@@ -39,10 +40,11 @@ def split_words(text: str) -> tuple[str, ...]:
 
     >>> split_words("My phone broke, great")
     ('My', 'phone', 'broke', ',', 'great')
-    >>> split_words("我爱 AI")
-    ('我', '爱', 'AI')
+    >>> split_words("我爱AI"), split_words("我爱 AI")
+    (('我', '爱', 'AI'), ('我爱', 'AI'))
     """
-    return tuple(_WORD_PATTERN.findall(text))
+    pattern = _WORD if len(text.split()) > 1 else _WORD_OR_CHARACTER
+    return tuple(pattern.findall(text))
 
 
 def word_vector(word: str) -> tuple[float, ...]:

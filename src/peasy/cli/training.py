@@ -216,7 +216,8 @@ def experiment(name: str | None = None, *, seeds: int = 1, flags: Flags = Flags(
     seed = flags.seed or 0
     result = experiment_command.experiment(name, seed=seed, seeds=seeds, on_progress=on_status, store=True)
     if flags.out is not None:  # an experiment takes minutes: print the verdict, too
-        on_status(f"{'✓' if result.outcome is Outcome.SUPPORTED else '✗'} {result.outcome}: {result.verdict}")
+        sign = {Outcome.SUPPORTED: "✓", Outcome.NOT_SUPPORTED: "✗"}.get(result.outcome, "~")
+        on_status(f"{sign} {result.outcome}: {result.verdict}")
     return CommandOutput(result, suggestions=["peasy experiment"])
 
 

@@ -146,6 +146,7 @@ def conclude(
     strongest = max(trained.heads, key=lambda head: trained.heads[head])
     means = {name: float(np.mean(by_text)) for name, by_text in losses.items()}
     increase = {name: loss - means["none"] for name, loss in means.items()}
+    mean_weight = {name: float(np.mean([*by.heads.values()])) for name, by in attention.items()}
     comparisons = (
         Comparison(
             "the first context is its value", "difference", comparison.value_error, "rounding", _TOLERANCE, True, True
@@ -157,6 +158,8 @@ def conclude(
             "a head attends to it", "weight in the strongest head", trained.heads[strongest],
             "untrained", max(fresh.heads.values()),
         ),
+        Comparison("heads attend to it on average", "mean weight", mean_weight["trained"],
+                   "untrained", mean_weight["untrained"]),
     )  # fmt: skip
     is_sink = comparisons[1].outcome is Outcome.SUPPORTED and trained.heads[strongest] > fresh.heads[strongest]
     verdict = (

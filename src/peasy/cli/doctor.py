@@ -84,7 +84,9 @@ def _fix(module: str, extra: str) -> str:
 
 def _cpu() -> _InstallCheck:
     """Check that not more threads are asked for than this process has cores."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = os.cpu_count() or 1
+    if sys.platform == "linux":  # a statement: mypy reads a condition inside an expression for every system
+        cores = len(os.sched_getaffinity(0))
     threads = os.environ.get("OMP_NUM_THREADS", "")
     too_many = threads.isdigit() and int(threads) > cores
     fix = f"OMP_NUM_THREADS={cores}: more threads than cores make everything slower" if too_many else ""

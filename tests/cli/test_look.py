@@ -28,7 +28,7 @@ OPTIONS = {
     "top": ("--top", 2),
     "subwords": ("--subwords",),
     "no_special_tokens": ("--no-special-tokens",),
-    "value_weighted": ("--value-weighted",),
+    "measure": ("--measure", "norm"),
     "token": ("--token", "AI"),
     "against": ("--against", "love"),
     "gold": ("--gold", "0-0"),
@@ -87,7 +87,7 @@ def test_option_of_the_view_is_accepted(peasy, model_folder, view, option):
         assert ran.code == 0, ran.err
 
 
-@pytest.mark.parametrize("option", ["query", "top", "subwords", "value_weighted", "layer", "head", "gold", "num_beams"])
+@pytest.mark.parametrize("option", ["query", "top", "subwords", "measure", "layer", "head", "gold", "num_beams"])
 def test_option_without_effect_on_an_intervention_is_refused(peasy, option):
     ran = peasy("look", "no-such-model", TEXT, "--ablate", "1.0", *OPTIONS[option])
     assert ran.code == 2

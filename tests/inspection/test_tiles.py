@@ -8,8 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from peasy.errors import InvalidInput
 from peasy.inspection import tiles as tiling
+from peasy.inspection.capture import output_weights_of
 from peasy.inspection.forward import ModelInput, forward_hidden
 from peasy.inspection.tiles import Tiler, choose_tile
+from peasy.nn.attention import Attention
 from peasy.nn.tap import Tap
 
 NAMES = ["learned", "grouped", "window", "relative", "alibi", "softcap", "encoder", "encoder-alibi", "seq2seq"]
@@ -21,13 +23,23 @@ def overviews(model, model_input, **options):
     return tiler.overviews
 
 
-def full_matrices(model, model_input, value_weighted=False):
+def full_matrices(model, model_input, measure="weight"):
     activations = []
     forward_hidden(model, model_input, Tap(activations.append, steps=("weights", "value")))
     arrays = {(activation.path, activation.step): activation.array[0] for activation in activations}
     paths = [path for path, step in arrays if step == "weights"]
-    norms = {path: arrays[path, "value"].norm(dim=-1)[:, None] if value_weighted else 1.0 for path in paths}
+    factors = {"weight": lambda _: 1.0, "value": lambda path: arrays[path, "value"].norm(dim=-1)[:, None]}
+    factors["norm"] = lambda path: added_by_head(model, path, arrays[path, "value"]).norm(dim=-1)[:, None]
+    norms = {path: factors[measure](path) for path in paths}
     return {path: (arrays[path, "weights"] * norms[path]).numpy() for path in paths}
+
+
+def added_by_head(model, path, values):
+    """What each value adds to the residual stream: through the output layer, with zeros for all other heads."""
+    (layer,) = (module for module in model.modules() if isinstance(module, Attention) and module.path == path)
+    alone = torch.eye(len(values))[:, None, :, None] * values[:, :, None, :]  # [head, key, all heads, d_head]
+    with torch.inference_mode():
+        return layer.output(alone.flatten(2)) - layer.output(torch.zeros_like(alone.flatten(2)))
 
 
 def expected_tiles(matrix: np.ndarray, tile: int, reduction: str) -> np.ndarray:
@@ -53,10 +65,12 @@ def test_tiles_equal_the_reduced_full_matrix(name, reduction, tile, monkeypatch)
         np.testing.assert_allclose(overview.tiles, expected_tiles(matrix, tile, reduction), atol=2e-6)
 
 
-def test_tiles_of_value_weighted_attention():
+@pytest.mark.parametrize("measure", ["value", "norm"])
+def test_tiles_of_value_weighted_and_norm_based_attention(measure):
     model, model_input = make(TRANSFORMERS["grouped"]), ModelInput(tuple(some_ids(1, 17)[0].tolist()))
-    for overview in overviews(model, model_input, tile=4, value_weighted=True):
-        matrix = full_matrices(model, model_input, value_weighted=True)[overview.path]
+    weights = output_weights_of(model)
+    for overview in overviews(model, model_input, tile=4, measure=measure, output_weights=weights):
+        matrix = full_matrices(model, model_input, measure)[overview.path]
         expected = expected_tiles(matrix, 4, "mean")
         np.testing.assert_allclose(overview.tiles, expected, rtol=1e-4, atol=1e-6)
 

@@ -14,6 +14,7 @@ from peasy.nn import config as nn_config
         (lambda: nn_config.AttentionConfig(4, num_kv_heads=3), "cannot share 3 KV heads"),
         (lambda: nn_config.AttentionConfig(4, window=0), "window is 0"),
         (lambda: nn_config.AttentionConfig(4, softcap=-1.0), "softcap is -1.0"),
+        (lambda: nn_config.AttentionConfig(4, scale=0.0), "scale is 0.0"),
         (lambda: nn_config.MLPConfig(0), "d_ff is 0"),
         (lambda: nn_config.GatedMLPConfig(-5), "d_ff is -5"),
         (lambda: nn_config.RelativeBiasConfig(num_buckets=6), "num_buckets is 6"),

@@ -59,7 +59,7 @@ def test_merge_words_sums_keys_and_averages_queries(look):
 
 
 def test_scaled_weights_are_weights_times_value_norms(look):
-    plain, scaled = (maps_of(attention_document(look, value_weighted=flag)).values for flag in (False, True))
+    plain, scaled = (maps_of(attention_document(look, measure=measure)).values for measure in ("weight", "value"))
     assert np.allclose(scaled, 2 * plain, equal_nan=True)
 
 

@@ -65,8 +65,8 @@ class ViewOptions:
     "Show the attention between tokens instead of words."
     no_special_tokens: Switch = False
     "Leave out the special tokens that the model expects around a text, such as <bos>."
-    value_weighted: Switch = False
-    "Multiply each weight by the norm of its value vector."
+    measure: Literal["weight", "value", "norm"] | None = None
+    "Show weight (default), value (weight times norm of the value vector), or norm (of weight times value times W_O)."
     token: str | None = None
     "With --attribution: word whose logit is explained; default: the most likely one."
     against: str | None = None
@@ -106,7 +106,7 @@ ATTENTION, EFFECT = "attention", "effect"
 _INTERVENTIONS = ("ablate", "mean", "uniform", "cut", "patch")
 _INPUT = ("no_special_tokens", "max_memory")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
-    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "value_weighted", *_INPUT),
+    ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "measure", *_INPUT),
     EFFECT: ("target", *_INPUT, *_INTERVENTIONS, "track", "data"),
     "lens": ("target", *_INPUT, *_INTERVENTIONS),
     "rollout": ("target", *_INPUT, *_INTERVENTIONS),
@@ -117,7 +117,7 @@ OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     # A growing text has no fixed words to cut.
     "generate": ("layer", "head", "num_beams", "no_special_tokens", "ablate", "mean", "uniform"),
     "history": (),
-    "overview": ("layer", "head", "query", "target", "value_weighted", "tile_size", *_INPUT, *_INTERVENTIONS),
+    "overview": ("layer", "head", "query", "target", "measure", "tile_size", *_INPUT, *_INTERVENTIONS),
     "save_weights": ("layer", "head", *_INPUT),
 }
 """Options that each view uses; `effect` is the view of an intervention without another view."""
@@ -204,7 +204,7 @@ def _run_view(
         edit=edits,
         overview=view.overview,
         tile_size=options.tile_size,
-        value_weighted=options.value_weighted,
+        measure=options.measure or "weight",
         query=query,
         top=3 if name == "lens" else options.top or 5,
         by=view.rank or "",

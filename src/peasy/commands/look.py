@@ -20,9 +20,10 @@ from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.apply_edits import make_intervention
-from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder
+from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, output_weights_of
 from peasy.inspection.edit import EditLike, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
+from peasy.inspection.results import AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
 from peasy.views.document import Document, Paragraph
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
         max_memory: str | int
         overview: str | None
         tile_size: int | None
-        value_weighted: bool
+        measure: AttentionMeasure
         merge_words: bool
         storage: str
         padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None"
@@ -92,7 +93,7 @@ def look(
     max_memory: str | int = MAX_MEMORY,
     overview: str | None = None,
     tile_size: int | None = None,
-    value_weighted: bool = False,
+    measure: AttentionMeasure = "weight",
     merge_words: bool = False,
     add_special_tokens: bool = True,
     storage: str = "auto",
@@ -111,9 +112,10 @@ def look(
     (scores, scaled, masked, weights, context), query, key, value, and residual, normed, activation, output, final.
     `edit` is an edit of `peasy.edit`, a function of (address, tensor), or several. Captures larger than `max_memory`
     are refused before the run. With `overview` ("mean" or "max") a long text is shown in tiles of `tile_size` tokens,
-    without ever holding the whole matrix, and `queries` are kept exactly. `value_weighted` multiplies each weight by
-    the norm of its value vector; `merge_words` shows words, not tokens. `add_special_tokens` False leaves out the
-    special tokens that the model expects around a text, such as `<bos>`.
+    without ever holding the whole matrix, and `queries` are kept exactly. `measure` "value" multiplies each weight by
+    the norm of its value vector, "norm" by the norm of what that adds to the residual stream (norm-based attention).
+    `merge_words` shows words, not tokens. `add_special_tokens` False leaves out the special tokens that the model
+    expects around a text, such as `<bos>`.
 
     >>> look("no/such-model", "hello", offline=True)
     Traceback (most recent call last):
@@ -126,7 +128,7 @@ def look(
     )  # fmt: skip
     run = partial(
         _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=int(parse_amount(max_memory)),
-        overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words, storage=storage,
+        overview=overview, tile_size=tile_size, measure=measure, merge_words=merge_words, storage=storage,
         add_special_tokens=add_special_tokens,
     )  # fmt: skip
     rows, targets = _split_rows(text, padding_mask), None if target is None else _split_rows(target)
@@ -151,7 +153,7 @@ def _look_one(
     budget: int,
     overview: str | None,
     tile_size: int | None,
-    value_weighted: bool,
+    measure: AttentionMeasure,
     merge_words: bool,
     storage: str,
     add_special_tokens: bool,
@@ -166,7 +168,7 @@ def _look_one(
         recorder = Recorder.for_input(network, inputs.model_input, spec, budget, storage, name=loaded.name)
         logits = forward_logits(network, inputs.model_input, recorder.tap(), intervention)
     else:
-        recorder, tiler = _tile_recorder(loaded, inputs, spec, overview, tile_size, value_weighted, budget)
+        recorder, tiler = _tile_recorder(loaded, inputs, spec, overview, tile_size, measure, budget)
         attentions = tuple(part for part in attentions if recorder.spec.includes(part))
         forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
     candidates = () if logits is None or loaded.kind == "encoder" else likeliest_tokens(loaded, logits, 5)
@@ -176,7 +178,7 @@ def _look_one(
         overviews=() if tiler is None else tuple(tiler.overviews),
         loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
         logits=None if logits is None else logits.float().cpu().numpy(),
-        value_weighted=value_weighted, merge_words=merge_words,
+        measure=measure, merge_words=merge_words,
     )  # fmt: skip
 
 
@@ -227,14 +229,14 @@ def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
 
 def _tile_recorder(
     loaded: LoadedModel, inputs: LabelledInput, spec: CaptureSpec, reduction: str, tile_size: int | None,
-    value_weighted: bool, budget: int,
+    measure: AttentionMeasure, budget: int,
 ) -> tuple[Recorder, Tiler]:  # fmt: skip
     """Return the recorder of the exact rows, and the tiler that reduces the attention of the default stack."""
     parts, stacks = ("attention", "cross_attention"), (default_stack(loaded.model),)
     spec = CaptureSpec(("weights",), spec.layers, spec.heads, spec.rows or (), parts, stacks)
     longest = max(inputs.model_input.lengths(loaded.model).values())
     size = tile_size or choose_tile(longest)
-    tiler = Tiler(size, reduction, spec.heads, value_weighted)
+    tiler = Tiler(size, reduction, spec.heads, measure, output_weights_of(loaded.model))
     selected = [part for part in attentions_of(loaded.model) if spec.includes(part)]
     num_heads = sum(len(spec.heads) if spec.heads else part.num_heads for part in selected)
     num_tiles, model_input = num_heads * math.ceil(longest / size) ** 2, inputs.model_input
@@ -255,7 +257,7 @@ def look_view(
     edit: Sequence[EditLike] = (),
     overview: Literal["mean", "max"] | None = None,
     tile_size: Annotated[int, Ge(1), Le(100_000)] | None = None,
-    value_weighted: bool = False,
+    measure: AttentionMeasure = "weight",
     query: _WordOrPosition | None = None,
     top: Annotated[int, Ge(1), Le(100)] = 5,
     by: str = "sharpness",
@@ -289,7 +291,8 @@ def look_view(
         edit: Interventions.
         overview: Attention of a long text in tiles; each tile is the mean or maximum of its weights.
         tile_size: Tokens per tile; default: chosen by the length of the text.
-        value_weighted: Multiply each weight by the norm of its value vector.
+        measure: What is shown: the weight; the weight times the norm of its value vector ("value"); or the norm of what
+            it adds to the residual stream, |weight · v · W_O| ("norm").
         query: Show what this word attends to, in every head.
         top: Number of words to show for each head.
         by: Score by which heads are ranked: entropy, sharpness, previous, first, same, induction, ...
@@ -311,7 +314,7 @@ def look_view(
 
     run = partial(
         look, loaded, text, layers=layers, heads=heads, queries=queries, steps=steps, max_memory=max_memory,
-        overview=overview, tile_size=tile_size, value_weighted=value_weighted, merge_words=merge_words,
+        overview=overview, tile_size=tile_size, measure=measure, merge_words=merge_words,
         add_special_tokens=add_special_tokens,
     )  # fmt: skip
     result = run(target, edit=edit if view != "effect" or overview is not None else ())

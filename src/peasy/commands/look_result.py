@@ -37,7 +37,7 @@ _MAX_JSON_VALUES = 250_000
 class HeadMatrices:
     """One attention step of all captured layers: `heads[layer, head]` is a labelled matrix, `np.asarray` stacks them.
 
-    `merge_words` merges sub-words; `value_weighted` multiplies weights by the norm of their value vectors, `norm_based`
+    `merge_words` merges sub-words; `measure` "value" multiplies weights by the norm of their value vectors, "norm"
     by that of their value vectors through the output projection.
     """
 
@@ -46,8 +46,7 @@ class HeadMatrices:
     stack: str
     part: str
     merge_words: bool = False
-    value_weighted: bool = False
-    norm_based: bool = False
+    measure: records.AttentionMeasure = "weight"
 
     def _captures(self) -> dict[int, records.Capture]:
         all_captures = self.record.by_path(self.step)
@@ -78,8 +77,7 @@ class HeadMatrices:
         if head not in capture.heads:
             raise NotFound(f"Head {head} was not captured.", hint=f"Captured heads: {_join(capture.heads)}.")
         queries, keys = self.record.axes(capture.path)
-        numbers = capture.value_weighted() if self.value_weighted else capture.array
-        array = (capture.norm_based() if self.norm_based else numbers)[capture.heads.index(head)]
+        array = capture.measured(self.measure)[capture.heads.index(head)]
         rows, name = tuple(queries.pieces[row] for row in capture.rows or ()), f"layer {layer}, head {head}"
         if self.step not in ("scores", "scaled", "masked", "weights"):
             tokens = keys if self.step in ("key", "value") else queries
@@ -132,12 +130,12 @@ class WordAttentionResult(RecordResult):
     query: str
     heads: tuple[records.HeadTopWords, ...]
     interventions: tuple[str, ...]
-    value_weighted: bool
+    measure: records.AttentionMeasure
     record: records.AttentionRecord = field(repr=False)
 
     def document(self) -> Document:
         """One line for each head."""
-        return word_attention_document(self.record, self.query, self.heads, self.value_weighted)
+        return word_attention_document(self.record, self.query, self.heads, self.measure)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,7 +145,7 @@ class StrongestLinksResult(RecordResult):
     model: str
     heads: tuple[records.HeadTopWords, ...]
     interventions: tuple[str, ...]
-    value_weighted: bool
+    measure: records.AttentionMeasure
     record: records.AttentionRecord = field(repr=False)
 
     def document(self) -> Document:
@@ -205,7 +203,7 @@ class LookResult(RecordResult, records.AttentionRecord):
     edits: tuple[EditLike, ...] = field(default=(), repr=False)
     combined_intervention: Intervention | None = field(default=None, repr=False)
     logits: records.Array | None = field(default=None, repr=False)
-    value_weighted: bool = field(default=False, repr=False)
+    measure: records.AttentionMeasure = field(default="weight", repr=False)
     merge_words: bool = field(default=False, repr=False)
 
     @property
@@ -234,12 +232,12 @@ class LookResult(RecordResult, records.AttentionRecord):
     @property
     def value_weighted_attention(self) -> HeadMatrices:
         """Value-weighted attention: each weight times the norm of its value vector, weight · |v|."""
-        return replace(self.weights, value_weighted=True)
+        return replace(self.weights, measure="value")
 
     @property
     def norm_based_attention(self) -> HeadMatrices:
         """Norm-based attention: the norm of what each key adds to the residual stream, |weight · v · W_O|."""
-        return replace(self.weights, norm_based=True)
+        return replace(self.weights, measure="norm")
 
     @property
     def cross_attention(self) -> HeadMatrices:
@@ -282,13 +280,13 @@ class LookResult(RecordResult, records.AttentionRecord):
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
-        heads = top_words_of_query(self, query, top, self.value_weighted)
-        return WordAttentionResult(self.model, str(query), heads, self.interventions, self.value_weighted, self)
+        heads = top_words_of_query(self, query, top, self.measure)
+        return WordAttentionResult(self.model, str(query), heads, self.interventions, self.measure, self)
 
     def summary(self, top: int = 3) -> StrongestLinksResult:
         """Return the strongest links between words in every captured head."""
-        heads = strongest_links(self, top, self.value_weighted)
-        return StrongestLinksResult(self.model, heads, self.interventions, self.value_weighted, self)
+        heads = strongest_links(self, top, self.measure)
+        return StrongestLinksResult(self.model, heads, self.interventions, self.measure, self)
 
     def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> LensResult:
         """Logit lens: next-token predictions of every layer's hidden states, through the model's LM head."""
@@ -422,7 +420,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         """Attention maps of all captured heads, or their overviews."""
         if self.overviews:
             return tiled_document(self)
-        return attention_document(self, merge_subwords=self.merge_words, value_weighted=self.value_weighted)
+        return attention_document(self, merge_subwords=self.merge_words, measure=self.measure)
 
     def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and the arrays unless they are too large."""

@@ -1,6 +1,6 @@
 """Capture of activations: what to keep of a forward pass, the memory that it needs, and the recorder that keeps it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -111,6 +111,18 @@ def _check_range(what: str, indices: Iterable[int] | None, count: int) -> None:
             raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {count - 1}.")
 
 
+def output_weights_of(model: Model) -> dict[ModulePath, Tensor]:
+    """Return the output projection of every attention layer."""
+    return {layer.path: layer.output.weight for layer in model.modules() if isinstance(layer, Attention)}
+
+
+def output_norms(values: Tensor, weight: Tensor, heads: Sequence[int]) -> Tensor:
+    """Return |v · W_O| of the values `[head, key, d_head]` of these heads, each through its own part of W_O."""
+    by_head = weight.detach().float().unflatten(1, (-1, values.shape[-1]))[:, list(heads)]
+    gram = torch.einsum("mhd,mhe->hde", by_head, by_head)  # |vW| from WW: no array of d_model per key
+    return ((values.float() @ gram) * values.float()).sum(dim=-1).clamp(min=0).sqrt()
+
+
 class Recorder:
     """Keeps the captured steps of one sequence (the first of a batch), with its length in each stack.
 
@@ -140,8 +152,7 @@ class Recorder:
         num_values = spec.count_values(model, lengths) + extra_values
         recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))
         recorder.nbytes = num_values * np.dtype(recorder.storage).itemsize
-        layers = (module for module in model.modules() if isinstance(module, Attention))
-        recorder.output_weights = {layer.path: layer.output.weight for layer in layers}
+        recorder.output_weights = output_weights_of(model)
         return recorder
 
     def tap(self, on_attention: Callable[[ModulePath, AttentionInputs], object] | None = None) -> Tap:
@@ -159,10 +170,7 @@ class Recorder:
         if step == "value" and "weights" in self.spec.steps:
             self._value_norms[path] = array.float().norm(dim=-1).cpu().numpy()
             if (weight := self.output_weights.get(path)) is not None:
-                by_head = weight.detach().float().unflatten(1, (-1, array.shape[-1]))[:, list(activation.heads or ())]
-                gram = torch.einsum("mhd,mhe->hde", by_head, by_head)  # |vW| from WW: no array of d_model per key
-                squares = ((array.float() @ gram) * array.float()).sum(dim=-1)
-                self._output_norms[path] = squares.clamp(min=0).sqrt().cpu().numpy()
+                self._output_norms[path] = output_norms(array, weight, activation.heads or ()).cpu().numpy()
         if step not in self.spec.steps:
             return
         values = array.to(self._dtype, copy=step not in FORMULA_STEPS).cpu().numpy()

@@ -6,7 +6,7 @@ interventions, scaling, storage dtype.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -196,6 +196,12 @@ class TokenProbability:
     probability: float
 
 
+AttentionMeasure = Literal["weight", "value", "norm"]
+"""Attention as the weight, as weight · |v| (value-weighted), or as |weight · v · W_O| (norm-based)."""
+
+NO_OUTPUT_PROJECTION = "This attention has no output projection: there is no norm-based attention."
+
+
 @dataclass(frozen=True, eq=False)
 class Capture:
     """Captured activation: one step at one module path, for one sequence.
@@ -224,8 +230,12 @@ class Capture:
     def norm_based(self) -> Array:
         """Return norm-based attention: the norm of what each key adds to the residual stream, |weight · v · W_O|."""
         if self.output_norms is None:
-            raise InvalidInput("This attention has no output projection: there is no norm-based attention.")
+            raise InvalidInput(NO_OUTPUT_PROJECTION)
         return self.array.astype(np.float32) * self.output_norms[:, None, :]
+
+    def measured(self, measure: AttentionMeasure) -> Array:
+        """Return the weights themselves, or weighted by the norm of their values or of what these add."""
+        return {"weight": lambda: self.array, "value": self.value_weighted, "norm": self.norm_based}[measure]()
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,7 +252,7 @@ class AttentionOverview:
     tiles: Array
     queries: int
     keys: int
-    value_weighted: bool = False
+    measure: AttentionMeasure = "weight"
     caveat: str = CAVEAT
 
 

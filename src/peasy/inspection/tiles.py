@@ -4,13 +4,16 @@ Weights are computed by the formula for a few rows of one head at a time, reduce
 every tile with the whole matrix.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.formula import unnormalised_weights
-from peasy.inspection.results import AttentionOverview
+from peasy.inspection.capture import output_norms
+from peasy.inspection.results import NO_OUTPUT_PROJECTION, AttentionMeasure, AttentionOverview
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.module_path import ModulePath
 
@@ -22,22 +25,36 @@ class Tiler:
     """Tap callback that makes a tiled overview of every attention."""
 
     def __init__(
-        self, tile: int, reduction: str = "mean", heads: tuple[int, ...] | None = None, value_weighted: bool = False
-    ) -> None:
+        self, tile: int, reduction: str = "mean", heads: tuple[int, ...] | None = None,
+        measure: AttentionMeasure = "weight", output_weights: Mapping[ModulePath, Tensor] | None = None,
+    ) -> None:  # fmt: skip
         if reduction not in ("mean", "max"):
             raise InvalidInput(f'There is no overview "{reduction}".', hint="Choose mean or max.")
         if tile < 1:
             raise InvalidInput(f"The tile size is {tile}.", hint="Choose 1 or more.")
-        self.tile, self.reduction, self.heads, self.value_weighted = tile, reduction, heads, value_weighted
+        self.tile, self.reduction, self.heads, self.measure = tile, reduction, heads, measure
+        self.output_weights = output_weights or {}
         self.overviews: list[AttentionOverview] = []
 
     def on_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
         """Reduce one attention to tiles."""
         heads = tuple(range(inputs.query.shape[1])) if self.heads is None else self.heads
-        tiles = _tile_heads(inputs, heads, self.tile, self.reduction, self.value_weighted).cpu().numpy()
+        norms = self._key_norms(path, inputs.value[0], inputs.query.shape[1])
+        tiles = _tile_heads(inputs, heads, self.tile, self.reduction, norms).cpu().numpy()
         n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
-        options = (self.tile, self.reduction, tiles, n_query, n_key, self.value_weighted)
+        options = (self.tile, self.reduction, tiles, n_query, n_key, self.measure)
         self.overviews.append(AttentionOverview(path, heads, *options))
+
+    def _key_norms(self, path: ModulePath, value: Tensor, num_heads: int) -> Tensor | None:
+        """Return the factor `[head, key]` of each weight; None for the weights themselves."""
+        if self.measure == "weight":
+            return None
+        values = value.float().repeat_interleave(num_heads // len(value), dim=0)
+        if self.measure == "value":
+            return torch.sqrt(values.square().sum(dim=-1))
+        if (weight := self.output_weights.get(path)) is None:
+            raise InvalidInput(NO_OUTPUT_PROJECTION)
+        return output_norms(values, weight, range(num_heads))
 
 
 def choose_tile(length: int, max_tiles: int = 128) -> int:
@@ -50,7 +67,7 @@ def choose_tile(length: int, max_tiles: int = 128) -> int:
 
 
 def _tile_heads(
-    inputs: AttentionInputs, heads: tuple[int, ...], tile: int, reduction: str = "mean", value_weighted: bool = False
+    inputs: AttentionInputs, heads: tuple[int, ...], tile: int, reduction: str = "mean", norms: Tensor | None = None
 ) -> Tensor:
     """Return tiled weights `[head, query tile, key tile]` of the first sequence of a batch."""
     n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
@@ -75,8 +92,8 @@ def _tile_heads(
                 softcap=inputs.softcap,
                 sinks=None if inputs.sinks is None else inputs.sinks[head],
             )
-            if value_weighted:
-                exponentials = exponentials * inputs.value[0, kv_head, :last].float().norm(dim=-1)
+            if norms is not None:
+                exponentials = exponentials * norms[head, :last]
             reduced = _fold(_fold(exponentials, tile, reduction) / total, tile, reduction, by_rows=True)
             tiles[index, first // tile : first // tile + len(reduced), : reduced.shape[1]] = reduced
     if reduction == "mean":

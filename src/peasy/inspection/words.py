@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound
-from peasy.inspection.results import Array, AttentionRecord, Capture, HeadTopWords, Tokens
+from peasy.inspection.results import Array, AttentionMeasure, AttentionRecord, HeadTopWords, Tokens
 from peasy.tokenization import Encoding, Tokenizer
 from peasy.tokenization.encoding import split_words
 
@@ -65,7 +65,7 @@ def words_in_rows(queries: Tokens, rows: Sequence[int] | None = None) -> tuple[s
 
 
 def top_words_of_query(
-    record: AttentionRecord, query: str | int, top: int = 5, value_weighted: bool = False
+    record: AttentionRecord, query: str | int, top: int = 5, measure: AttentionMeasure = "weight"
 ) -> tuple[HeadTopWords, ...]:
     """Return the `top` words with the largest weights of a query word, in every captured head."""
     captures = record.by_path("weights")
@@ -81,7 +81,7 @@ def top_words_of_query(
         rows = [index for index, row in enumerate(capture.rows or ()) if row in positions]
         if not rows:
             continue
-        weights = _weights(capture, value_weighted)[:, rows].astype(np.float32).mean(axis=1)
+        weights = capture.measured(measure)[:, rows].astype(np.float32).mean(axis=1)
         by_word = np.stack([weights[:, list(group)].sum(-1) for group in keys.word_positions], axis=-1)
         for head, row in zip(capture.heads, by_word, strict=True):
             best = np.argsort(-row, kind="stable")[:top]
@@ -91,7 +91,9 @@ def top_words_of_query(
     return tuple(heads)
 
 
-def strongest_links(record: AttentionRecord, top: int = 3, value_weighted: bool = False) -> tuple[HeadTopWords, ...]:
+def strongest_links(
+    record: AttentionRecord, top: int = 3, measure: AttentionMeasure = "weight"
+) -> tuple[HeadTopWords, ...]:
     """Return the strongest links between words in every captured head.
 
     Links to the word itself or to the first word (attention sink) are returned only if there are no others.
@@ -100,7 +102,7 @@ def strongest_links(record: AttentionRecord, top: int = 3, value_weighted: bool 
     for path, capture in record.by_path("weights").items():
         queries, keys = record.axes(path)
         names = words_in_rows(queries, capture.rows)
-        merged = merge_words(_weights(capture, value_weighted), queries, keys, capture.rows)
+        merged = merge_words(capture.measured(measure), queries, keys, capture.rows)
         for head, array in zip(capture.heads, merged, strict=True):
             informative = array.copy()
             if path.part == "attention" and len(names) == len(keys.words):
@@ -111,7 +113,3 @@ def strongest_links(record: AttentionRecord, top: int = 3, value_weighted: bool 
             links = tuple((f"{names[query]}→{keys.words[key]}", float(array[query, key])) for query, key in pairs)
             heads.append(HeadTopWords(path, head, links))
     return tuple(heads)
-
-
-def _weights(capture: Capture, value_weighted: bool) -> Array:
-    return capture.value_weighted() if value_weighted else capture.array

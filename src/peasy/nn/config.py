@@ -220,7 +220,7 @@ class AttentionConfig(BoundedSettings):
     """Layers with sliding-window attention, from 0 on; null: all."""
     qk_norm: bool = False
     """Whether queries and keys are normalised."""
-    scale: Annotated[float, Ge(0)] | None = None
+    scale: Annotated[float, Gt(0)] | None = None
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
     softcap: SoftCap | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""

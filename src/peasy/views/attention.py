@@ -7,7 +7,15 @@ import numpy as np
 
 from peasy.errors import NotFound
 from peasy.inspection import results
-from peasy.inspection.results import WORD_MERGE_NOTE, AttentionInfo, AttentionRecord, Capture, HeadTopWords, Tokens
+from peasy.inspection.results import (
+    WORD_MERGE_NOTE,
+    AttentionInfo,
+    AttentionMeasure,
+    AttentionRecord,
+    Capture,
+    HeadTopWords,
+    Tokens,
+)
 from peasy.nn.module_path import ModulePath
 from peasy.views import document as doc
 
@@ -17,13 +25,22 @@ _MAX_LINKED_TOKENS = 64
 _ARITHMETIC_STEPS = ("query", "key")
 """Steps that make it possible to expand a weight to its arithmetic."""
 
+_MEASURES: dict[AttentionMeasure, str] = {
+    "weight": "Attention weights",
+    "value": "Attention weight times norm of the value",
+    "norm": "Norm-based attention",
+}
+_SHORT_MEASURES: dict[AttentionMeasure, str] = {
+    "weight": "weight", "value": "weight x norm of the value", "norm": "norm of weight x value x W_O",
+}  # fmt: skip
+
 _MAX_COMMAND_TEXT = 120
 """A longer text is read from a file in the suggested command."""
 
 
 def attention_document(
     record: AttentionRecord, layer: int | None = None, head: int | None = None, merge_subwords: bool = False,
-    value_weighted: bool = False,
+    measure: AttentionMeasure = "weight",
 ) -> doc.Document:  # fmt: skip
     """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
     parts: list[doc.DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
@@ -31,7 +48,7 @@ def attention_document(
     for path, capture in record.by_path("weights").items():
         by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     for name, captures in by_kind.items():
-        maps = attention_maps(record, captures, layer, head, merge_subwords, value_weighted)
+        maps = attention_maps(record, captures, layer, head, merge_subwords, measure)
         if len(by_kind) > 1:
             parts.append(doc.Heading(name))
         parts.append(maps)
@@ -55,7 +72,7 @@ def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
 
 def attention_maps(
     record: AttentionRecord, captures: Sequence[Capture], layer: int | None = None, head: int | None = None,
-    merge_subwords: bool = False, value_weighted: bool = False,
+    merge_subwords: bool = False, measure: AttentionMeasure = "weight",
 ) -> doc.Maps:  # fmt: skip
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
     layers = sorted({capture.path.layer for capture in captures})
@@ -64,7 +81,7 @@ def attention_maps(
     positions = sorted({row for capture in captures for row in _captured_rows(capture)})
     values = np.full((len(layers), len(heads), len(positions), len(keys)), np.nan, dtype=np.float32)
     for capture in captures:
-        weights = _masked_weights(capture, record.attention_info(capture.path), value_weighted)
+        weights = _masked_weights(capture, record.attention_info(capture.path), measure)
         at = [positions.index(row) for row in _captured_rows(capture)]
         for index, head_index in enumerate(capture.heads):
             values[layers.index(capture.path.layer), heads.index(head_index), at] = weights[index]
@@ -73,14 +90,14 @@ def attention_maps(
         values, rows = merge_words(values, queries, keys, positions)
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
-    explainable = single and not value_weighted
+    explainable = single and measure == "weight"
     return doc.Maps(
-        "Attention weight times norm of the value" if value_weighted else "Attention weights",
+        _MEASURES[measure],
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
         selected=_selected_map(values, layers, heads, layer, head),
         vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
-        command="" if value_weighted else _head_command(record, captures[0].path),
+        command="" if measure != "weight" else _head_command(record, captures[0].path),
     )  # fmt: skip
 
 
@@ -115,9 +132,9 @@ def _head_command(record: AttentionRecord, path: ModulePath) -> str:
     return f"peasy look {quote(record.model)} {quote(record.tokens.text) if short else '- < text.txt'}"
 
 
-def _masked_weights(capture: Capture, info: AttentionInfo | None, value_weighted: bool = False) -> np.ndarray:
+def _masked_weights(capture: Capture, info: AttentionInfo | None, measure: AttentionMeasure = "weight") -> np.ndarray:
     """Return the weights `[head, row, key]`; masked keys are NaN, not 0."""
-    array = np.array(capture.value_weighted() if value_weighted else capture.array, dtype=np.float32)
+    array = np.array(capture.measured(measure), dtype=np.float32)
     if info is None or info.cross:
         return array
     rows, keys = np.array(_captured_rows(capture))[:, None], np.arange(array.shape[-1])[None, :]
@@ -172,10 +189,10 @@ def _tiled_maps(record: AttentionRecord, overview: results.AttentionOverview) ->
         tiles[:, np.triu(np.ones(tiles.shape[1:], dtype=bool), 1)] = np.nan
     if captured is not None and set(overview.heads) <= set(captured.heads):
         order = [captured.heads.index(head) for head in overview.heads]
-        weights = _masked_weights(captured, info, overview.value_weighted)[None, order]
+        weights = _masked_weights(captured, info, overview.measure)[None, order]
         exact = doc.Rows(_captured_rows(captured), weights)
     return doc.Maps(
-        "Attention weight times norm of the value" if overview.value_weighted else "Attention weights", tiles[None],
+        _MEASURES[overview.measure], tiles[None],
         tokens.pieces, tokens.pieces, (str(overview.path.layer),), tuple(map(str, overview.heads)),
         tile_size=overview.tile, reduction=overview.reduction, exact_rows=exact,
         description=_attention_notes([info] if info else []),
@@ -254,11 +271,10 @@ def _attention_notes(attentions: Sequence[AttentionInfo]) -> str:
 
 
 def word_attention_document(
-    record: AttentionRecord, query: str, heads: Sequence[HeadTopWords], value_weighted: bool = False
+    record: AttentionRecord, query: str, heads: Sequence[HeadTopWords], measure: AttentionMeasure = "weight"
 ) -> doc.Document:
     """Document with one line for each head, weights without the leading zero."""
-    what = "weight x norm of the value" if value_weighted else "weight"
-    table = doc.Table(("head", f'"{query}" attends to ({what})'), _top_word_rows(heads, " "))
+    table = doc.Table(("head", f'"{query}" attends to ({_SHORT_MEASURES[measure]})'), _top_word_rows(heads, " "))
     notes = doc.Paragraph(WORD_MERGE_NOTE, "note"), doc.capitalized_note(record.caveat)
     parts: tuple[doc.DocumentPart, ...] = (*opening_notes(record.interventions), table, *notes)
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)

@@ -27,6 +27,9 @@ _STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "
 StepKind = Literal["forward", "gradients", "update"]
 """Part of one training step that a step belongs to."""
 
+_MAX_NAMED = 16
+"""Number of steps that an error lists; a whole network has many more."""
+
 
 @dataclass(frozen=True)
 class WorkedStep:
@@ -94,10 +97,9 @@ class WorkedExample:
         for known in (name.strip().lower(), wanted):
             if known in by_name:
                 return by_name[known]
-        hint = did_you_mean(wanted, self.names) or ""
-        raise NotFound(
-            f'There is no step "{name}" in this example.', hint=f"{hint} Steps: {', '.join(self.names)}.".strip()
-        )
+        shown = [*self.names[:_MAX_NAMED], *(["..."] if len(self.names) > _MAX_NAMED else [])]
+        hint = did_you_mean(wanted, self.names) or f"Steps: {', '.join(shown)}."
+        raise NotFound(f'There is no step "{name}" in this example.', hint=hint)
 
     def node_step(self, name: str) -> WorkedStep:
         """Return any node of the graph as a step, also one that is not listed."""

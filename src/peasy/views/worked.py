@@ -1,5 +1,6 @@
 """Worked examples as documents: numbered steps, variants, one word, one cell, word vectors in a plane, worksheets."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -200,8 +201,11 @@ def _section_title(worked: WorkedExample, step: WorkedStep) -> str:
     if scope.startswith("after"):
         return "After the update"
     if kind != "forward":
-        return f"{kind.capitalize()}: {scope}" if scope else kind.capitalize()
-    return scope or ("Input" if worked.graph.route(step.name, worked.values) is None else step.name)
+        title = _scope_title(scope)
+        return f"{kind.capitalize()}: {title if title.isupper() else title.lower()}" if scope else kind.capitalize()
+    return _scope_title(scope) or (
+        "Input" if worked.graph.route(step.name, worked.values) is None else _scope_title(step.name)
+    )
 
 
 def _attention_title(worked: WorkedExample, section: int, head: int) -> str:
@@ -214,8 +218,15 @@ def _attention_title(worked: WorkedExample, section: int, head: int) -> str:
 
 
 def _scope_title(scope: str) -> str:
-    """Return the title of a head or block: `Head 1`, or its name."""
-    return scope.capitalize().replace("-", " ") if scope.startswith("head-") else scope
+    """Return the title of a head or block in words; the model around a block is not repeated.
+
+    >>> _scope_title("gpt"), _scope_title("head-1"), _scope_title("gpt.layer1.feed_forward")
+    ('GPT', 'Head 1', 'Layer 1, feed forward')
+    """
+    parts = scope.split(".")
+    words = [re.sub(r"[-_]|(?<=[a-z])(?=\d)", " ", part) for part in parts[len(parts) > 1 :]]
+    title = ", ".join(words)
+    return title.upper() if len(title) <= 3 else title[0].upper() + title[1:]
 
 
 def chain_document(worked: WorkedExample, chain: GradientChain, decimals: int) -> doc.Document:

@@ -62,7 +62,8 @@ class Session:
         num_unfinished = self.n * len(self.prompts)
         while num_unfinished:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ready.wait(), KEEP_ALIVE_SECONDS)
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):  # `wait_for` of Python 3.11 can lose a cancellation
+                    await ready.wait()
             if not ready.is_set():
                 yield []
                 continue

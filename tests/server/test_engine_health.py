@@ -104,7 +104,8 @@ def test_disconnect_at_the_moment_of_a_token_is_not_lost(iterations):
         reading.cancel()
         return cancelled
 
-    assert asyncio.run(is_cancelled())
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # the browser of other tests has a loop in this thread
+        assert pool.submit(asyncio.run, is_cancelled()).result()
 
 
 def test_without_session_close_generation_continues(models, engine, slowly, monkeypatch):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peasy.formula.positions import LAYOUTS, rotary
+from peasy.formula.positions import LAYOUTS, rotary, sinusoidal
 from peasy.formula.step import Array, Namespace
 from peasy.worked.graph import Application, Route, Step
 from peasy.worked.label import format_number, format_operand
@@ -22,10 +22,7 @@ class PositionAngles(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the angles."""
-        positions = np.arange(inputs[0].shape[0], dtype=float)[:, None]
-        width = inputs[0].shape[1]
-        frequencies = self.base ** (-2 * np.arange((width + 1) // 2) / width)
-        return xp.asarray((positions * frequencies).tolist(), dtype=xp.float64)
+        return xp.asarray(sinusoidal(*inputs[0].shape, base=self.base).angle.tolist(), dtype=xp.float64)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return position times frequency."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.calls import Attempt, seeded_array
+from peasy.verification.implementation.arguments import seeded_array
+from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.judge import Context, Judgement, judge
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place

@@ -61,6 +61,7 @@ class Context:
     function: bool = False
     parameter_names: tuple[str, ...] = ()
     scaling_caller: str = ""
+    scale_argument: bool = False
 
 
 def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
@@ -376,6 +377,10 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif _scaled_late(reading):
         found.mistake("scale after softmax", _place(_late_scale_op(reading)))
+    elif name == "no scale" and _published_without_scale(reading):
+        found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
+    elif name == "scale multiplied" and context.scale_argument:
+        found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
     elif name == "no scale" and context.scaling_caller:
         found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
     elif name == "?":
@@ -384,6 +389,20 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         chosen = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
         made = None if name in ("scale multiplied", "scaled twice") else _assignment(place, chosen, r".*[\d.)]")
         found.mistake(name, made or place)
+
+
+def _published_without_scale(reading: Reading) -> str:
+    """Return which published attention has no scale, if this looks like it; else ""."""
+    core, lines = reading.core, (reading.query_line, reading.key_line, reading.value_line)
+    layers = [op.name for line in lines for op in line.projections]
+    heads = _heads(reading)
+    if layers and all("conv" in name for name in layers) and (heads is None or heads.shape[1] == 1):
+        return "The scores of this feature map are not scaled, as in self-attention GANs and non-local networks."
+    values = core.values[core.value_rows]
+    same = values.ndim == 3 and len(values) == len(core.right) and _close(values, core.right)
+    if same and not reading.key_line.projections and not reading.value_line.projections:
+        return "Keys and values are one array and the scores are not scaled, as in Luong's attention."
+    return ""
 
 
 def _unknown_scores(reading: Reading, found: Judgement) -> None:
@@ -457,7 +476,9 @@ def _late_scale_op(reading: Reading) -> Op | None:
 def _scaled_late(reading: Reading) -> bool:
     op = _late_scale_op(reading)
     number = None if op is None else number_of(reading.trace, op)
-    return number is not None and abs(number[0] - reading.d_key**-0.5) < 1e-3
+    heads = _heads(reading)
+    widths = (reading.d_key, reading.d_key * (1 if heads is None else heads.shape[1]))
+    return number is not None and any(abs(number[0] - width**-0.5) < 1e-3 for width in widths)
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
@@ -754,6 +775,8 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
             continue
         if lead == shape:
             return number, tokens.reshape(-1), tokens
+        if len(set(shape)) == len(shape) and sorted(lead) == sorted(shape):  # its axes are in another order
+            return number, tokens.reshape(-1), tokens.transpose([shape.index(size) for size in lead])
         if len(shape) == 3 and len(lead) == 2 and len(reading.attended) == 1:
             heads = [axis for axis in (1, 2) if axis not in reading.attended]
             merged = np.take(tokens, 0, axis=heads[0]) if len(heads) == 1 else None

@@ -398,8 +398,7 @@ def _published_without_scale(reading: Reading) -> str:
     heads = _heads(reading)
     if layers and all("conv" in name for name in layers) and (heads is None or heads.shape[1] == 1):
         return "The scores of this feature map are not scaled, as in self-attention GANs and non-local networks."
-    values = core.values[core.value_rows]
-    same = values.ndim == 3 and len(values) == len(core.right) and _close(values, core.right)
+    same = _close(core.values[core.value_rows][:, 0], core.right)  # of the first query of each matrix
     if same and not reading.key_line.projections and not reading.value_line.projections:
         return "Keys and values are one array and the scores are not scaled, as in Luong's attention."
     return ""

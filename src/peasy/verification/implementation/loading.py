@@ -241,7 +241,8 @@ class StandIn:
         if self._name.rpartition(".")[2] in _LOGGING:
             return None
         package = self._name.partition(".")[0]
-        raise ModuleNotFoundError(f"{self._name} is needed, but {package} is not installed", name=package)
+        why = "not installed" if importlib.util.find_spec(package) is None else "not importable"
+        raise ModuleNotFoundError(f"{self._name} is needed, but {package} is {why}", name=package)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """As a base class: a module that takes any arguments, unless another base is one."""

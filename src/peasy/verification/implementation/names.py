@@ -62,7 +62,7 @@ def role_of(name: str, constructor: bool = False) -> str:
 
 _SIZE_WORDS = frozenset((
     "dim", "dims", "dimension", "size", "width", "embed", "embedding", "embd", "hidden", "hiddens", "channels",
-    "features", "units", "attn",
+    "features", "units",
 ))  # fmt: skip
 
 

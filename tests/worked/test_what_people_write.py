@@ -234,10 +234,10 @@ def test_given_numbers_have_their_printed_precision():
 
 
 def _sheet(seed, exact):
-    """A sheet of three decimals from inputs printed with two: as they are, or rounded from longer ones."""
+    """A sheet of three decimals from inputs printed with one: as they are, or rounded from longer ones."""
     rng = np.random.default_rng(seed)
     x, *weights = (rng.normal(size=shape) for shape in ((4, 3), (3, 3), (3, 3), (3, 3)))
-    printed = [array.round(2) for array in (x, *weights)]
+    printed = [array.round(1) for array in (x, *weights)]
     x, *weights = printed if exact else (x, *weights)
     tables = dict(zip(("Q", "K", "V"), (x @ each for each in weights), strict=True))
     tables["scores"] = tables["Q"] @ tables["K"].T

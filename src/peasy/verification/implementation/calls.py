@@ -87,12 +87,14 @@ def failure(error: BaseException, call: str, file: str) -> CallFailure:
     return CallFailure(call, text, last.filename, last.lineno, code)
 
 
-def instantiate(cls: type, arguments: Mapping[str, Any], seed: int) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
+def instantiate(
+    cls: type, arguments: Mapping[str, Any], seed: int, positional: tuple[Any, ...] = ()
+) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
     """Create an object; return it with the operations that made its buffers, and its buffers."""
     module_class = _module_class()
     with quiet():
         if module_class is None or not issubclass(cls, module_class):
-            return cls(**arguments), {}, {}
+            return cls(*positional, **arguments), {}, {}
         import torch
 
         from peasy.verification.implementation.torch_trace import TorchRecorder, buffer_ops
@@ -100,7 +102,7 @@ def instantiate(cls: type, arguments: Mapping[str, Any], seed: int) -> tuple[Any
         torch.manual_seed(seed)
         recorder = TorchRecorder({}, {}, snapshots=False)
         with recorder:
-            made = cls(**arguments)
+            made = cls(*positional, **arguments)
     made.eval()
     tensors = dict(made.named_buffers())
     for name, submodule in made.named_modules():
@@ -509,31 +511,26 @@ def _create_objects(
     ops: dict[int, list[Op]] = {}
     buffers: dict[str, Any] = {}
 
+    def evaluate(node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), "<call>", "eval"), dict(names))
+
     class Creator(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-            if not used & {*CALL_NAMES, "mask"}:
-                try:
-                    function = eval(compile(ast.Expression(node.func), "<call>", "eval"), dict(names))
-                except NameError:
-                    function = None
-                if inspect.isclass(function) and _has_call(function):
-                    signature = inspect.signature(function)
-                    args = [eval(compile(ast.Expression(each), "<call>", "eval"), dict(names)) for each in node.args]
-                    kwargs = {
-                        str(k.arg): eval(compile(ast.Expression(k.value), "<call>", "eval"), dict(names))
-                        for k in node.keywords
-                    }
-                    bound = signature.bind(*args, **kwargs)
-                    result, own_ops, own_buffers = instantiate(function, bound.arguments, seed)
-                    made.append(result)
-                    ops.update(own_ops)
-                    buffers.update(own_buffers)
-                    name = f"_object_{len(made)}"
-                    names[name] = result  # type: ignore[index]
-                    return ast.copy_location(ast.Name(name, ast.Load()), node)
-            self.generic_visit(node)
-            return node
+            function = None
+            with contextlib.suppress(NameError):
+                function = None if used & {*CALL_NAMES, "mask"} else evaluate(node.func)
+            if not inspect.isclass(function) or not _has_call(function):
+                self.generic_visit(node)
+                return node
+            keywords = {str(keyword.arg): evaluate(keyword.value) for keyword in node.keywords}
+            bound = inspect.signature(function).bind(*map(evaluate, node.args), **keywords)
+            result, own_ops, own_buffers = instantiate(function, bound.kwargs, seed, bound.args)
+            made.append(result)
+            ops.update(own_ops)
+            buffers.update(own_buffers)
+            names[f"_object_{len(made)}"] = result  # type: ignore[index]
+            return ast.copy_location(ast.Name(f"_object_{len(made)}", ast.Load()), node)
 
     return Creator().visit(tree), made, ops, buffers
 

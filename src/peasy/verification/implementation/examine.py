@@ -365,12 +365,9 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
     inner = Judgement()
     judge(subject, reading, _context(state, attempt), inner)
-    for name, place in inner.mistakes.items():
-        found.mistake(name, place)
+    found.take(inner)
     if trial.convention.shape != "bt":
         found.unknown += [text for text in inner.unknown if text not in found.unknown]
-    found.compared += inner.compared
-    found.difference = max(found.difference, inner.difference)
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
         state.inverted = False
@@ -403,13 +400,10 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             if more.unknown and not more.mistakes:
                 unknown += more.unknown
                 continue
-            for name, place in more.mistakes.items():
-                if name == "kv heads tiled" and _groups_are_optional(state.target):
-                    found.convention(TILED)
-                else:
-                    found.mistake(name, place)
-            found.compared += more.compared
-            found.difference = max(found.difference, more.difference)
+            if "kv heads tiled" in more.mistakes and _groups_are_optional(state.target):
+                found.convention(TILED)
+                del more.mistakes["kv heads tiled"]
+            found.take(more)
             for text in more.conventions:
                 if "grouped-query" in text:
                     found.convention(text)
@@ -429,10 +423,8 @@ def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Jud
         setattr(owner, name, False)
         more = _judge_attempt(state, attempt, 1)
         setattr(owner, name, True)
-        for mistake, place in more.mistakes.items():
-            found.mistake(mistake, place)
+        found.take(more)
         if more.compared and not more.unknown:
-            found.compared += more.compared
             state.checks.append(f"{name} = False")
 
 

@@ -354,30 +354,28 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     return target
 
 
-def defined_names(file: Path) -> list[str]:
-    """List functions and classes of a file or notebook without running it."""
+def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+    """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
         text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-    except (SyntaxError, UnicodeDecodeError, ValueError, OSError):
-        return []
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        nodes = ast.parse(text).body
+    except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
+        return
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node, ast.get_source_segment(text, node) or ""
 
 
-_SIGNS = ("softmax", "scaled_dot_product_attention", "matmul", "einsum", "bmm", "@", "exp(")
+def defined_names(file: Path) -> list[str]:
+    """List functions and classes of a file or notebook without running it."""
+    return [node.name for node, _ in _definitions(file)]
 
 
 def attention_candidates(file: Path) -> Iterator[str]:
     """Yield the functions and classes of a file that look like attention: a softmax and a product in one body."""
-    try:
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-    except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
-        return
-    for node in tree.body:
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("test"):
+    for node, body in _definitions(file):
+        if node.name.startswith("test"):
             continue
-        body = ast.get_source_segment(text, node) or ""
         named = "attention" in node.name.lower() or "attn" in node.name.lower() or "head" in node.name.lower()
         fused = "scaled_dot_product_attention" in body or "multi_head_attention" in body
         softmax = "softmax" in body.lower() or ("exp(" in body and "sum(" in body)

@@ -246,11 +246,7 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
             at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
         ]
         allowed = np.where(known, allowed, True) & open_before
-        value: Any = convention.encode(mask)
-        if subject.library == "torch":
-            import torch
-
-            value = torch.from_numpy(np.array(value))
+        value = subject.as_argument(convention.encode(mask))
         before = dict(subject.constants)
         subject.constants[name] = value
         try:

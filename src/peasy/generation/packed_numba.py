@@ -14,7 +14,7 @@ from torch.nn import functional
 from peasy.generation.openmp import run_on_openmp_team
 from peasy.generation.packed_linear import TINY, PackedLinear
 from peasy.nn.attention import Attention
-from peasy.nn.attention_backends import AttentionBackend, FormulaBackend
+from peasy.nn.attention_backends import FormulaBackend
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import KVBatch
@@ -207,7 +207,7 @@ class PackedVarlenBackend(FormulaBackend):
     or a padded batch goes to the `fallback`.
     """
 
-    def __init__(self, fallback: AttentionBackend) -> None:
+    def __init__(self, fallback: FormulaBackend) -> None:
         from peasy.generation.packed_attention import QUERY_BLOCK, attend_varlen
 
         self.fallback, self.address, self.query_block = fallback, int(attend_varlen.address or 0), QUERY_BLOCK

@@ -25,9 +25,6 @@ class DecodeState(Protocol):
 
     length: int
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-
     def crop(self, length: int) -> None:
         """Drop everything after the first `length` tokens."""
 
@@ -126,12 +123,7 @@ class Model(nn.Module, Generic[State]):
         return self.logits(hidden[:, -1:] if last_only else hidden)
 
     def new_state(
-        self,
-        batch: int = 1,
-        *,
-        capacity: int = 0,
-        source: Tensor | None = None,
-        source_padding_mask: Tensor | None = None,
+        self, *, capacity: int = 0, source: Tensor | None = None, source_padding_mask: Tensor | None = None
     ) -> State:
         """Return an empty decoding state for `capacity` tokens; an encoder-decoder model encodes its source, once."""
         return self._new_state(capacity, source, source_padding_mask)

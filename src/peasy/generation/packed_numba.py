@@ -37,7 +37,7 @@ def has_numba() -> bool:
 class KernelLinear(PackedLinear):
     """x Wᵀ + b by the numba kernel; four output channels are interleaved, so that weights are read in one stream."""
 
-    backend, vector_step, kernel_name = "numba", 8, ""
+    vector_step, kernel_name = 8, ""
     packed: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -88,10 +88,6 @@ class KernelLinear(PackedLinear):
         )  # fmt: skip
         run_on_openmp_team(self.address, _FourteenWords(*words))
         return output
-
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Map `[row, width]` to `[row, width']`."""
-        return self.forward(rows)
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input as contiguous float32."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import list_cached
@@ -20,10 +19,9 @@ from peasy.checkpoint.paths import ResolvedModel, built_in_models, find_runs, re
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, choose_device, open_resolved
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean
-
-if TYPE_CHECKING:
-    from peasy.generation.engine_thread import EngineThread
-    from peasy.generation.limits import EngineLimits
+from peasy.generation.engine import Engine
+from peasy.generation.engine_thread import EngineThread
+from peasy.generation.limits import EngineLimits
 
 _DEFAULT_MEMORY_BYTES = 8 * 2**30
 """Default limit in bytes for the weights of all loaded models together."""
@@ -40,7 +38,7 @@ class LoadedEntry:
     folder: Path
     weight_bytes: int
     version: tuple[int, ...]
-    engine_thread: "EngineThread | None" = None
+    engine_thread: EngineThread | None = None
     num_users: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -70,7 +68,7 @@ class ModelRegistry:
         models: Sequence[str | Path | LoadedModel] = (),
         *,
         memory_bytes: int = _DEFAULT_MEMORY_BYTES,
-        limits: "EngineLimits | None" = None,
+        limits: EngineLimits | None = None,
         weights: str = "auto",
         device: str = "auto",
         only_given: bool | None = None,
@@ -120,7 +118,7 @@ class ModelRegistry:
         return name
 
     @contextmanager
-    def engine(self, name: str) -> Iterator["tuple[LoadedModel, EngineThread]"]:
+    def engine(self, name: str) -> Iterator[tuple[LoadedModel, EngineThread]]:
         """Yield the model and its engine thread, which is started on first use."""
         with self._in_use(name) as entry:
             yield entry.loaded, self._start_engine(entry)
@@ -226,10 +224,7 @@ class ModelRegistry:
                 if not entry.in_use:
                     self._loaded.pop(other).close()
 
-    def _start_engine(self, entry: LoadedEntry) -> "EngineThread":
-        from peasy.generation.engine import Engine
-        from peasy.generation.engine_thread import EngineThread
-
+    def _start_engine(self, entry: LoadedEntry) -> EngineThread:
         with entry.lock:
             if entry.engine_thread is None:
                 loaded = entry.loaded

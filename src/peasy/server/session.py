@@ -4,21 +4,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request
 from starlette.types import Receive
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
+from peasy.generation import request as engine
+from peasy.generation.admission import long_text_note
+from peasy.generation.engine_thread import EngineThread
+from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import MAX_CHOICES, CompletionBody, SamplingBody
-
-if TYPE_CHECKING:
-    from peasy.generation import request as engine
-    from peasy.generation.engine_thread import EngineThread
-    from peasy.generation.request_queue import ResponseStream
 
 LONG_PROMPT_CHARS = 20_000
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
@@ -39,17 +38,15 @@ class Session:
     """Running generation of one request. Open with `open_session`, read `events`; `close` frees the engine's memory."""
 
     loaded: LoadedModel
-    engine_thread: "EngineThread"
+    engine_thread: EngineThread
     n: int
     exit_stack: contextlib.ExitStack
     prompts: Sequence[list[int]] = ()
-    streams: "list[ResponseStream]" = field(default_factory=list)
+    streams: list[ResponseStream] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
+    async def events(self) -> AsyncIterator[list[tuple[int, engine.Event]]]:
         """Yield the new events in order, as (index of the choice, event); no events after `KEEP_ALIVE_SECONDS`."""
-        from peasy.generation.request import Ended
-
         ready, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def notify() -> None:
@@ -70,7 +67,7 @@ class Session:
             ready.clear()
             streams = enumerate(self.streams)
             events = [(self.n * index + event.choice, event) for index, stream in streams for event in stream.pop_all()]
-            num_unfinished -= sum(isinstance(event, Ended) for _, event in events)
+            num_unfinished -= sum(isinstance(event, engine.Ended) for _, event in events)
             if events:
                 yield events
 
@@ -102,15 +99,11 @@ async def open_session(
 def _open_session(
     registry: ModelRegistry, body: SamplingBody, encode_prompts: _PromptEncoder, sampling: SamplingParams
 ) -> Session:
-    from peasy.generation.admission import long_text_note
-    from peasy.generation.request import AttentionQuery
-    from peasy.generation.request import Request as EngineRequest
-
     attention_query, n, long = None, body.n or 1, body.long or "refuse"
     scores_prompt = isinstance(body, CompletionBody) and bool(body.echo) and body.logprobs is not None
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
-        attention_query = AttentionQuery(layers, heads, options.keys)
+        attention_query = engine.AttentionQuery(layers, heads, options.keys)
     stack = contextlib.ExitStack()
     session = Session(*stack.enter_context(registry.engine(body.model)), n, stack)
     try:
@@ -120,7 +113,7 @@ def _open_session(
             raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {MAX_CHOICES} choices per request.")
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
-            engine_request = EngineRequest(
+            engine_request = engine.Request(
                 prompt,
                 sampling,
                 source,

@@ -1,12 +1,12 @@
 """Bounded thread pool for blocking work."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from peasy.errors import ResourceUnavailable
+from peasy.generation.openmp import release_openmp_threads
 
 T = TypeVar("T")
 _NUM_WORKERS = 2
@@ -46,7 +46,4 @@ def _run_and_release_threads(work: Callable[[], T]) -> T:
     try:
         return work()
     finally:
-        if "torch" in sys.modules:
-            from peasy.generation.openmp import release_openmp_threads
-
-            release_openmp_threads()
+        release_openmp_threads()

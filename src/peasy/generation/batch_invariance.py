@@ -11,7 +11,6 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.generation.packed_linear import PackedLinear
-from peasy.models.config import context_length
 from peasy.models.protocol import DecodeState, Model
 
 _BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
@@ -76,7 +75,7 @@ def find_min_rows(linear: PackedLinear) -> int | None:
 
 def _is_batch_invariant(model: Model) -> bool:
     """True if every sequence gets the same bits alone, batched, in another order and in chunks."""
-    limit = context_length(model.config) or 12
+    limit = model.config.max_seq_len or 12
     vocabulary = getattr(model.config, "target_vocab_size", None) or model.config.vocab_size
     generator = torch.Generator().manual_seed(0)
     sequences = [torch.randint(0, vocabulary, (min(n, limit),), generator=generator).tolist() for n in (9, 4, 12)]

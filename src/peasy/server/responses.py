@@ -94,12 +94,6 @@ class MalformedRequest(InvalidInput):
     code = "malformed"
 
 
-class ServerError(PeasyError):
-    """Internal error (500): a bug, not the client's mistake."""
-
-    code = "internal-error"
-
-
 _OPENAI_ERROR_TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     429: "rate_limit_error",

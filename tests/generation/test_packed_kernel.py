@@ -203,7 +203,7 @@ def test_a_tap_changes_no_bit(deterministic: bool) -> None:
     model = pack(make(DECODERS["learned"]), "float32", deterministic=deterministic, kernel=True)
     activations, ids = [], some_ids(1, 9).tolist()
     plain = model.forward_varlen(ids, [model.new_state()], all_positions=True)[0]
-    tapped = model.forward_varlen(ids, [model.new_state()], all_positions=True, tap=Tap(activations.append))[0]
+    tapped = model.forward_varlen(ids, [model.new_state()], all_positions=True, tap=[Tap(activations.append)])[0]
     assert torch.equal(plain, tapped)
     assert len(activations) == 3
 

@@ -331,4 +331,6 @@ class IntervenedModel:
         self, sequences: Sequence[Sequence[int]], states: Sequence[DecodeState], **more: Any
     ) -> list[Tensor]:
         """Run new tokens of several sequences, under the intervention."""
-        return self._model.forward_varlen(sequences, states, **{**more, "intervention": self._intervention})
+        return self._model.forward_varlen(
+            sequences, states, **{**more, "intervention": [self._intervention] * len(sequences)}
+        )

@@ -15,9 +15,9 @@ from peasy.models.describe import Box, describe
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.tap import Tap
 
-Taps = Tap | Sequence[Tap | None] | None
-Interventions = InterventionLike | Sequence[InterventionLike | None] | None
-"""One for all sequences, or a list with one per sequence."""
+Taps = Sequence[Tap | None] | None
+Interventions = Sequence[InterventionLike | None] | None
+"""One per sequence, None = none."""
 
 
 class DecodeState(Protocol):
@@ -140,11 +140,11 @@ class Model(nn.Module, Generic[State]):
         """Run new tokens of several sequences of any lengths without padding, each with its own decoding state.
 
         Returns the logits after each sequence's last token, `[vocab_size]`, or with `all_positions` after every token,
-        `[time, vocab_size]`. Taps and interventions are one for all, or a list with one per sequence (None = none);
-        each acts as if its sequence were alone. Invalid ids or lengths raise before any state has changed.
+        `[time, vocab_size]`. Each sequence has its own tap and intervention, which act as if it were alone.
+        Invalid ids or lengths raise before any state has changed.
         """
-        results = []
-        taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
+        results, none = [], [None] * len(sequences)
+        taps, interventions = tap or none, intervention or none
         for ids, state, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
             batch = torch.tensor([list(ids)], device=self.device)
             logits = self(batch, cache=state, tap=seq_tap, intervention=seq_intervention, last_only=not all_positions)
@@ -171,15 +171,3 @@ class Model(nn.Module, Generic[State]):
     def weight_bytes(self) -> int:
         """Return the size of the weights in bytes."""
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
-
-
-_Value = TypeVar("_Value")
-
-
-def broadcast(value: _Value | Sequence[_Value | None] | None, count: int) -> Sequence[_Value | None]:
-    """Return a list with one element per sequence.
-
-    >>> broadcast("tap", 2), broadcast(["tap", None], 2)
-    (['tap', 'tap'], ['tap', None])
-    """
-    return value if isinstance(value, list | tuple) else [value] * count  # type: ignore[list-item]

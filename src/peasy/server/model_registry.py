@@ -32,12 +32,14 @@ class LoadedEntry:
     """A loaded model, with its engine once it was requested.
 
     `num_users` counts the requests that use it now; `version` is the `run_version` of the name when it was loaded.
+    `encodes_elsewhere`: its tokenizer runs in another process, so that encoding a text may wait.
     """
 
     loaded: LoadedModel
     folder: Path
     weight_bytes: int
     version: tuple[int, ...]
+    encodes_elsewhere: bool = False
     engine_thread: EngineThread | None = None
     num_users: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -118,8 +120,8 @@ class ModelRegistry:
         return name
 
     @contextmanager
-    def engine(self, name: str) -> Iterator[tuple[LoadedModel, EngineThread]]:
-        """Yield the model and its engine thread, which is started on first use."""
+    def engine(self, name: str) -> Iterator[tuple[LoadedModel, Engine]]:
+        """Yield the model and its engine, whose thread is started on first use."""
         with self._in_use(name) as entry:
             yield entry.loaded, self._start_engine(entry)
 
@@ -135,7 +137,7 @@ class ModelRegistry:
             entry = self._loaded.get(name)
             if entry is None or entry.engine_thread is None or entry.version != self._version(name):
                 return False
-            return entry.loaded.tokenizer is None or not entry.loaded.tokenizer.is_isolated
+            return not entry.encodes_elsewhere
 
     def cancel_all(self) -> None:
         """Accept no more requests and cancel all running ones; each gets a final event."""
@@ -208,9 +210,9 @@ class ModelRegistry:
             loaded, folder = replace(open_resolved(resolved), name=name), resolved.folder
         if (device := choose_device(self.device)) != "cpu":
             loaded.model.to(device)
-        size = loaded.model.weight_bytes()
+        size, tokenizer = loaded.model.weight_bytes(), loaded.tokenizer
         self._evict_for(size, name)
-        return LoadedEntry(loaded, folder, size, version)
+        return LoadedEntry(loaded, folder, size, version, tokenizer is not None and tokenizer.is_isolated)
 
     def _evict_for(self, size: int, name: str) -> None:
         """Evict least recently used models until the new one fits."""
@@ -224,7 +226,7 @@ class ModelRegistry:
                 if not entry.in_use:
                     self._loaded.pop(other).close()
 
-    def _start_engine(self, entry: LoadedEntry) -> EngineThread:
+    def _start_engine(self, entry: LoadedEntry) -> Engine:
         with entry.lock:
             if entry.engine_thread is None:
                 loaded = entry.loaded
@@ -233,4 +235,4 @@ class ModelRegistry:
                     raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
                 model, _ = pack_weights(loaded, self.weights)
                 entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
-            return entry.engine_thread
+            return entry.engine_thread.engine

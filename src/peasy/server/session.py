@@ -11,9 +11,10 @@ from starlette.types import Receive
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
-from peasy.generation import request as engine
 from peasy.generation.admission import long_text_note
-from peasy.generation.engine_thread import EngineThread
+from peasy.generation.engine import Engine
+from peasy.generation.request import AttentionQuery, Ended, Event
+from peasy.generation.request import Request as EngineRequest
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
@@ -38,14 +39,14 @@ class Session:
     """Running generation of one request. Open with `open_session`, read `events`; `close` frees the engine's memory."""
 
     loaded: LoadedModel
-    engine_thread: EngineThread
+    engine: Engine
     n: int
     exit_stack: contextlib.ExitStack
     prompts: Sequence[list[int]] = ()
     streams: list[ResponseStream] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    async def events(self) -> AsyncIterator[list[tuple[int, engine.Event]]]:
+    async def events(self) -> AsyncIterator[list[tuple[int, Event]]]:
         """Yield the new events in order, as (index of the choice, event); no events after `KEEP_ALIVE_SECONDS`."""
         ready, loop = asyncio.Event(), asyncio.get_running_loop()
 
@@ -67,7 +68,7 @@ class Session:
             ready.clear()
             streams = enumerate(self.streams)
             events = [(self.n * index + event.choice, event) for index, stream in streams for event in stream.pop_all()]
-            num_unfinished -= sum(isinstance(event, engine.Ended) for _, event in events)
+            num_unfinished -= sum(isinstance(event, Ended) for _, event in events)
             if events:
                 yield events
 
@@ -103,7 +104,7 @@ def _open_session(
     scores_prompt = isinstance(body, CompletionBody) and bool(body.echo) and body.logprobs is not None
     if (options := body.attention) is not None:
         layers, heads = (None if indices is None else tuple(indices) for indices in (options.layers, options.heads))
-        attention_query = engine.AttentionQuery(layers, heads, options.keys)
+        attention_query = AttentionQuery(layers, heads, options.keys)
     stack = contextlib.ExitStack()
     session = Session(*stack.enter_context(registry.engine(body.model)), n, stack)
     try:
@@ -113,7 +114,7 @@ def _open_session(
             raise InvalidInput(f"Prompts times n is {total}.", hint=f"At most {MAX_CHOICES} choices per request.")
         for ids in session.prompts:
             prompt, source = ((), tuple(ids)) if session.loaded.model.is_encoder_decoder else (tuple(ids), None)
-            engine_request = engine.Request(
+            engine_request = EngineRequest(
                 prompt,
                 sampling,
                 source,
@@ -125,7 +126,7 @@ def _open_session(
             )
             note = long_text_note(session.loaded.model, len(ids), sampling.max_tokens, long)
             session.notes += [] if note is None else [note]
-            session.streams.append(session.engine_thread.submit(engine_request))
+            session.streams.append(session.engine.submit(engine_request))
     except BaseException:
         session.close()
         raise

@@ -109,7 +109,8 @@ class _CompletionResponse:
             "model": body.model,
         } | ({"notes": session.notes} if session.notes else {})
         loaded = session.loaded
-        tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
+        source_tokenizer = loaded.require_tokenizer()
+        tokenizer = session.engine.tokenizer or source_tokenizer
         eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)
         self.logprobs = logprobs is not None and logprobs is not False
         stop_ids = frozenset([eos]) if isinstance(body, ChatBody) and eos is not None else frozenset[int]()

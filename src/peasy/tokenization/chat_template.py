@@ -102,9 +102,9 @@ def _render(tokenizer: Tokenizer, chats: Sequence[tuple[Sequence[ChatMessage], b
         "max_chars": MAX_CHARS,
     }
     command = [sys.executable, "-I", str(Path(__file__).with_name("sandbox.py"))]
-    message = json.dumps(request).encode()
+    data = json.dumps(request).encode()
     try:
-        done = subprocess.run(command, input=message, capture_output=True, timeout=_WALL_CLOCK_SECONDS, check=False)
+        done = subprocess.run(command, input=data, capture_output=True, timeout=_WALL_CLOCK_SECONDS, check=False)
         result = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         result = {"error": f"it takes more than {_WALL_CLOCK_SECONDS:g} s"}

@@ -16,9 +16,10 @@ const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
 	{ label: "Copy what came before", m: "repeats", t: "q w e r t y u i o p q w e r t y" },
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
-	{ label: "Which sentences are alike?", m: "sentences", t: "The food was great" },
+	{ label: "Which sentences are alike?", m: "sentences", t: "My phone broke, great." },
 ];
-const COMPARED = "The meal tasted wonderful"; // the second sentence of an encoder's picture
+// sentences that an encoder's picture compares with
+const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
 export class Page {
 	/** @type {Promise<string[]>} */
@@ -48,12 +49,17 @@ export class Page {
 		});
 		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
 		place.append(
-			element("h1", {}, "One sentence through a Transformer"),
+			element(
+				"div",
+				{ class: "row between" },
+				element("h1", {}, "One sentence through a Transformer"),
+				this.bookButton,
+			),
 			element(
 				"p",
 				{ class: "lead" },
-				"A Transformer reads a sentence and guesses the next word. Every line, map and bar below is drawn from the " +
-					"numbers of a real one: click what you want to understand.",
+				"A Transformer guesses the next word. All of this is drawn from the numbers of a real one: click it, or type " +
+					"your own sentence.",
 			),
 			this.presets,
 			element("div", { class: "home" }, this.view.element, this.book),
@@ -73,6 +79,7 @@ export class Page {
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
 		this.model = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.view.similar = null;
 		this.text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
 		this.isRun = entries.find(({ name }) => name === this.model)?.source === "run";
@@ -95,7 +102,6 @@ export class Page {
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
 			),
 			element("a", { class: "plain", href: "models" }, "Your own model"),
-			this.bookButton,
 		);
 	}
 
@@ -105,7 +111,7 @@ export class Page {
 
 	setState(changes, push = false) {
 		for (const [name, value] of Object.entries(changes)) this.state[name] = value ?? undefined;
-		this.shell.setState(changes, { push });
+		this.shell.setState({ m: this.model, t: this.text, ...changes }, { push });
 	}
 
 	body(fields = {}) {
@@ -126,23 +132,26 @@ export class Page {
 				if (this.baseKey !== key) [this.base, this.baseKey] = [await this.requestPass({}), key];
 				return edit.length ? this.requestPass({ edit }) : this.base;
 			},
-			async (shown) => {
+			(shown) => {
 				this.shell.clearError();
-				if (this.base.story === null && this.base.next_tokens.length > 0) {
-					const isChosen = this.view.open !== null;
-					this.view.show(shown, this.base, this.state);
-					this.view.caption.textContent = "Looking for the head that matters most …";
-					const { story } = await this.requestPass({ story: true });
-					if (this.baseKey !== key) return;
-					this.base.story = story;
-					if (!isChosen) this.view.open = null;
-				}
-				const loaded = this.view.show(shown, this.base, this.state);
+				const isChosen = this.view.open !== null;
+				this.view.show(shown, this.base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				await loaded;
+				if (this.base.story === null && this.base.next_tokens.length > 0) this.findStory(key, isChosen);
 			},
 		);
+	}
+
+	/** Open the head that matters most, unless another one was chosen meanwhile: the picture can be used already. */
+	async findStory(key, isChosen) {
+		const opened = this.view.open;
+		this.view.caption.textContent = "Looking for the head that matters most …";
+		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
+		if (!found || this.baseKey !== key) return;
+		this.base.story = found.story;
+		if (!isChosen && this.view.open === opened) this.view.open = null;
+		await this.view.show(this.view.pass, this.base, this.state);
 	}
 
 	async requestHead(open) {
@@ -223,16 +232,20 @@ export class Page {
 		if (kind === "encoder") this.drawSimilarity();
 	}
 
-	/** An encoder ends in one vector: how near it is to that of a second sentence. */
+	/** An encoder ends in one vector: how near it is to those of other sentences. */
 	async drawSimilarity() {
+		const key = this.baseKey;
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, COMPARED] });
-			const value = result?.cosines?.[0]?.[1];
-			if (value === undefined) return;
+			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, ...COMPARED] });
+			if (!result?.cosines || key !== this.baseKey) return;
+			const items = COMPARED.map((piece, id) => ({ piece, id, probability: result.cosines[0][id + 1] }));
+			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
+			this.view.similar = { title: "cosine with", items };
+			this.view.draw();
 			this.view.caption.replaceChildren(
-				"The mean of all rows is the vector of the sentence. Its cosine with ",
-				word(COMPARED),
-				` is ${writeNumber(value, 2)}.`,
+				"The mean of all rows is the vector of the sentence. It is nearest to ",
+				word(nearest.piece),
+				` (cosine ${writeNumber(nearest.probability, 2)}).`,
 			);
 		});
 	}

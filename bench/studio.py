@@ -6,8 +6,8 @@ A server on a loopback socket, a new browser context each round. "first paint" i
 "complete" the first page complete. "typed" is the time from the last letter of a 12-word sentence to the first frame
 with all its heads, including the pause after typing; "entered" the same with the Enter key, without a pause. "home" is
 the time until the picture of `stories` and its arithmetic can be used, "hover" from a pointer on a token to the frame
-in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads and 64 tokens to their
-picture. A missed bound is exit code 1.
+in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads and 64 tokens to the
+picture of them. A missed bound is exit code 1.
 """
 
 import statistics

@@ -43,6 +43,8 @@ export class Page {
 		this.book = element("div", {});
 		this.numbers = element("div", {});
 		this.view.element.append(this.numbers);
+		this.checkpoints = element("div", { class: "checkpoints" });
+		this.view.rail.before(this.checkpoints);
 		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
 			class: "plain textbook-button",
 			title: "Ten short chapters that move the picture",
@@ -78,12 +80,13 @@ export class Page {
 		const entries = await this.shell.bar.listModels(canBeDrawn);
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
-		this.model = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.name = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.isRun = entries.find(({ name }) => name === this.name)?.source === "run";
+		await this.drawCheckpoints(Number(state.ck));
 		this.view.similar = null;
 		this.text =
-			state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
-		this.isRun = entries.find(({ name }) => name === this.model)?.source === "run";
-		this.shell.bar.show({ ...state, m: this.model, t: this.text });
+			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
+		this.shell.bar.show({ ...state, m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
 		this.experiments ??= this.shell.request("experiments").then(
@@ -99,7 +102,7 @@ export class Page {
 		const known = PRESETS.filter(({ m }) => models.includes(m));
 		this.presets.replaceChildren(
 			...known.map(({ label, m, t }) =>
-				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
+				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
 			element("a", { class: "plain", href: "models" }, "Your own model"),
 		);
@@ -111,7 +114,7 @@ export class Page {
 
 	setState(changes, push = false) {
 		for (const [name, value] of Object.entries(changes)) this.state[name] = value ?? undefined;
-		this.shell.setState({ m: this.model, t: this.text, ...changes }, { push });
+		this.shell.setState({ m: this.name, t: this.text, ...changes }, { push });
 	}
 
 	body(fields = {}) {
@@ -138,7 +141,8 @@ export class Page {
 				this.view.show(shown, this.base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				if (this.base.story === null && this.base.next_tokens.length > 0) this.findStory(key, isChosen);
+				const isSearched = this.base.story === null && this.base.next_tokens.length > 0;
+				if (isSearched && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
 			},
 		);
 	}
@@ -183,8 +187,36 @@ export class Page {
 				),
 			button("Share", () => this.share()),
 			element("a", { href: `look?${look}` }, "All heads as maps"),
-			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.model })}` }, "Watch its heads form"),
+			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
 		];
+	}
+
+	/** Watch a head form: the same picture from each checkpoint of a run that is kept, the last one at first. */
+	async drawCheckpoints(step) {
+		const steps = this.isRun ? await this.requestSteps() : [];
+		const last = steps.length - 1;
+		const shown = steps.includes(step) ? steps.indexOf(step) : last;
+		this.model = shown === last ? this.name : `${this.name}@${step}`;
+		const control = slider(
+			"Watch the head form: checkpoint of",
+			{ min: 0, max: last, value: shown, write: (index) => `step ${steps[index]}` },
+			(index) => {
+				this.model = index === last ? this.name : `${this.name}@${steps[index]}`;
+				this.setState({ ck: index === last ? null : steps[index] });
+				return this.load();
+			},
+		);
+		this.checkpoints.replaceChildren(...(last > 0 ? [control] : []));
+	}
+
+	/** Steps of the kept checkpoints; an imported model has none. */
+	async requestSteps() {
+		try {
+			return (await this.shell.request("runs", { name: this.name })).result.checkpoints;
+		} catch (error) {
+			if (error.status !== 404) throw error;
+			return [];
+		}
 	}
 
 	/** Ways to hand the picture on: a link, one file without a server, and the line that embeds that file. */

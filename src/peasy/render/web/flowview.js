@@ -224,6 +224,7 @@ export class FlowView {
 			softcap: 0,
 			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
+		this.flow.writeWeights(steps.weights);
 		this.showCell();
 	}
 

@@ -64,6 +64,7 @@ export class ModelFlow {
 			this.#drawBars(),
 		);
 		this.#paintMaps();
+		if (this.written?.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
 		if (isNew || view.open !== this.shownOpen) {
 			this.#scrollToOpen();
@@ -291,7 +292,7 @@ export class ModelFlow {
 		const widest = Math.min(this.layout.rowHeight * 0.6, 12);
 		const place = { "data-query": `${band.name}:${row}`, "data-key": `${keyStack.name}:${key}` };
 		const { pieces } = band.stack.tokens;
-		const sentence = `${pieces[row]} looks at ${keyStack.stack.tokens.pieces[key]}: ${writeNumber(weight, 2)}`;
+		const sentence = `${pieces[row]} looks at ${keyStack.stack.tokens.pieces[key]}: about ${writeNumber(weight, 2)}`;
 		const opacity = part === "cross_attention" && !layer.isOpen ? 0.1 + weight * 0.3 : 0.15 + weight * 0.75;
 		return [
 			make(
@@ -311,8 +312,17 @@ export class ModelFlow {
 			shown !== null &&
 				weight >= MIN_WRITTEN &&
 				this.layout.rowHeight >= 14 &&
-				make("text", { class: "weight", x: start + 8, y: y - weight * 6 - 4, ...place }, writeNumber(weight, 2)),
+				make("text", { class: "weight", x: start + 8, y: y - weight * 6 - 4, ...place }),
 		];
+	}
+
+	/** Write the weights of the open head beside its ribbons: the maps hold only 256 shades of them. */
+	writeWeights(weights) {
+		this.written = { open: this.view.open, weights };
+		for (const label of /** @type {NodeListOf<SVGElement>} */ (this.svg.querySelectorAll(".weight"))) {
+			const [row, key] = [label.dataset.query, label.dataset.key].map((place) => Number(place.split(":")[1]));
+			label.textContent = writeNumber(weights[row][key], 2);
+		}
 	}
 
 	#shownHead(band, layer, attention) {

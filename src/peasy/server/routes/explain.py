@@ -42,7 +42,7 @@ add_command_route(
     "/explain",
     explain,
     prepare=_prepare_explain,
-    hide=("normalize", "model", "layer", "head"),
+    hide=("normalize", "model", "layer", "head", "stack"),
     changes={
         "source": str | dict[str, Any],
         "cell": str | list[int | str] | None,

@@ -37,9 +37,9 @@ from peasy.worked.checking.verdict import (
     sum_findings,
     total_findings,
 )  # fmt: skip
-from peasy.worked.example import Example, WrittenTable
+from peasy.worked.example import Example, WrittenTable, check_size
 from peasy.worked.intervals import Interval
-from peasy.worked.solver import check_size, find_node, solve, suggest_nodes
+from peasy.worked.solver import find_node, solve, suggest_nodes
 
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""

@@ -53,7 +53,7 @@ class Recurrent(nn.Module):
         return self._forward_padded(x, state, padding_mask)
 
     def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
-        """Run the cell; without bfloat16 instructions in float32, because oneDNN has no bfloat16 LSTM for such a CPU."""
+        """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
         if not torch.is_autocast_enabled("cpu") or has_bfloat16():
             return self.cell(x, _to_torch_state(state))
         with torch.autocast("cpu", enabled=False):

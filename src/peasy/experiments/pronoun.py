@@ -30,7 +30,7 @@ _SETTINGS: dict[str, object] = {
     "num_saves": 8,
     "num_validations": 4,
 }
-_RARITY = {"few": (2, 1 / 64), "some": (2, 1 / 8), "all": (6, 1.0)}
+_RARITY = {"few": (2, 1 / 256), "some": (2, 1 / 16), "all": (6, 1.0)}
 """Number of the ten nouns of each class, and the fraction of their stories that stay in the training texts."""
 _QUERIES = ("it", "was", "told")
 """Words whose attention to the referent is measured: the pronoun, and the word after it, which fits several classes of
@@ -104,7 +104,7 @@ class HeadAblation:
 
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", probes: int = 96,
-    search_probes: int = 48, steps: int = 600,
+    search_probes: int = 48, steps: int = 900,
 ) -> ExperimentResult:  # fmt: skip
     """Measure attention, ablate heads, and train a model from scratch (`steps=0`: skip the training).
 

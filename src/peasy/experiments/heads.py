@@ -42,7 +42,7 @@ class HeadCountResult:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 600, probes: int = 48,
+    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 200, probes: int = 48,
     counts: Sequence[int] = (1, 2, 4, 8),
 ) -> ExperimentResult:  # fmt: skip
     """Train each head count with the same data and steps, and analyse the heads."""

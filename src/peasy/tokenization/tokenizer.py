@@ -73,9 +73,10 @@ class Tokenizer:
         self._data = apply_tokenizer_class(validated, self._config)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
-            self._isolated_encoder = None if is_own_form(self._data) else IsolatedEncoder(self._data)
-            # The steps of a foreign tokenizer run only in its own process; here it decodes.
-            without = dict.fromkeys(_ENCODING_SECTIONS) if self._isolated_encoder is not None else {}
+            self._isolated_encoder, without = None, {}
+            if not is_own_form(self._data):  # built and run in its own process first; here it only decodes
+                self._isolated_encoder, without = IsolatedEncoder(self._data), dict.fromkeys(_ENCODING_SECTIONS)
+                self._isolated_encoder.build()
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}

@@ -74,7 +74,7 @@ def test_number_of_examples_is_decided_over_seeds():
         return [part.outcome for part in pool(runs)[-len(pronoun._QUERIES) :]]
 
     def examples(weight):
-        return pronoun.ExamplesResult(5.0, 0.5, dict.fromkeys(pronoun._QUERIES, weight))
+        return pronoun.NounExamples(5.0, 0.5, dict.fromkeys(pronoun._QUERIES, weight))
 
     low, high = [0.1, 0.2, 0.15, 0.12, 0.3], [0.5, 0.6, 0.7, 0.55, 0.8]
     assert outcome(low, high) == [Outcome.SUPPORTED] * 3

@@ -55,7 +55,7 @@ class CheckpointResult:
 
 
 @dataclass(frozen=True)
-class ExamplesResult:
+class NounExamples:
     """Nouns with few, some or all examples: examples of each as the referent, and, in other stories, right endings and
     the attention to them by query word."""
 
@@ -286,7 +286,7 @@ class UnevenStories(Stories):
 
 def train_from_scratch(
     seed: int, steps: int, probes: Sequence[Probe], on_status: OnStatus
-) -> tuple[list[CheckpointResult], dict[str, ExamplesResult]]:
+) -> tuple[list[CheckpointResult], dict[str, NounExamples]]:
     """Train a model with few, some or all examples of a noun; evaluate every checkpoint, and the end by examples.
 
     Heads are chosen on the first half of the stories, their weights are those of the second half or of other stories.
@@ -312,7 +312,7 @@ def train_from_scratch(
 
 def _evaluate_group(
     loaded: LoadedModel, corpus: UnevenStories, group: str, heads: Mapping[str, LayerHead], number: int
-) -> ExamplesResult:
+) -> NounExamples:
     """Evaluate unseen stories whose referent is of a group, and whose other noun has all examples."""
     valid = Stories(StoriesConfig(topic="things"), seed=1)
     unseen = (valid.probe(index, "valid") for index in count())
@@ -323,12 +323,12 @@ def _evaluate_group(
     weights = {
         query: float(referent_weights(loaded, stories, query)[head][:, 0].mean()) for query, head in heads.items()
     }
-    return ExamplesResult(float(examples), float(np.mean(story_hits(loaded, stories))), weights)
+    return NounExamples(float(examples), float(np.mean(story_hits(loaded, stories))), weights)
 
 
 def comparisons(
     weights: Mapping[str, np.ndarray], ablation: HeadAblation, checkpoints: Sequence[CheckpointResult],
-    examples: Mapping[str, ExamplesResult],
+    examples: Mapping[str, NounExamples],
 ) -> list[Comparison]:  # fmt: skip
     """Attention to the referent, endings against chance, ablation against the control set that hurts most, the end of
     training against its beginning, and nouns with all examples against nouns with few."""
@@ -358,7 +358,7 @@ def comparisons(
 
 def conclude(
     matrix: Matrix, heads: Mapping[str, LayerHead], weights: Mapping[str, ReferentWeights], ablation: HeadAblation,
-    checkpoints: Sequence[CheckpointResult], examples: Mapping[str, ExamplesResult], seed: int,
+    checkpoints: Sequence[CheckpointResult], examples: Mapping[str, NounExamples], seed: int,
 ) -> ExperimentResult:  # fmt: skip
     """All parts count: attention, endings, ablation of these heads against others, learning, number of examples."""
     decided = comparisons({query: weights[query][heads[query]] for query in heads}, ablation, checkpoints, examples)

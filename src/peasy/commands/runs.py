@@ -78,7 +78,9 @@ class Run:
 
     def data(self) -> JsonDict:
         """Return facts, recipe and resume command as plain data."""
-        return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command()}
+        kept = [name for folder in reversed(paths.list_checkpoints(self.folder)) if (name := folder.name) != self.name]
+        steps = [int(name.removeprefix("step-")) for name in kept]
+        return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command(), "checkpoints": steps}
 
 
 @dataclass(frozen=True, repr=False)

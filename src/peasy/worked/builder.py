@@ -4,6 +4,7 @@ Blocks call `add` within a named scope, so `layer1.attention.weights` is the nod
 `layer1.attention`. The gradient of a node `x` is the node `d_x` of the same scope, its updated value `new_x`.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,9 @@ from peasy.worked.example import Example
 from peasy.worked.graph import Application, Graph, GraphNode, Route, Step
 from peasy.worked.operations import Add, Constant, PlaceColumns
 from peasy.worked.steps import Mask
+
+_MAX_NODES, _MAX_CELLS = 20_000, 100_000_000
+"""Maximum number of nodes, and of numbers that a node may have with the sizes of its inputs."""
 
 _LOSS_SYMBOL = "L"
 _TEX_NAMES = {
@@ -48,6 +52,8 @@ def symbol_of(name: str) -> str:
     base = (scope.rpartition(".")[2] or base) if base == "output" else base
     if base in _TEX_NAMES:
         return _TEX_NAMES[base]
+    if match := re.fullmatch(r"residual(\d+)", base):
+        return f"R_{match[1]}"
     if match := re.fullmatch(r"([a-z])(?:_(\w{1,2}))?", base):
         letter, index = match.groups()
         is_vector = letter in "bchmv"
@@ -120,7 +126,7 @@ class GraphBuilder:
             near = did_you_mean(full, [*self.known, *self.nodes])
             raise InvalidInput(f"{full} is not given.", hint=near or f"Give it under [given]: {full} = [[...]].")
         values = self.known[full]
-        axes = axes or self._guess_axes(values)
+        axes = axes or self._guess_axes(name, values)
         caption = FormulaStep(name, symbol_of(full), description or "Given.", axes)
         self.nodes[full] = GraphNode(full, caption, symbol=symbol_of(full))
         self.values[full] = values
@@ -152,10 +158,12 @@ class GraphBuilder:
         """Return the nodes of those matrices that are given, such as biases."""
         return tuple(self.given(name, axes, description) for name in names if self.has(name))
 
-    def _guess_axes(self, values: np.ndarray) -> tuple[str, str]:
+    def _guess_axes(self, name: str, values: np.ndarray) -> tuple[str, str]:
+        """Return the axes whose labels fit a given matrix: that of its own name, such as `source`, or any other."""
         axes = ["row", "column"]
         for axis, size in enumerate(values.shape):
-            axes[axis] = next((name for name, labels in self.labels.items() if len(labels) == size), axes[axis])
+            fitting = [known for known, labels in self.labels.items() if len(labels) == size]
+            axes[axis] = next(iter(sorted(fitting, key=lambda known: known != name)), axes[axis])
         rows = "bias" if len(values) == 1 and axes[0] == "row" else axes[0]
         return rows, axes[1] if axes[1] != rows else "column"
 
@@ -176,6 +184,12 @@ class GraphBuilder:
         if node.name in self.nodes:
             raise InvalidInput(f"There are two steps {node.name}.", hint="Give every step its own name.")
         route = node.routes[0]
+        sizes = sorted((size for parent in route.inputs for size in self.values[parent].shape), reverse=True)[:2]
+        if len(self.nodes) >= _MAX_NODES or math.prod(sizes) > _MAX_CELLS:
+            raise InvalidInput(
+                f"The example is too large at {node.name}.",
+                hint=f"At most {_MAX_NODES:,} steps, and {_MAX_CELLS:,} numbers in each, can be calculated.",
+            )
         try:
             with np.errstate(all="ignore"):
                 values = route.step.forward(np, *(self.values[parent] for parent in route.inputs))

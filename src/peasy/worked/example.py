@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
+import numpy as np
 from annotated_types import Ge
 
 from peasy import config
@@ -26,6 +27,9 @@ Window = int | tuple[int, int]
 
 _MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
 """Fields of an example that hold a matrix of numbers."""
+
+_MAX_SCORES = 1_000_000
+"""Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
 
 _SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that are a single value."""
@@ -209,6 +213,17 @@ class Example:
         return dataclasses.replace(self, variants=(), **changes)
 
 
+def check_size(example: Example) -> None:
+    """Raise if the example has more than _MAX_SCORES scores, before anything is computed."""
+    scores = len(example.tokens) * len(example.keys) * example.heads
+    if scores > _MAX_SCORES:
+        raise InvalidInput(
+            f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
+            f"the maximum is {_MAX_SCORES:,}.",
+            hint="Use a shorter example: up to 1,000 tokens with one head.",
+        )
+
+
 def read_example(source: str | Path | Mapping[str, Any]) -> Example:
     """Read an example from a .toml or .json file, or from plain data (lists or arrays).
 
@@ -272,6 +287,9 @@ def _flatten_given(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, M
         name = f"{path}{key}"
         if isinstance(value, Mapping):
             yield from _flatten_given(value, f"{name}.")
+            continue
+        if isinstance(value, np.ndarray):  # a model's own matrix
+            yield name, cast(MatrixRows, value)  # rows of numbers as well
             continue
         rows = value if isinstance(value, list | tuple) else [value]
         rows = rows if rows and isinstance(rows[0], list | tuple) else [rows]

@@ -301,7 +301,9 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
     bias = np.where(reading.allowed, reading.bias, 0.0)
     if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
         return
-    if reading.bias_learned:
+    if reading.bias_from_inputs:
+        found.not_understood("A learned term that depends on the inputs is added to the scores (relative positions?).")
+    elif reading.bias_learned:
         found.convention("a learned bias is added to the scores")
     elif _is_alibi(reading, bias):
         found.convention("ALiBi: a bias that falls with the distance")

@@ -423,7 +423,7 @@ def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Jud
                 if value is True and re.search("flash|sdpa|fused", name)]  # fmt: skip
     for owner, name in switches[:1]:
         setattr(owner, name, False)
-        more = _judge_attempt(state, attempt, 1)
+        more = _judge_attempt(state, replace(attempt, mask_names={}), 1)
         setattr(owner, name, True)
         found.take(more)
         if more.compared and not more.unknown:

@@ -194,7 +194,7 @@ def test_a_slow_server_leaves_no_page_blank(open_window):
     for name in PAGES:
         window.page.goto(f"{window.origin}/{name}", wait_until="commit")
         window.page.wait_for_selector(
-            "#place > :not(.skeleton, noscript)", state="attached"
+            "#place:not(:has(.skeleton, noscript))", state="attached"
         )  # the module of the page is there
         drawn = window.page.locator("#place").evaluate(
             "(place) => place.querySelector('.card > *, table, form, dl, .skeleton') !== null"

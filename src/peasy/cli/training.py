@@ -179,7 +179,7 @@ def compare(
             progress.show(event)
 
     result = call(kinds, _join_data(data), name=run, settings=settings, on_event=on_event)
-    return CommandOutput(result, suggestions=[f"peasy runs show {result.facts.models[0].run}"])
+    return CommandOutput(result, suggestions=[f"peasy runs show {result.models[0].run}"])
 
 
 @derive(evaluate_command.evaluate, hide=("options", "on_progress"))

@@ -14,8 +14,7 @@ from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, check_keywords, parameter_names
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
-from peasy.views.document import Document
-from peasy.views.generation import chat_document
+from peasy.views.document import Document, Heading, Paragraph
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,9 @@ class ChatSession(Result):
     def document(self) -> Document:
         """The messages with their roles."""
         seed = f"seed {self.sampling.seed}" if self.sampling.temperature else "greedy decoding"
-        return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights_label}")
+        parts = [part for one in self.messages for part in (Heading(one["role"]), Paragraph(one["content"]))]
+        note = Paragraph(f"{seed} · {self.weights_label}", "note")
+        return Document(f"Conversation with {self.loaded.name}", (*parts, note))
 
     def data(self) -> JsonDict:
         """The messages as plain data."""

@@ -6,7 +6,7 @@ from typing import Annotated, Unpack
 
 from annotated_types import Ge
 
-from peasy.commands.generate import cache_steps
+from peasy.commands.generate import CacheStep, cache_steps, kv_cache_parts
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.trace import RecordedSteps, prompt_tokens, record_steps, trace_steps
@@ -14,7 +14,6 @@ from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.inspection.results import CAVEAT, TraceStep
 from peasy.views.document import Document, Paragraph, Table
-from peasy.views.generation import CacheStep, kv_cache_parts
 
 
 @dataclass(frozen=True, eq=False)

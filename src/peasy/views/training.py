@@ -1,10 +1,10 @@
-"""Training as documents: a run with its settings, loss curves and samples, runs side by side, and the plan of a run."""
+"""Training as documents: a run with its settings, loss curves and samples and runs side by side."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from peasy.views.document import Arithmetic, Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table
 
 _MAX_POINTS = 24
 """Maximum number of points of a curve; metrics.jsonl has all of them."""
@@ -118,28 +118,3 @@ _RESULTS: dict[str, Callable[[RunFacts], str]] = {
     "weights": lambda run: (run.sha256 or "")[:16],
 }
 """Results of a run that are compared with those of another."""
-
-
-@dataclass(frozen=True)
-class PlanFacts:
-    """Training plan: `rows` are (quantity, value, basis); `formulas` are (title, lines of arithmetic)."""
-
-    title: str
-    description: str
-    rows: tuple[tuple[str, str, str], ...]
-    formulas: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    notes: tuple[str, ...] = ()
-    verdict: tuple[str, bool] | None = None
-
-
-def plan_document(facts: PlanFacts) -> Document:
-    """Document with the table, whether it fits in memory, and the formulas with their numbers."""
-    parts: list[DocumentPart] = [Paragraph(facts.description), Table(("quantity", "value", "basis"), facts.rows)]
-    if facts.verdict is not None:
-        text, good = facts.verdict
-        parts.append(Paragraph(text, "good" if good else "bad"))
-    if facts.formulas:
-        parts.append(Heading("Formulas"))
-        parts += [Arithmetic(title, lines) for title, lines in facts.formulas]
-    parts += [Paragraph(note, "note") for note in facts.notes]
-    return Document(facts.title, tuple(parts))

@@ -29,7 +29,7 @@ from peasy.experiments.statistics import Outcome
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 from peasy.training.signals import StopRequest, stop_on_signal
-from peasy.views.training import format_duration
+from peasy.views.document import format_duration
 
 _SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 """`--set key=value`, repeatable."""

@@ -17,8 +17,7 @@ from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.preset import ModelSize
 from peasy.training.run_folder import random_run_name
-from peasy.views.document import Curves, Document, DocumentPart, Paragraph, Table
-from peasy.views.training import format_duration
+from peasy.views.document import Curves, Document, DocumentPart, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
     from peasy.training.event import Event

@@ -372,7 +372,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         Heads are scored on the `gold` links; without any, the model card's head is used, else `anchors`: likely
         links, which are displayed.
         """
-        from peasy.commands.alignment_head import read_alignment_head
+        from peasy.commands.align import read_alignment_head
         from peasy.inspection.alignment import align
 
         assert self.labelled_input.outputs is not None or self.target is None

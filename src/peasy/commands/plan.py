@@ -21,8 +21,7 @@ from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.models import preset as models
 from peasy.models.preset import ModelSize
-from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Paragraph, Table
-from peasy.views.training import format_duration
+from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
     from torch import Tensor

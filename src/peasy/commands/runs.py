@@ -1,7 +1,9 @@
 """`runs`: list, show, diff and delete training runs."""
 
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from peasy import config
@@ -13,10 +15,35 @@ from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.training.metrics_log import METRICS_FILE, SAMPLES_FILE, read_log
 from peasy.training.run_folder import is_locked, run_lock
-from peasy.views.document import Document, Paragraph
-from peasy.views.training import RunFacts, diff_document, run_document, runs_document
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table, format_duration
 
 RECIPE = "recipe.json"
+_MAX_POINTS = 24
+"""Maximum number of points of a curve; metrics.jsonl has all of them."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Facts about a run, read from its folder. Curves are (step, loss); samples are (prompt, text)."""
+
+    name: str
+    folder: str
+    kind: str
+    preset: str
+    data: str
+    seed: int
+    state: str
+    step: int = 0
+    parameters: int | None = None
+    loss: float | None = None
+    validation_loss: float | None = None
+    tokens: int = 0
+    elapsed: float = 0.0
+    sha256: str | None = None
+    train_losses: tuple[tuple[float, float], ...] = ()
+    validation_losses: tuple[tuple[float, float], ...] = ()
+    samples: tuple[tuple[str, str], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +116,14 @@ class RunsResult(Result):
 
     def document(self) -> Document:
         """Return a table with one row per run."""
-        return runs_document(tuple(run.facts() for run in self.runs), str(paths.data_dir() / "runs"))
+        if not self.runs:
+            return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
+        rows = []
+        for run in (run.facts() for run in self.runs):
+            loss, time = _format_loss(run.validation_loss), format_duration(run.elapsed)
+            rows.append((run.name, f"{run.kind} {run.preset}", run.data, run.state, loss, time))
+        table = Table(("name", "kind", "data", "state", "validation loss", "time"), tuple(rows))
+        return Document("Runs", (table, Paragraph(f"Runs are stored in {paths.data_dir() / 'runs'}.", "note")))
 
     def data(self) -> JsonDict:
         """Return the facts without curves and samples."""
@@ -109,7 +143,21 @@ class RunResult(Result):
 
     def document(self) -> Document:
         """Return facts, curves and samples."""
-        return run_document(self.run.facts())
+        run = self.run.facts()
+        fields = {
+            "kind": f"{run.kind}, {run.preset}", "data": run.data, "seed": str(run.seed), "state": run.state,
+            "parameters": "" if run.parameters is None else f"{run.parameters:,}", "tokens": f"{run.tokens:,}",
+            "time": format_duration(run.elapsed), "loss": _format_loss(run.loss),
+            "validation loss": _format_loss(run.validation_loss), "weights": run.sha256[:16] if run.sha256 else "",
+            "folder": run.folder,
+        }  # fmt: skip
+        parts: list[DocumentPart] = [Table(("field", "value"), tuple(fields.items()))]
+        curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
+        if lines := tuple((name, points) for name, points in curves if points):
+            parts.append(Curves("Loss", lines, "step", "loss"))
+        if run.samples:
+            parts += [Heading("Samples"), *(Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples)]
+        return Document(run.name, tuple(parts))
 
     def data(self) -> JsonDict:
         """Return the run as plain data."""
@@ -142,7 +190,12 @@ class DiffResult(Result):
 
     def document(self) -> Document:
         """Return only what differs."""
-        return diff_document(self.left.facts(), self.right.facts())
+        left, right = self.left.facts(), self.right.facts()
+        keys = [key for key in left.settings | right.settings if left.settings.get(key) != right.settings.get(key)]
+        rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
+        rows += [(name, value(left), value(right)) for name, value in _RESULTS.items() if value(left) != value(right)]
+        table = Table(("field", left.name, right.name), tuple(rows))
+        return Document(f"{left.name} and {right.name}", (table if rows else Paragraph("No differences.", "good"),))
 
     def data(self) -> JsonDict:
         """Return the differing settings with both values."""
@@ -151,6 +204,36 @@ class DiffResult(Result):
         both = {name: [getattr(left, name), getattr(right, name)] for name in ("validation_loss", "loss", "sha256")}
         changed = {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
         return {"left": left.name, "right": right.name, "settings": changed, **both}
+
+
+_Points = tuple[tuple[float, float], ...]
+
+
+def _downsample(points: _Points, max_points: int = _MAX_POINTS) -> _Points:
+    """Downsample a long curve by averaging segments.
+
+    >>> _downsample(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), max_points=2)
+    ((2, 3.0), (4, 1.0))
+    """
+    if len(points) <= max_points:
+        return points
+    cuts = [round(i * len(points) / max_points) for i in range(max_points + 1)]
+    parts = [points[a:b] for a, b in pairwise(cuts)]
+    return tuple((part[-1][0], sum(y for _, y in part) / len(part)) for part in parts)
+
+
+def _format_loss(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.4f}"
+
+
+_RESULTS: dict[str, Callable[[RunFacts], str]] = {
+    "step": lambda run: str(run.step),
+    "loss": lambda run: _format_loss(run.loss),
+    "validation loss": lambda run: _format_loss(run.validation_loss),
+    "time": lambda run: format_duration(run.elapsed),
+    "weights": lambda run: (run.sha256 or "")[:16],
+}
+"""Results of a run that are compared with those of another."""
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,16 @@
 
 from dataclasses import asdict, dataclass
 from math import exp
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.trace import RecordedSteps, prompt_tokens, record_steps
+from peasy.generation.request import Ended, Hypothesis, Request
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.views.document import Cell, Document, Paragraph, Table, short_title
-
-if TYPE_CHECKING:
-    from peasy.generation.request import Hypothesis
 
 _TokenIds = tuple[int, ...]
 
@@ -94,8 +92,6 @@ def beams(
         length_penalty: Length penalty; above 0 favours longer texts.
         early_stopping: Stop at the first finished hypotheses, by a heuristic, or only when no better one is possible.
     """
-    from peasy.generation.request import Ended, Request
-
     source, prompt = prompt_tokens(model, text)
     context = model.max_seq_len or 10**9
     max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
@@ -110,7 +106,7 @@ def beams(
 
 
 def _build_beam_tree(
-    loaded: LoadedModel, steps: RecordedSteps, prompt_ids: _TokenIds, hypotheses: "tuple[Hypothesis, ...]"
+    loaded: LoadedModel, steps: RecordedSteps, prompt_ids: _TokenIds, hypotheses: tuple[Hypothesis, ...]
 ) -> tuple[BeamNode, ...]:
     """Return the tree of all prefixes that continue the prompt, and of the finished hypotheses."""
     ranks = {hypothesis.ids: rank for rank, hypothesis in enumerate(hypotheses)}

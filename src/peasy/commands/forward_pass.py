@@ -11,9 +11,8 @@ from math import isfinite
 import numpy as np
 import torch
 
-from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
+from peasy.commands.model_input import LabelledInput, edit_context, likeliest_tokens, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention

@@ -12,10 +12,9 @@ from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.ram import format_bytes, parse_amount
-from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookBatch, LookResult
-from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
+from peasy.commands.model_input import LabelledInput, as_edits, edit_context, likeliest_tokens, make_input
 from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations

@@ -2,25 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from torch import Tensor
 
-from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.model_input import LabelledInput, edit_context, make_input, word_token_id
 from peasy.commands.result import OnProgress, RecordResult
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.inspection import sweep as sweeps
+from peasy.inspection.edit import TextOrIds, Texts
+from peasy.inspection.forward import ModelInput, forward_logits
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
+from peasy.nn.module_path import Address
 from peasy.views.document import Document
 from peasy.views.inspection import sweep_document
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from peasy.inspection.edit import TextOrIds, Texts
-    from peasy.inspection.forward import ModelInput
-    from peasy.nn.module_path import Address
 
 SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
@@ -33,10 +30,8 @@ class LogitDifference:
     first: str
     second: str
 
-    def of(self, loaded: LoadedModel) -> "Callable[[Tensor], Tensor]":
+    def of(self, loaded: LoadedModel) -> Callable[[Tensor], Tensor]:
         """Return the metric as a function of logits `[..., vocab_size]`."""
-        from peasy.commands.effect import word_token_id
-
         first, second = (word_token_id(loaded, word) for word in (self.first, self.second))
         return lambda logits: logits[..., first] - logits[..., second]
 
@@ -86,13 +81,13 @@ class SweepResult(RecordResult, LabelledMatrix):
 
 def sweep(
     model: ModelSource,
-    clean: "TextOrIds",
-    corrupt: "TextOrIds | None" = None,
+    clean: TextOrIds,
+    corrupt: TextOrIds | None = None,
     *,
-    metric: "LogitDifference | Callable[[Tensor], Tensor]",
+    metric: LogitDifference | Callable[[Tensor], Tensor],
     over: SweepAxis = "heads",
     method: SweepMethod = "patch",
-    data: "Texts | None" = None,
+    data: Texts | None = None,
     on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Change one head, pattern or position after the other, and measure a metric of the logits after the last token.
@@ -111,8 +106,6 @@ def sweep(
     >>> result.shape, result.row_axis, result.column_axis
     ((3, 3), 'layer', 'head')
     """
-    from peasy.inspection import sweep as sweeps
-
     loaded = load(model)
     clean_input = make_input(loaded, clean)
     base = _base_text(loaded, clean_input, corrupt, method)
@@ -147,7 +140,7 @@ def sweep(
     )  # fmt: skip
 
 
-def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | None", method: str) -> LabelledInput:
+def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: TextOrIds | None, method: str) -> LabelledInput:
     """Return the text that runs: the corrupt one of patches, the clean one of ablations."""
     if method not in ("patch", "zero", "mean"):
         raise InvalidInput(f'There is no method "{method}".', hint="Choose patch, zero or mean.")
@@ -165,11 +158,9 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | 
 
 
 def _replacement(
-    loaded: LoadedModel, clean: "ModelInput", method: str, data: "Texts | None"
-) -> "Callable[[Address], Tensor]":
+    loaded: LoadedModel, clean: ModelInput, method: str, data: Texts | None
+) -> Callable[[Address], Tensor]:
     """Return the function from an address to what its activation is replaced by."""
-    from peasy.inspection import sweep as sweeps
-
     if method != "mean":
         return (sweeps.patch_from if method == "patch" else sweeps.zeros_like)(loaded.model, clean)
     if not data:
@@ -179,9 +170,7 @@ def _replacement(
     return sweeps.mean_over(loaded.model, read_texts(data), clean)
 
 
-def _measure_text(loaded: LoadedModel, text: "ModelInput", measure: "Callable[[Tensor], Tensor]") -> float:
-    from peasy.inspection.forward import forward_logits
-
+def _measure_text(loaded: LoadedModel, text: ModelInput, measure: Callable[[Tensor], Tensor]) -> float:
     logits = forward_logits(loaded.model, text)
     assert logits is not None
     return float(measure(logits.float()[None])[0])

@@ -5,7 +5,6 @@ from shlex import quote
 
 import numpy as np
 
-from peasy.errors import NotFound
 from peasy.inspection import results
 from peasy.inspection.results import (
     WORD_MERGE_NOTE,
@@ -39,16 +38,15 @@ _MAX_COMMAND_TEXT = 120
 
 
 def attention_document(
-    record: AttentionRecord, layer: int | None = None, head: int | None = None, merge_subwords: bool = False,
-    measure: AttentionMeasure = "weight",
-) -> doc.Document:  # fmt: skip
-    """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
+    record: AttentionRecord, merge_subwords: bool = False, measure: AttentionMeasure = "weight"
+) -> doc.Document:
+    """Document of all captured weights as heat maps; the sharpest head is also drawn as links."""
     parts: list[doc.DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
     by_kind: dict[str, list[Capture]] = {}
     for path, capture in record.by_path("weights").items():
         by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     for name, captures in by_kind.items():
-        maps = attention_maps(record, captures, layer, head, merge_subwords, measure)
+        maps = attention_maps(record, captures, merge_subwords, measure)
         if len(by_kind) > 1:
             parts.append(doc.Heading(name))
         parts.append(maps)
@@ -71,9 +69,8 @@ def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
 
 
 def attention_maps(
-    record: AttentionRecord, captures: Sequence[Capture], layer: int | None = None, head: int | None = None,
-    merge_subwords: bool = False, measure: AttentionMeasure = "weight",
-) -> doc.Maps:  # fmt: skip
+    record: AttentionRecord, captures: Sequence[Capture], merge_subwords: bool, measure: AttentionMeasure
+) -> doc.Maps:
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
     layers = sorted({capture.path.layer for capture in captures})
     heads = sorted({head_index for capture in captures for head_index in capture.heads})
@@ -95,7 +92,7 @@ def attention_maps(
         _MEASURES[measure],
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
-        selected=_selected_map(values, layers, heads, layer, head),
+        selected=_sharpest_map(values),
         vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
         command="" if measure != "weight" else _head_command(record, captures[0].path),
     )  # fmt: skip
@@ -230,20 +227,10 @@ def _captured_table(record: AttentionRecord) -> doc.Table:
     return doc.Table(columns, tuple(rows), "Captured arrays")
 
 
-def _selected_map(
-    values: np.ndarray, layers: list[int], heads: list[int], layer: int | None, head: int | None
-) -> tuple[int, int]:
-    """Return the requested map; by default the sharpest one, ignoring the first key (often an attention sink)."""
-    for requested, captured, axis in ((layer, layers, "Layer"), (head, heads, "Head")):
-        if requested is not None and requested not in captured:
-            hint = f"Captured: {', '.join(map(str, captured))}."
-            raise NotFound(f"{axis} {requested} was not captured.", hint=hint)
+def _sharpest_map(values: np.ndarray) -> tuple[int, int]:
+    """Return the sharpest map, ignoring the first key (often an attention sink)."""
     rest = np.nan_to_num(values[..., 1:] if values.shape[-1] > 1 else values)
     sharpness = rest.max(axis=-1).mean(axis=-1)
-    if layer is not None:
-        sharpness[[index for index, number in enumerate(layers) if number != layer]] = -1
-    if head is not None:
-        sharpness[:, [index for index, number in enumerate(heads) if number != head]] = -1
     down, across = np.unravel_index(int(sharpness.argmax()), sharpness.shape)
     return int(down), int(across)
 

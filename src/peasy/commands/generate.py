@@ -12,7 +12,7 @@ from annotated_types import Ge
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, check_keywords, did_you_mean, parameter_names
+from peasy.errors import InvalidInput, check_keywords, lookup, parameter_names
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
 
@@ -391,9 +391,7 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
 
     Only Transformers on CPU are packed; other models run unchanged.
     """
-    if weights not in (formats := get_args(WeightFormat)):
-        hint = did_you_mean(weights, formats) or f"Choose {', '.join(formats[:-1])} or {formats[-1]}."
-        raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
+    lookup(weights, dict.fromkeys(get_args(WeightFormat)), "weight format")
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."

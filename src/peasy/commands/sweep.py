@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from peasy.commands.load import LoadedModel, ModelSource, load
 from peasy.commands.model_input import LabelledInput, edit_context, make_input, word_token_id
 from peasy.commands.result import OnProgress, RecordResult
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import InvalidInput, lookup
 from peasy.inspection import sweep as sweeps
 from peasy.inspection.edit import TextOrIds, Texts
 from peasy.inspection.forward import ModelInput, forward_logits
@@ -107,18 +107,16 @@ def sweep(
     ((3, 3), 'layer', 'head')
     """
     loaded = load(model)
+    lookup(over, dict.fromkeys(get_args(SweepAxis)), "sweep over")
+    lookup(method, dict.fromkeys(get_args(SweepMethod)), "method")
     clean_input = make_input(loaded, clean)
     base = _base_text(loaded, clean_input, corrupt, method)
     tokens = base.target or base.tokens
     if over == "layers×positions":
         rows, columns = sweeps.position_variants(loaded.model, len(tokens)), tokens.pieces
-    elif over in ("heads", "patterns"):
+    else:
         rows = sweeps.head_variants(loaded.model, "context" if over == "heads" else "weights")
         columns = tuple(map(str, range(len(rows[0]))))
-    else:
-        choices = ("heads", "patterns", "layers×positions")
-        hint = did_you_mean(over, choices) or f"Choose {', '.join(choices)}."
-        raise InvalidInput(f'There is no sweep over "{over}".', hint=hint)
     make = _replacement(loaded, clean_input.model_input, method, data)
     variants = [variant for row in rows for variant in row]
     replacements = {address: make(address) for address in dict.fromkeys(variant.address for variant in variants)}
@@ -142,8 +140,6 @@ def sweep(
 
 def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: TextOrIds | None, method: str) -> LabelledInput:
     """Return the text that runs: the corrupt one of patches, the clean one of ablations."""
-    if method not in ("patch", "zero", "mean"):
-        raise InvalidInput(f'There is no method "{method}".', hint="Choose patch, zero or mean.")
     if (method == "patch") != (corrupt is not None):
         hint = "Patches go from the clean text into the corrupt one; ablations change the clean text alone."
         raise InvalidInput(f"{method} {'needs' if corrupt is None else 'takes no'} corrupt text.", hint=hint)

@@ -75,7 +75,7 @@ def train(
     done = [f"peasy runs show {run.name}", f"peasy models {run.name}"]
     suggestions = done if stop.signal is None else [run.resume_command()]
     exit_code = 130 if stop.signal == SIGINT else 0
-    return CommandOutput(train_command.TrainResult(run), suggestions=suggestions, exit_code=exit_code)
+    return CommandOutput(train_command.TrainResult(run.name, run.folder), suggestions=suggestions, exit_code=exit_code)
 
 
 class TrainProgress:

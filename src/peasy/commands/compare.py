@@ -175,7 +175,7 @@ def _compared_model(kind: str, run: Run, evaluation: EvaluateResult, size: int) 
     facts = run.facts()
     metrics = {metric.name: metric for metric in evaluation.metrics}
     measures = tuple(metrics[name] for name in _MEASURES if name in metrics)
-    validations = [line for line in run.metrics() if line["event"] == "validated"]
+    validations = [line for line in run.metrics if line["event"] == "validated"]
     # From nats per token to bits per byte, for this tokenizer on these data.
     values = evaluation.measures
     scale = values["bits per byte"] / values["loss"] if "bits per byte" in values and values.get("loss") else 1.0

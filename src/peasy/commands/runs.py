@@ -46,9 +46,9 @@ class RunFacts:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Run folder, read without its weights."""
+@dataclass(frozen=True, repr=False)
+class Run(Result):
+    """One training run: its folder, read without its weights."""
 
     name: str
     folder: Path
@@ -59,8 +59,9 @@ class Run:
         recipe: JsonDict = parse_json(path.read_bytes(), str(path))
         return recipe
 
+    @property
     def metrics(self) -> list[JsonDict]:
-        """Return every complete line of `metrics.jsonl`."""
+        """Every complete line of `metrics.jsonl`."""
         return list(read_log(self.folder / METRICS_FILE))
 
     def samples(self) -> list[JsonDict]:
@@ -69,7 +70,7 @@ class Run:
 
     def facts(self) -> RunFacts:
         """Collect state, losses, samples and settings of the run."""
-        recipe, metrics, samples = self.recipe(), self.metrics(), self.samples()
+        recipe, metrics, samples = self.recipe(), self.metrics, self.samples()
         steps = [line for line in metrics if line["event"] == "step"]
         validations = [line for line in metrics if line["event"] == "validated"]
         end: JsonDict = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
@@ -103,9 +104,30 @@ class Run:
         is_named = paths.find_runs().get(self.name) == self.folder
         return f"peasy train {self.recipe()['model_kind']} --run {self.name if is_named else self.folder} --resume"
 
+    def document(self) -> Document:
+        """Return facts, curves and samples."""
+        run = self.facts()
+        fields = {
+            "kind": f"{run.kind}, {run.preset}", "data": run.data, "seed": str(run.seed), "state": run.state,
+            "parameters": "" if run.parameters is None else f"{run.parameters:,}", "tokens": f"{run.tokens:,}",
+            "time": format_duration(run.elapsed), "loss": _format_loss(run.loss),
+            "validation loss": _format_loss(run.validation_loss), "weights": run.sha256[:16] if run.sha256 else "",
+            "folder": run.folder,
+        }  # fmt: skip
+        parts: list[DocumentPart] = [Table(("field", "value"), tuple(fields.items()))]
+        curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
+        if lines := tuple((name, points) for name, points in curves if points):
+            parts.append(Curves("Loss", lines, "step", "loss"))
+        if run.samples:
+            parts += [Heading("Samples"), *(Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples)]
+        return Document(run.name, tuple(parts))
+
     def data(self) -> JsonDict:
         """Return facts, recipe and resume command as plain data."""
         return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}: {self.facts().state})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,39 +158,7 @@ class RunsResult(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class RunResult(Result):
-    """One training run in full."""
-
-    run: Run
-
-    def document(self) -> Document:
-        """Return facts, curves and samples."""
-        run = self.run.facts()
-        fields = {
-            "kind": f"{run.kind}, {run.preset}", "data": run.data, "seed": str(run.seed), "state": run.state,
-            "parameters": "" if run.parameters is None else f"{run.parameters:,}", "tokens": f"{run.tokens:,}",
-            "time": format_duration(run.elapsed), "loss": _format_loss(run.loss),
-            "validation loss": _format_loss(run.validation_loss), "weights": run.sha256[:16] if run.sha256 else "",
-            "folder": run.folder,
-        }  # fmt: skip
-        parts: list[DocumentPart] = [Table(("field", "value"), tuple(fields.items()))]
-        curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
-        if lines := tuple((name, points) for name, points in curves if points):
-            parts.append(Curves("Loss", lines, "step", "loss"))
-        if run.samples:
-            parts += [Heading("Samples"), *(Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples)]
-        return Document(run.name, tuple(parts))
-
-    def data(self) -> JsonDict:
-        """Return the run as plain data."""
-        return self.run.data()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.run.name}: {self.run.facts().state})"
-
-
-@dataclass(frozen=True, repr=False)
-class MetricsResult(RunResult):
+class MetricsResult(Run):
     """Metrics of a run from event number `since` on; `live` while it is being trained."""
 
     events: tuple[JsonDict, ...]
@@ -178,7 +168,7 @@ class MetricsResult(RunResult):
     def data(self) -> JsonDict:
         """Return the events, the number of the next one, and the latest samples."""
         position = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
-        return {"run": self.run.name, **position, "events": list(self.events), "samples": self.run.samples()[-6:]}
+        return {"run": self.name, **position, "events": list(self.events), "samples": self.samples()[-6:]}
 
 
 @dataclass(frozen=True, repr=False)
@@ -258,17 +248,12 @@ def runs() -> RunsResult:
     return RunsResult(tuple(run for run in folders if _is_readable(run)))
 
 
-def show_run(run: str | Path) -> RunResult:
-    """Show one run in full."""
-    return RunResult(open_run(run))
-
-
 def metrics_since(run: Run, since: int = 0) -> MetricsResult:
     """Return the logged training events of a run from number `since` on."""
     live = is_locked(run.folder)  # checked before reading: later events are returned by the next call
-    events = run.metrics()
+    events = run.metrics
     since = since if since <= len(events) else 0  # a resumed run drops events newer than its checkpoint
-    return MetricsResult(run, tuple(events[since:]), since, live)
+    return MetricsResult(run.name, run.folder, tuple(events[since:]), since, live)
 
 
 def diff_runs(left: str | Path, right: str | Path) -> DiffResult:

@@ -5,7 +5,7 @@ from starlette.datastructures import State
 
 from peasy.commands.data import data
 from peasy.commands.result import Result
-from peasy.commands.runs import Run, RunResult, runs
+from peasy.commands.runs import Run, runs
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
@@ -50,7 +50,7 @@ class RunsBody(CommandBody):
 @command_route(router, "/runs")
 def post_runs(state: State, body: RunsBody) -> Result:
     """List training runs, or show one with its curves and samples."""
-    return runs() if body.name is None else RunResult(find_run(body.name))
+    return runs() if body.name is None else find_run(body.name)
 
 
 def find_run(name: str) -> Run:

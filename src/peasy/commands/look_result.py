@@ -270,13 +270,11 @@ class LookResult(RecordResult, records.AttentionRecord):
         first = matching[0]
         queries, _ = self.axes(first.path)
         rows = tuple(queries.pieces[row] for row in first.rows or range(len(queries)))
-        tokenizer, columns = self.loaded.target_tokenizer or self.loaded.tokenizer, range(first.array.shape[-1])
-        is_vocabulary = name == "logits" and tokenizer is not None
-        labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
+        tokenizer = (self.loaded.target_tokenizer or self.loaded.tokenizer) if name == "logits" else None
+        columns = range(first.array.shape[-1])
+        labels = tuple(map(str, columns) if tokenizer is None else (token_piece(tokenizer, id) for id in columns))
         title = f"{name}, layer {first.path.layer}"
-        return records.LabelledMatrix(
-            first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows
-        )
+        return records.LabelledMatrix(first.array, rows, labels, "token", "dimension", title, queries, None, first.rows)
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""

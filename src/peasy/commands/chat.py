@@ -11,7 +11,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.generate import WeightFormat, pack_weights
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
 from peasy.views.document import Document, Heading, Paragraph
@@ -39,7 +39,6 @@ class ChatSession(Result):
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             message = f"{loaded.name} has no chat template: it was not trained for conversation."
             raise InvalidInput(message, hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."')
-        check_keywords("chat", sampling, (*parameter_names(SamplingParams), *parameter_names(chat)))
         self.loaded = loaded
         self.sampling = ChatSampling(**sampling)
         self.model, self.weights_label = pack_weights(loaded, weights)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, OnProgress, Result
-from peasy.commands.runs import RECIPE
+from peasy.commands.runs import recipe_of
 from peasy.datasets import Corpus, DataProblems, Sample, open_corpus
 from peasy.errors import InvalidInput
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
@@ -278,12 +277,8 @@ class _Evaluation:
                 hint = f"Choose 1 to {max_seq_len}." if max_seq_len else "Choose 1 or more."
                 raise InvalidInput(f"This model cannot read windows of {self.seq_len} tokens.", hint=hint)
             return self.seq_len
-        folder = self.loaded.folder
-        runs = [] if folder is None else [run for run in (folder, folder.parent.parent) if (run / RECIPE).is_file()]
-        trained = SafeFolder(runs[0]).read_json(RECIPE).get("seq_len") if runs else None
-        return min(
-            (size for size in (max_seq_len, trained) if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN
-        )
+        sizes = max_seq_len, recipe_of(self.loaded.folder).get("seq_len")
+        return min((size for size in sizes if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN)
 
 
 def _cumulative(on_progress: OnProgress | None, total: int) -> Callable[[int], object]:

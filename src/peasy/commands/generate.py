@@ -12,7 +12,7 @@ from annotated_types import Ge
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, check_keywords, lookup, parameter_names
+from peasy.errors import InvalidInput, lookup
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
 
@@ -267,7 +267,6 @@ class GenerationJob:
         if not prompts:
             raise InvalidInput("There is no text to continue.")
         self.prompts, self.n, self.use_cache, self.long = prompts, n, use_cache, long
-        check_keywords("generate", sampling, (*parameter_names(SamplingParams), *parameter_names(generate)))
         self.sampling: SamplingParams = GenerateSampling(**sampling)
         self.loaded = load(model, device=device, offline=offline, confirm=confirm)
         self.model, self.weights_label = pack_weights(self.loaded, weights)

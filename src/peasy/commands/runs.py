@@ -291,6 +291,12 @@ def open_run(run: str | Path) -> Run:
     raise NotFound(f'No run "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy runs")
 
 
+def recipe_of(folder: Path | None) -> JsonDict:
+    """Return the recipe of the run that a model's folder belongs to; empty if it is not beside the checkpoint."""
+    folders = () if folder is None else (folder, *folder.parents[:2])
+    return next((Run(one.name, one).recipe() for one in folders if (one / RECIPE).is_file()), {})
+
+
 def _is_readable(run: Run) -> bool:
     try:
         return isinstance(run.recipe().get("model_kind"), str)

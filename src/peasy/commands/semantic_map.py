@@ -1,9 +1,7 @@
 """Semantic maps: texts and word vectors in two dimensions, with clusters and neighbours; similarity by word pairs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -11,6 +9,7 @@ from annotated_types import Ge, Le
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
+from peasy.commands.runs import recipe_of
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Array, Similarity
 from peasy.inspection.words import label_text
@@ -174,7 +173,8 @@ def map_words(
     if len(known) < 2 or len(known) > MAX_POINTS:
         message = f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary."
         raise InvalidInput(message, hint="Give more words that the model knows.")
-    run_seed = _find_init_seed(model)
+    recipe = recipe_of(model.folder)
+    run_seed = recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
     init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
     after, before = _word_vectors(model.model, known), _word_vectors(build(model.model.config, seed=init_seed), known)
     cluster_ids = spherical_kmeans(after, min(clusters, len(known)))
@@ -228,17 +228,6 @@ def _word_vectors(model: "Model", known: Sequence[tuple[str, tuple[int, ...]]]) 
         raise InvalidInput("This model has no token embeddings.", hint="An n-gram model stores counts instead.")
     weight: Array = getattr(embedding, "token", embedding).weight.detach().float().cpu().numpy()
     return np.stack([weight[list(ids)].mean(axis=0) for _, ids in known])
-
-
-def _find_init_seed(loaded: LoadedModel) -> int | None:
-    """Return the seed of the initial weights if the run's recipe is still beside the checkpoint."""
-    folder = loaded.folder
-    for parent in (folder, *folder.parents[:2]) if folder is not None else ():
-        path = Path(parent) / "recipe.json"
-        if path.is_file():
-            recipe = json.loads(path.read_text(encoding="utf-8"))
-            return recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
-    return None
 
 
 class SimilarityResult(RecordResult, Similarity):

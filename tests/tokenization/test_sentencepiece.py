@@ -17,16 +17,7 @@ TEXTS = [*CORPUS[:4], "  two  spaces ", "ﬁne ½ Ａ", "漢字 x", "", "é è",
 
 @pytest.fixture(scope="module")
 def model():
-    out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS * 4),
-        model_writer=out,
-        vocab_size=150,
-        model_type="unigram",
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return out.getvalue()
+    return train("unigram", vocab_size=150)
 
 
 @pytest.fixture(scope="module")
@@ -77,13 +68,52 @@ def test_missing_names_and_odd_ids(model):
         from_sentencepiece(model, {"<unk>": 0, "</s>": 7})
 
 
-def test_other_model_types_are_refused():
+def train(model_type, **options):
     out = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(CORPUS), model_writer=out, vocab_size=140, model_type="bpe", minloglevel=2
-    )
-    with pytest.raises(InvalidInput, match="unigram"):
-        from_sentencepiece(out.getvalue())
+    options = {
+        "sentence_iterator": iter(CORPUS * 4),
+        "model_writer": out,
+        "minloglevel": 2,
+        "vocab_size": 140,
+    } | options
+    sentencepiece.SentencePieceTrainer.train(model_type=model_type, hard_vocab_limit=False, **options)
+    return out.getvalue()
+
+
+def test_bpe_with_language_tokens_as_m2m100_has_it():
+    model = train("bpe")
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    ids = {library.id_to_piece(i): i for i in reversed(range(len(library)))}
+    config = {"tokenizer_class": "M2M100Tokenizer", "additional_special_tokens": ["__de__", "__en__"]}
+    tokenizer = from_sentencepiece(model, ids, config)
+    for text in TEXTS:
+        expected = library.encode(text)
+        assert tokenizer.encode_ids(text, add_special_tokens=False) == expected, text
+        assert tokenizer.encode_ids(text) == [len(ids) + 1, *expected, ids["</s>"]], text
+        assert library.unk_id() in expected or tokenizer.decode(expected) == library.decode(expected), text
+
+
+def test_bpe_with_bytes_as_llama_has_it():
+    model = train("bpe", byte_fallback=True, vocab_size=400, normalization_rule_name="identity")
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = from_sentencepiece(model, config={"legacy": True, "add_eos_token": True, "eos_token": "</s>"})
+    for text in [*CORPUS[:4], "漢字 x", "é 👍"]:
+        assert tokenizer.encode_ids(text) == [1, *library.encode(text), 2], text
+        assert tokenizer.decode(tokenizer.encode_ids(text)) == text
+
+
+def test_ids_of_xlm_roberta():
+    model = train("unigram")
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    tokenizer = from_sentencepiece(model, config={"tokenizer_class": "XLMRobertaTokenizer"})
+    assert (tokenizer.id("<s>"), tokenizer.id("<mask>")) == (0, len(library) + 1)
+    for text in CORPUS[:4]:
+        assert tokenizer.encode_ids(text) == [0, *(id + 1 for id in library.encode(text)), 2]
+
+
+def test_other_model_types_are_refused():
+    with pytest.raises(InvalidInput, match="neither a unigram nor a BPE model"):
+        from_sentencepiece(train("char"))
 
 
 def test_damaged_files_raise_peasy_errors_or_load(model):

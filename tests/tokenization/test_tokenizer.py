@@ -101,7 +101,8 @@ def test_special_tokens_from_the_config(data):
     made = data("words")
     named = Tokenizer(made, {"bos_token": {"content": "pizza"}, "eos_token": "good", "pad_token": None})
     assert (named.token(named.special_tokens.bos), named.token(named.special_tokens.eos)) == ("pizza", "good")
-    assert named.special_tokens.pad == 0  # not in the config: default name
+    assert named.special_tokens.pad is None
+    assert Tokenizer(made, {"eos_token": "good"}).special_tokens.pad == 0  # not in the config: default name
 
 
 def test_chat_template_is_kept_as_data(data, tmp_path):

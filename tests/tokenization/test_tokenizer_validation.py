@@ -35,6 +35,11 @@ def pre(*steps):
     return {"type": "Sequence", "pretokenizers": list(steps)}
 
 
+def nested_sequences(key, step, width=40):
+    """Return a sequence of sequences: few steps in each, many in all."""
+    return {"type": "Sequence", key: [{"type": "Sequence", key: [step] * width}] * width}
+
+
 def untagged(step):
     return {key: value for key, value in step.items() if key != "type"}
 
@@ -100,7 +105,21 @@ INVALID_STEPS = {
     "content that is not text": ({"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": 3}}, "text"),
     "steps too deep": ({"normalizer": nested(20)}, "too deeply"),
     "too many steps": ({"normalizer": many(*[{"type": "Lowercase"}] * 100)}, "at most 64"),
+    "too many steps in nested sequences": (
+        {"normalizer": nested_sequences("normalizers", {"type": "NFC"})},
+        "at most 64",
+    ),
+    "too many decoders": ({"decoder": nested_sequences("decoders", {"type": "Fuse"})}, "at most 64"),
+    "too many templates": (
+        {"post_processor": nested_sequences("processors", template(TEXT)["post_processor"])},
+        "at most 64",
+    ),
+    "repeat with leading zeros": ({"pre_tokenizer": split("(a+){0000001,}b")}, "a repeat inside a repeat"),
     "step that is not an object": ({"normalizer": many("x")}, "not a JSON object"),
+    "many long added tokens": (
+        {"added_tokens": [{"id": number, "content": f"{number:04}" * 1000} for number in range(501)]},
+        "all together",
+    ),
     "empty added token": ({"added_tokens": [{"id": 1, "content": ""}]}, "added_tokens"),
     "added tokens that are not a list": ({"added_tokens": {"a": 1}}, "added_tokens"),
     "damaged map": ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AQAAAAAA////////"}}, "damaged"),
@@ -247,7 +266,7 @@ def test_long_text_with_an_unknown_pattern_is_refused(data):
 def test_rust_panic_becomes_an_error(data, capfd):
     """The library's panics are BaseExceptions, which `except Exception` does not catch, and print to stderr."""
     damaged = data(normalizer={"type": "Precompiled", "precompiled_charsmap": "BAAAAAEAAAB4eHg="})
-    with pytest.raises(InvalidInput, match="Tokenizing failed"):
+    with pytest.raises(InvalidInput, match="tokenizer failed"):
         Tokenizer(damaged).encode("abc")
     assert capfd.readouterr().err == ""
     with pytest.raises(BaseException, match="out of bounds") as caught:

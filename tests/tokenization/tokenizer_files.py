@@ -31,8 +31,9 @@ def _template(tokenizer, single):
     return tokenizer
 
 
-def _byte_level(special, single=None, add_prefix_space=False):
-    split, alphabet = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space), pre_tokenizers.ByteLevel.alphabet()
+def _byte_level(special, single=None, digits=False):
+    split, alphabet = pre_tokenizers.ByteLevel(add_prefix_space=False), pre_tokenizers.ByteLevel.alphabet()
+    split = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), split]) if digits else split
     made = _trained(
         models.BPE(), lambda **more: trainers.BpeTrainer(initial_alphabet=alphabet, **more), special,
         pre_tokenizer=split, decoder=decoders.ByteLevel(),
@@ -76,12 +77,34 @@ def _wordpiece(lowercase):
     return _template(made, "[CLS] $A [SEP]")
 
 
+def _clip():
+    """Return CLIP's tokenizer: pieces at the end of a word end with </w>, which is a space when decoded."""
+    pattern = tokenizers.Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+")
+    made = _trained(
+        models.BPE(unk_token=_END, end_of_word_suffix="</w>"),
+        lambda **more: trainers.BpeTrainer(end_of_word_suffix="</w>", **more), ["<|startoftext|>", _END],
+        normalizer=normalizers.Sequence(
+            [normalizers.NFC(), normalizers.Replace(tokenizers.Regex(r"\s+"), " "), normalizers.Lowercase()]
+        ),
+        pre_tokenizer=pre_tokenizers.Sequence(
+            [pre_tokenizers.Split(pattern, "removed", invert=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        ),
+        decoder=decoders.ByteLevel(),
+    )  # fmt: skip
+    return _template(made, f"<|startoftext|> $A {_END}")
+
+
 _END = "<|endoftext|>"
 FILES = {
     "gpt2": (lambda: _byte_level([_END]), {"tokenizer_class": "GPT2Tokenizer", "bos_token": _END, "eos_token": _END}),
     "gpt2-prefix-space": (
         lambda: _byte_level([_END]),
         {"tokenizer_class": "GPT2Tokenizer", "eos_token": _END, "add_prefix_space": True},
+    ),
+    "gpt2-digits": (lambda: _byte_level([_END], digits=True), {"tokenizer_class": "GPT2Tokenizer", "eos_token": _END}),
+    "mistral": (
+        lambda: _byte_fallback(["<unk>", "<s>", "</s>"], strip=True),
+        {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
     ),
     "llama-3": (
         lambda: _byte_level(["<|begin|>", "<|end|>"], "<|begin|> $A"),
@@ -107,6 +130,10 @@ FILES = {
         lambda: _byte_fallback(["<unk>", "<bos>", "<eos>", "<pad>"], strip=False),
         {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<bos>", "eos_token": "<eos>"},
     ),
+    "gemma-class": (
+        lambda: _byte_fallback(["<unk>", "<bos>", "<eos>", "<pad>"], strip=False),
+        {"tokenizer_class": "GemmaTokenizer", "bos_token": "<bos>", "eos_token": "<eos>", "mask_token": None},
+    ),
     "t5": (
         _unigram,
         {
@@ -122,11 +149,14 @@ FILES = {
 }
 """For each kind: tokenizer.json, and what tokenizer_config.json says; they differ as in published models."""
 
+OF_ENCODERS = {"clip": (_clip, {"tokenizer_class": "CLIPTokenizer", "bos_token": "<|startoftext|>", "eos_token": _END})}
+"""The same for models that generate no text."""
+
 
 @cache
 def file_contents(name: str) -> tuple[str, str]:
     """Return the contents of tokenizer.json and tokenizer_config.json."""
-    make, config = FILES[name]
+    make, config = (FILES | OF_ENCODERS)[name]
     return make().to_str(), json.dumps(config)
 
 

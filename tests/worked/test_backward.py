@@ -16,7 +16,8 @@ from peasy.worked.operations import Multiply
 from peasy.worked.solver import train_steps
 
 ACTIVATIONS = {
-    "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
+    "relu": F.relu, "relu_squared": lambda x: F.relu(x) ** 2,
+    "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu,
     "sigmoid": torch.sigmoid, "tanh": torch.tanh, "exp": torch.exp, "square": torch.square,
     "complement": lambda x: 1 - x,
 }  # fmt: skip
@@ -57,6 +58,7 @@ class Case:
         self.matrix(f"{scope}.b_2", width)
         if gated:
             self.matrix(f"{scope}.w_3", width, hidden)
+            self.matrix(f"{scope}.b_3", hidden)
 
 
 def nested(flat):
@@ -119,7 +121,7 @@ def rotate(x):
 def feed_forward(p, scope, x, activation):
     hidden = ACTIVATIONS[activation](x @ p[f"{scope}.w_1"] + p[f"{scope}.b_1"])
     if f"{scope}.w_3" in p:
-        hidden = hidden * (x @ p[f"{scope}.w_3"])
+        hidden = hidden * (x @ p[f"{scope}.w_3"] + p[f"{scope}.b_3"])
     return hidden @ p[f"{scope}.w_2"] + p[f"{scope}.b_2"]
 
 
@@ -239,6 +241,55 @@ def case_positions_in_attention(c):
         c.matrix(f"out.w_{letter}", 3, 4 * heads)
     c.steps["out"] = f"attention(x, positions={kind}, heads={heads}, causal=true)"
     return lambda p: attention(p, "out", p["x"], heads=heads, causal=True, bias=kind)
+
+
+def case_attention_of_models(c):
+    """Shifted tokens, norms of queries and keys, partial rotary positions with given frequencies, relative bias."""
+    n, heads, width, d = c.size(1, 3), c.size(1, 2), c.size(2, 4), 5
+    kind, over = c.rng.choice(["rms", "layer"]), c.rng.choice(["head", "projection"])
+    columns = d if over == "head" else heads * d
+    c.matrix("x", n, width)
+    for letter in "qkv":
+        c.matrix(f"out.w_{letter}", width, heads * d)
+    for side in ("query", "key"):
+        c.matrix(f"out.{side}_gain", columns)
+        if kind == "layer":
+            c.matrix(f"out.{side}_bias", columns)
+    c.matrix("out.frequency", 2, positive=True)
+    names = [f"out.head-{head + 1}.position_bias" if heads > 1 else "out.position_bias" for head in range(heads)]
+    for name in names:
+        c.matrix(name, n, n)
+    norm = f"{{'norm': '{kind}', 'eps': 0.01, 'over': '{over}'}}"
+    settings = f"heads={heads}, positions=rotary, rotary_factor=1.5, qk_norm={norm}"
+    c.steps |= {"shift": "token_shift(x)", "out": f"attention(shift, {settings})"}
+
+    def normed(p, side, x):
+        gain = p[f"out.{side}_gain"][0]
+        if kind == "rms":
+            return F.rms_norm(x, (columns,), gain, 0.01)
+        return F.layer_norm(x, (columns,), gain, p[f"out.{side}_bias"][0], 0.01)
+
+    def turned(x, angles):
+        left, right, rest = x[:, :2], x[:, 2:4], x[:, 4:]
+        cos, sin = 1.5 * torch.cos(angles), 1.5 * torch.sin(angles)
+        return torch.cat([left * cos - right * sin, right * cos + left * sin, rest], 1)
+
+    def torch_out(p):
+        half, x = width // 2, p["x"]
+        x = torch.cat([torch.cat([torch.zeros(1, half), x[:-1, :half]]), x[:, half:]], 1)
+        q, k, v = (x @ p[f"out.w_{letter}"] for letter in "qkv")
+        if over == "projection":
+            q, k = normed(p, "query", q), normed(p, "key", k)
+        angles = torch.arange(n)[:, None] * p["out.frequency"].detach()
+        contexts = []
+        for name, qh, kh, vh in zip(names, *(array.split(d, 1) for array in (q, k, v)), strict=True):
+            if over == "head":
+                qh, kh = normed(p, "query", qh), normed(p, "key", kh)
+            scores = turned(qh, angles) @ turned(kh, angles).T / d**0.5 + p[name]
+            contexts.append(torch.softmax(scores, -1) @ vh)
+        return torch.cat(contexts, 1)
+
+    return torch_out
 
 
 def case_cross_attention(c):
@@ -439,6 +490,8 @@ def test_gradients_equal_finite_differences(name):
     given = {n: worked.values[n] for n, node in worked.graph.nodes.items() if not node.routes}
     rng = np.random.default_rng(0)
     for parameter in gradients:
+        if parameter.endswith(".frequency"):  # fixed, not trained
+            continue
         place = tuple(int(rng.integers(size)) for size in given[parameter].shape)
         losses = []
         for change in (1e-5, -1e-5):

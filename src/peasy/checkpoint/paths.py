@@ -91,6 +91,7 @@ def latest_checkpoint(run: Path) -> tuple[Path | None, list[Path]]:
 def resolve_model(model: str | Path, *, offline: bool = False, confirm: hub.Confirm | None = None) -> ResolvedModel:
     """Find a model by what a user typed: path, run, built-in model, prefix of a run's name, or hub id, in this order.
 
+    `my-run@200` is the checkpoint of step 200 of a run, if it was kept.
     A download starts only if `confirm` returns True; without `confirm` nothing is downloaded.
     """
     if not str(model).strip():
@@ -108,6 +109,9 @@ def resolve_model(model: str | Path, *, offline: bool = False, confirm: hub.Conf
         raise NotFound(f'"{name}" is ambiguous: {", ".join(matches[:5])}.', hint="Type more letters of the name.")
     if matches:
         return ResolvedModel("run", matches[0], *_select_checkpoint(runs[matches[0]]))
+    run, _, step = name.partition("@")
+    if run in runs:
+        return ResolvedModel("run", name, _checkpoint_of_step(runs[run], step))
     if hub.is_hub_id(name):
         return ResolvedModel("hub", name, hub.fetch_model(name, confirm, offline=offline))
     suggestion = did_you_mean(name, [*runs, *built_in, *hub.list_cached(), *hub.LEGACY_IDS])
@@ -133,6 +137,15 @@ def _select_checkpoint(path: Path) -> tuple[Path, bool]:
         names = ", ".join(skipped.name for skipped in damaged)
         warnings.warn(f"{path}: {names} is damaged; using {folder.name} instead.", stacklevel=3)
     return folder, True
+
+
+def _checkpoint_of_step(run: Path, step: str) -> Path:
+    """Return the checkpoint of one step of a run."""
+    kept = {folder.name.removeprefix("step-").lstrip("0"): folder for folder in reversed(list_checkpoints(run))}
+    if step not in kept:
+        hint = f"Kept are: {', '.join(kept)}. More are kept with --set num_saves=20 --set keep_checkpoints=20."
+        raise NotFound(f'{run.name} has no checkpoint of step "{step[:20]}".', hint=hint)
+    return kept[step]
 
 
 def _subdirectories(parent: Path) -> Iterator[Path]:

@@ -16,6 +16,7 @@ _MAX_JSON_BYTES = 64 * MIB
 """Largest JSON file that is read; the largest known tokenizer.json has about half of this."""
 
 _MAX_NAMES_SHOWN = 6
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 class SafeFolder:
@@ -68,7 +69,11 @@ class SafeFolder:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise InvalidInput(f"{where} is not a regular file.")
-        return os.fdopen(descriptor, "rb")
+        file = os.fdopen(descriptor, "rb")
+        if file.peek(len(_LFS_POINTER)).startswith(_LFS_POINTER):
+            file.close()
+            raise InvalidInput(f"{where} is a Git LFS pointer, not the file itself.", hint="Fetch it: git lfs pull.")
+        return file
 
     def read(self, name: str, max_bytes: int = _MAX_JSON_BYTES) -> bytes:
         """Return the contents of a file of at most `max_bytes` bytes."""

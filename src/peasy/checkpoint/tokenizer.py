@@ -1,11 +1,14 @@
 """Load the tokenizer of a model folder: tokenizer.json, SentencePiece, vocab.json with merges.txt, or vocab.txt."""
 
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from peasy.checkpoint.store import CONFIG_FILE, TARGET_TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, from_merges, from_sentencepiece, from_vocab_txt
+from peasy.tokenization.tokenizer_classes import choose_tokenizer_class
+from peasy.tokenization.tokenizer_validation import JsonDict
 
-_SOURCE_FILES = (TOKENIZER_FILE, "source.spm", "spiece.model", "merges.txt", "vocab.txt")
+_SENTENCEPIECE_FILES = ("source.spm", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+_SOURCE_FILES = (TOKENIZER_FILE, *_SENTENCEPIECE_FILES, "merges.txt", "vocab.txt")
 _RECIPE_FILE, _CHAT_TEMPLATE_FILE = "recipe.json", "chat_template.jinja"
 _TARGET_FILES = (TARGET_TOKENIZER_FILE, "target.spm")
 """Tokenizer files by precedence: the first one that exists is read."""
@@ -46,22 +49,41 @@ def _with_bos_of_documents(tokenizer: Tokenizer, folder: SafeFolder) -> Tokenize
 
 
 def _read_file(folder: SafeFolder, name: str) -> Tokenizer:
-    data, config_file = folder.read(name), TOKENIZER_CONFIG_FILE
-    if name.endswith(TOKENIZER_FILE):
-        config_file = name.replace(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE)
-        config_json = folder.read(config_file) if folder.has(config_file) else None
-        return Tokenizer.from_json(data, config_json, source=folder.path / name)
-    if name == "spiece.model":
-        return from_sentencepiece(data)
+    data = folder.read(name)
     if name.endswith(".spm"):
         separate = name == "target.spm" and folder.has("target_vocab.json")
         return from_sentencepiece(data, _read_vocab(folder, "target_vocab.json" if separate else "vocab.json"))
-    config = folder.read_json(config_file) if folder.has(config_file) else {}
+    config = _read_config(folder, name.replace(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE))
+    if name.endswith(TOKENIZER_FILE):
+        return Tokenizer.from_json(data, config, source=folder.path / name)
+    if name.endswith(".model"):
+        vocabulary = _read_vocab(folder) if config.get("tokenizer_class") == "M2M100Tokenizer" else None
+        return from_sentencepiece(data, vocabulary, config)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise InvalidInput(f"{folder.path / name} is not UTF-8 text.") from None
     return from_vocab_txt(text, config) if name == "vocab.txt" else from_merges(_read_vocab(folder), text, config)
+
+
+def _read_config(folder: SafeFolder, name: str) -> JsonDict:
+    """Return tokenizer_config.json, with special tokens of older files and the class that transformers chooses."""
+    config = _read_if_present(folder, name if name.endswith(TOKENIZER_CONFIG_FILE) else TOKENIZER_CONFIG_FILE)
+    if "added_tokens_decoder" not in config:
+        config |= _read_if_present(folder, "special_tokens_map.json")
+        named = [config.get("additional_special_tokens") or [], config.get("extra_special_tokens") or []]
+        special = {str(token) for tokens in named if isinstance(tokens, list) for token in tokens}
+        if added := _read_if_present(folder, "added_tokens.json"):
+            config["added_tokens_decoder"] = {
+                str(id): {"content": token, "normalized": token not in special, "special": token in special}
+                for token, id in added.items()
+            }
+    chosen = choose_tokenizer_class(config, _read_if_present(folder, CONFIG_FILE))
+    return config | ({} if chosen is None else {"tokenizer_class": chosen})
+
+
+def _read_if_present(folder: SafeFolder, name: str) -> JsonDict:
+    return folder.read_json(name) if folder.has(name) else {}
 
 
 def _read_vocab(folder: SafeFolder, name: str = "vocab.json") -> dict[str, int]:

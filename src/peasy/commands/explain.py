@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,12 @@ from peasy.worked.symbolic import SymbolicExample, steps_in_symbols, to_symbols
 from peasy.worked.tables.notes import READERS
 
 _MAX_DECIMALS = 15
+
+_MAX_WORKBOOK_CELLS = 250_000
+"""In a larger layer, a dot product is longer than the longest formula that a spreadsheet takes."""
+
+_LAYER_COLUMNS = 6
+"""Rows and columns that are shown of the matrices of a model's layer, so that a table fits into 80 columns."""
 
 
 class ExampleMatrices(TypedDict, total=False):
@@ -108,6 +114,11 @@ class ExplainResult(Result):
         example = self.worked.example
         return tuple((variant.name, solve(example.with_variant(variant))) for variant in example.variants)
 
+    @property
+    def is_of_model(self) -> bool:
+        """True if the example is a layer of a model, whose matrices are those of the model and stand in `steps`."""
+        return any(isinstance(matrix, np.ndarray) for matrix in self.worked.example.given.values())
+
     def cell(self, step: str, row: int | str, column: int | str) -> CellArithmetic:
         """Return the full arithmetic of one cell; rows and columns by position (from 0) or by token.
 
@@ -134,6 +145,10 @@ class ExplainResult(Result):
     def save(self, path: str | Path) -> Path:
         """Write a file; its suffix picks the format. An Excel workbook (.xlsx) has live formulas."""
         if render.format_of(path) == "xlsx":
+            cells = sum(values.size for values in self.worked.values.values())
+            if cells > _MAX_WORKBOOK_CELLS:
+                message = f"A workbook with live formulas takes at most {_MAX_WORKBOOK_CELLS:,} numbers, not {cells:,}."
+                raise InvalidInput(message, hint="Choose .html, .json or .csv, or one head: --head 0.")
             return render.save(spreadsheet_document(self.worked, self.decimals), path)
         return super().save(path)
 
@@ -163,7 +178,7 @@ class ExplainResult(Result):
             "source": example.source,
             "note": example.note,
             "steps": [_step_data(step) for step in self.selected_steps or self.steps],
-            "example": config.to_plain(example),
+            "example": config.to_plain(dataclasses.replace(example, given={}) if self.is_of_model else example),
         }
         if self.variants:
             data["variants"] = [
@@ -222,7 +237,9 @@ def explain(
     fragment: bool = False,
     model: str | None = None,
     layer: int = 0,
-    head: int = 0,
+    head: int | None = None,
+    stack: Literal["encoder", "decoder"] | None = None,
+    max_columns: int | None = None,
     **matrices: Unpack[ExampleMatrices],
 ) -> ExplainResult:
     """Compute all steps of an example: a library name, a file, a sentence of two words or more, or matrices.
@@ -255,9 +272,11 @@ def explain(
         step: Show only the forward pass, the gradients or the update of one training step.
         follow: Follow the chain rule from the loss to one number: "d loss / d w_q[0,1]".
         fragment: Write LaTeX without a preamble, for slides.
-        model: Explain the attention of this model for the text, with the model's own numbers.
+        model: Explain a layer of this model for the text, with the model's own numbers.
         layer: Layer of the model, from 0.
-        head: Head of the layer, from 0.
+        head: Only the attention of this head of the layer, from 0.
+        stack: Encoder or decoder of a translator; the decoder unless given.
+        max_columns: Show at most this many numbered rows and columns of each table; of a model's layer 6.
     """
     if isinstance(decimals, bool) or not 0 <= decimals <= _MAX_DECIMALS:
         raise UsageError(f"decimals should be from 0 to {_MAX_DECIMALS}, not {decimals}.")
@@ -268,11 +287,14 @@ def explain(
     if model is not None:
         from peasy.commands.model_example import model_example  # with torch, which all other examples do without
 
-        source = model_example(model, str(source or ""), layer, head)
+        source = model_example(model, str(source or ""), layer, head, stack)
+        max_columns = _LAYER_COLUMNS if max_columns is None and head is None else max_columns
     example = _resolve_example(source) if source is not None else _given_example(matrices)
     if source is not None and matrices:
         raise UsageError("explain takes an example or matrices, not both.", hint=f"Leave out {', '.join(matrices)}.")
-    worked = solve(_with_settings(example, changes))
+    if max_columns is not None and max_columns < 1:
+        raise UsageError(f"max_columns should be 1 or more, not {max_columns}.", hint="Leave it out to see all.")
+    worked = dataclasses.replace(solve(_with_settings(example, changes)), max_columns=max_columns)
     position = None if query is None else describe_query(worked, query, scope=worked.attention_scopes[0]).position
     selected_cell = None if cell is None else _resolve_cell(worked, cell)
     chain = follow_chain(worked, follow) if follow else None

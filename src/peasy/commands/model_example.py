@@ -1,83 +1,272 @@
-"""Worked example of one attention head of a model: its own queries, keys, values, scale and mask for a text."""
+"""Worked example of a model for a text: a whole layer with its own weights, or one head of its attention."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
-import torch
+from torch import Tensor, nn
 
-from peasy.commands.load import LoadedModel, ModelSource, load
+from peasy.commands.load import ModelSource, load
 from peasy.commands.model_input import make_input
 from peasy.errors import InvalidInput, NotFound
-from peasy.inspection.forward import ModelInput, attentions_of, default_stack, forward_hidden
+from peasy.inspection.forward import ModelInput, default_stack, forward_hidden
+from peasy.inspection.results import Tokens
+from peasy.models.protocol import Model
+from peasy.nn.attention import Attention
+from peasy.nn.block import Block
 from peasy.nn.capture import AttentionInputs
+from peasy.nn.config import RotaryConfig
+from peasy.nn.feedforward import FeedForward
+from peasy.nn.functional import RMSNorm
 from peasy.nn.module_path import ModulePath
-from peasy.nn.tap import Tap
+from peasy.nn.position import rope_attention_factor, rope_frequency, rope_of_layer, scale_rope_frequency
+from peasy.nn.stack import Stack
+from peasy.nn.tap import Activation, Tap
 from peasy.worked.example import Example, read_example
+
+StackName = Literal["encoder", "decoder"]
 
 _MAX_TOKENS = 64
 """Maximum number of tokens: every number is listed."""
 
-_NOTE = (
+_HEAD_NOTE = (
     "The numbers of the model itself: queries and keys after projection and position, as they enter the formula. "
     "Scores, weights and context are calculated from them in double precision."
 )
+_LAYER_NOTE = (
+    "The numbers of the model itself: what enters the layer, and its weights. All steps are calculated from them in "
+    "double precision. Heads are numbered from 1."
+)
 
 
-def model_example(model: ModelSource, text: str, layer: int, head: int) -> Example:
-    """Return the self-attention of one head for a text as an example, for every model that has attention."""
+def model_example(
+    model: ModelSource, text: str, layer: int, head: int | None = None, stack: StackName | None = None
+) -> Example:
+    """Return a layer of a Transformer for a text as an example, or the self-attention of one of its heads."""
     loaded = load(model)
-    stack = default_stack(loaded.model)
-    infos = {
-        info.path.layer: info
-        for info in attentions_of(loaded.model)
-        if info.path.stack == stack and info.path.part == "attention"
-    }
-    if layer not in infos:
-        hint = f"Layers: 0 to {max(infos)}." if infos else "Choose a Transformer."
-        raise NotFound(f"{loaded.name} has no self-attention in layer {layer}.", hint=hint)
-    if not 0 <= head < infos[layer].num_heads:
-        raise NotFound(f"Layer {layer} has no head {head}.", hint=f"Heads: 0 to {infos[layer].num_heads - 1}.")
+    blocks = find_stack(loaded.model, stack)
+    if not 0 <= layer < len(blocks.blocks):
+        raise NotFound(f"{loaded.name} has no layer {layer}.", hint=f"Layers: 0 to {len(blocks.blocks) - 1}.")
+    num_heads = blocks.settings.attention.num_heads
+    if head is not None and not 0 <= head < num_heads:
+        raise NotFound(f"Layer {layer} has no head {head}.", hint=f"Heads: 0 to {num_heads - 1}.")
     labelled = make_input(loaded, text)
-    tokens = labelled.model_input.output_ids
-    if len(tokens) > _MAX_TOKENS:
-        raise InvalidInput(f"The text has {len(tokens)} tokens.", hint=f"At most {_MAX_TOKENS} can be explained.")
-    inputs = _capture(loaded, labelled.model_input, stack, layer)
-    labels = labelled.tokens.pieces if len(labelled.tokens.pieces) == len(tokens) else tuple(map(str, tokens))
-    return _head_example(inputs, head, tuple(labels), f"{loaded.name}, layer {layer}, head {head}: {text}")
+    longest = max(labelled.model_input.lengths(loaded.model).values())
+    if longest > _MAX_TOKENS:
+        raise InvalidInput(f"The text has {longest} tokens.", hint=f"At most {_MAX_TOKENS} can be explained.")
+    is_source = loaded.model.is_encoder_decoder and blocks.name == "encoder"
+    ids = labelled.model_input.ids if is_source else labelled.model_input.output_ids
+    rows = _labels(labelled.tokens if is_source or labelled.target is None else labelled.target, ids)
+    captured = LayerCapture(loaded.model, labelled.model_input, blocks.name, layer)
+    title = f"{loaded.name}, {'encoder ' if is_source else ''}layer {layer}"
+    if head is not None:
+        return _head_example(captured.attention, head, rows, f"{title}, head {head}: {text}")
+    source = _labels(labelled.tokens, labelled.model_input.ids) if captured.memory is not None else ()
+    return replace(layer_example(blocks, layer, captured, rows, source), title=f"{title}: {text}")
 
 
-def _capture(loaded: LoadedModel, model_input: ModelInput, stack: str, layer: int) -> AttentionInputs:
-    captured: list[AttentionInputs] = []
+def layer_example(
+    stack: Stack, layer: int, captured: "LayerCapture", tokens: tuple[str, ...], source_tokens: tuple[str, ...] = ()
+) -> Example:
+    """Return a layer as an example: lines of steps; given are the weights of the model and what enters the layer."""
+    lines = _LayerLines(stack, layer, captured)
+    return Example(
+        f"Layer {layer}", tokens, note=_LAYER_NOTE, source_tokens=source_tokens, given=lines.given, steps=lines.steps
+    )
 
-    def keep(path: ModulePath, inputs: AttentionInputs) -> None:
-        captured.append(inputs)
 
-    tap = Tap(lambda _: None, layers=[layer], parts=["attention"], stacks=[stack], on_attention=keep)
-    with torch.inference_mode():
-        forward_hidden(loaded.model, model_input, tap)
-    return captured[-1]
+def find_stack(model: Model, name: StackName | None = None) -> Stack:
+    """Return a stack of Transformer blocks by name, the default one without; raise if the model has none of it."""
+    stacks = {module.name: module for module in model.modules() if isinstance(module, Stack)}
+    wanted = name or default_stack(model)
+    if wanted not in stacks:
+        hint = f"It has: {', '.join(stacks)}." if stacks else "Choose a Transformer."
+        raise NotFound(f"The model has no {wanted} of Transformer blocks.", hint=hint)
+    return stacks[wanted]
+
+
+def _labels(tokens: Tokens, ids: tuple[int, ...]) -> tuple[str, ...]:
+    return tokens.pieces if len(tokens.pieces) == len(ids) else tuple(map(str, ids))
+
+
+class LayerCapture:
+    """What enters a layer in a forward pass: residual stream, inputs of its attention, output of the encoder."""
+
+    attention: AttentionInputs
+    residual: np.ndarray
+    memory: np.ndarray | None = None
+
+    def __init__(self, model: Model, model_input: ModelInput, stack: str, layer: int) -> None:
+        self.stack, self.layer = stack, layer
+        stream = Tap(self._keep_stream, steps=["residual", "final"], parts=["stream"])
+        attention = Tap(
+            lambda _: None, layers=[layer], parts=["attention"], stacks=[stack], on_attention=self._keep_attention
+        )
+        for tap in (stream, attention):
+            forward_hidden(model, model_input, tap)
+
+    def _keep_stream(self, activation: Activation) -> None:
+        if (
+            activation.path.stack == self.stack
+            and activation.step == "residual"
+            and activation.path.layer == self.layer
+        ):
+            self.residual = _numbers(activation.array[0])
+        elif activation.path.stack == "encoder" and self.stack == "decoder" and activation.step == "final":
+            self.memory = _numbers(activation.array[0])
+
+    def _keep_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
+        self.attention = inputs
+
+
+class _LayerLines:
+    """Lines of an example that compute a Transformer block, and the given matrices that they use."""
+
+    def __init__(self, stack: Stack, layer: int, captured: LayerCapture) -> None:
+        self.stack, self.scope, self.captured = stack, f"layer{layer}", captured
+        self.given: dict[str, np.ndarray] = {"x": captured.residual}
+        if captured.memory is not None:
+            self.given["source"] = captured.memory
+        self.steps: dict[str, str] = {}
+        block = stack.blocks[layer]
+        assert isinstance(block, Block)
+        self._add_block(block)
+
+    def _line(self, name: str, operation: str, *inputs: str, **settings: object) -> str:
+        """Add a line and return its name."""
+        written = [*inputs, *(f"{key}={_written(value)}" for key, value in settings.items() if value is not None)]
+        self.steps[f"{self.scope}.{name}"] = f"{operation}({', '.join(written)})"
+        return f"{self.scope}.{name}"
+
+    def _add_block(self, block: Block) -> None:
+        x, added = "x", []
+        for number, name in enumerate(block.sublayers, start=1):
+            result = self._add_sublayer(block, name, number, x)
+            if block.parallel:
+                added.append(result)
+                continue
+            x = self._line(f"residual{number}", "add", x, result)
+            if block.placement == "post":
+                x = self._add_norm(f"norm{number}", getattr(block, f"{name}_norm"), x)
+        if added:
+            self._line("residual", "add", x, *added)
+
+    def _add_sublayer(self, block: Block, name: str, number: int, x: str) -> str:
+        """Add what a sublayer adds to x, with the norms before it and on its output."""
+        norm = getattr(block, f"{name}_norm")
+        if block.placement in ("pre", "around"):
+            if block.shared_norm and number > 1:
+                x = f"{self.scope}.norm1"
+            elif norm is not None:
+                x = self._add_norm(f"norm{number}", norm, x)
+        if block.token_shift and name != "cross_attention":
+            x = self._line(f"shift{number}", "token_shift", x)
+        sublayer = getattr(block, name)
+        x = self._add_feed_forward(sublayer, x) if name == "feedforward" else self._add_attention(sublayer, name, x)
+        if isinstance(output_norm := block.output_norm(name), nn.LayerNorm | RMSNorm):
+            x = self._add_norm(f"output_norm{number}", output_norm, x)
+        if block.residual_scale != 1:
+            self.given["residual_scale"] = np.array([[block.residual_scale]])
+            x = self._line(f"scaled{number}", "multiply", x, "residual_scale")
+        return x
+
+    def _add_norm(self, name: str, norm: nn.LayerNorm | RMSNorm, x: str) -> str:
+        self._give(name, dict(_norm_matrices(norm)))
+        kind = "rms_norm" if isinstance(norm, RMSNorm) else "layer_norm"
+        return self._line(name, kind, x, eps=norm.eps)
+
+    def _add_feed_forward(self, module: FeedForward, x: str) -> str:
+        linears = {"1": module.up, "2": module.down}
+        if module.gate is not None:
+            linears = {"1": module.gate, "2": module.down, "3": module.up}
+        self._give("feed_forward", {name: matrix for key in linears for name, matrix in _linear(key, linears[key])})
+        return self._line("feed_forward", "feed_forward", x, activation=module.settings.activation.replace("-", "_"))
+
+    def _add_attention(self, module: Attention, name: str, x: str) -> str:
+        linears = {"q": module.query, "k": module.key, "v": module.value, "o": module.output}
+        given = {name: matrix for key in linears for name, matrix in _linear(key, linears[key])}
+        settings: dict[str, object] = {"heads": module.num_heads, "softcap": module.softcap}
+        if module.scale != module.d_head**-0.5:
+            settings["scale"] = module.scale
+        if module.query_norm is not None:
+            for side, norm in (("query", module.query_norm), ("key", module.key_norm)):
+                assert norm is not None
+                given |= {f"{side}_{part}": matrix for part, matrix in _norm_matrices(norm)}
+            kind, over = "rms" if isinstance(module.query_norm, RMSNorm) else "layer", module.norm_projections
+            settings["qk_norm"] = {
+                "norm": kind, "eps": module.query_norm.eps, "over": "projection" if over else "head"
+            }  # fmt: skip
+        if module.sinks is not None:
+            given["sinks"] = _numbers(module.sinks)[None]
+        inputs = [x, "source"] if module.is_cross else [x]
+        if not module.is_cross:
+            settings |= {"causal": self.stack.causal or None, "window": module.window, **self._positions(module, given)}
+        self._give(name, given)
+        return self._line(name, "attention", *inputs, **settings)
+
+    def _positions(self, module: Attention, given: dict[str, np.ndarray]) -> dict[str, object]:
+        """Return the settings of positions inside attention, and give the matrices that they need."""
+        if self.stack.alibi is not None:
+            return {"positions": "alibi"}
+        if self.stack.relative is not None and (bias := self.captured.attention.attention_mask.bias) is not None:
+            for head, matrix in enumerate(_numbers(bias[0]), start=1):
+                given[f"head-{head}.position_bias" if module.num_heads > 1 else "position_bias"] = matrix
+        if not isinstance(self.stack.position, RotaryConfig):
+            return {}
+        rope = rope_of_layer(self.stack.position, module.path.layer, module.window)
+        if rope is None:
+            return {}
+        factor = rope_attention_factor(rope.scaling)
+        settings = {"positions": "rotary", "rotary_base": rope.base, "rotary_factor": None if factor == 1 else factor}
+        if rope.scaling is not None or rope.share != 1:
+            given["frequency"] = _numbers(scale_rope_frequency(rope_frequency(module.d_head, rope), rope))[None]
+            settings["rotary_base"] = None
+        return settings
+
+    def _give(self, name: str, matrices: dict[str, np.ndarray]) -> None:
+        self.given |= {f"{self.scope}.{name}.{key}": matrix for key, matrix in matrices.items()}
+
+
+def _written(value: object) -> str:
+    """Write a setting of a line; texts stand without quotes."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return value if isinstance(value, str) else repr(value)
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().double().cpu().numpy()
+    return array
+
+
+def _linear(key: str, linear: nn.Linear) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the matrix of a projection, one column for each output, and its bias."""
+    yield f"w_{key}", _numbers(linear.weight).T
+    if linear.bias is not None:
+        yield f"b_{key}", _numbers(linear.bias)[None]
+
+
+def _norm_matrices(norm: nn.LayerNorm | RMSNorm) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield gain and bias of a norm; a gain stored as the difference from 1 is completed."""
+    yield "gain", _numbers(norm.weight)[None] + getattr(norm, "unit_offset", False)
+    if isinstance(norm, nn.LayerNorm) and norm.bias is not None:
+        yield "bias", _numbers(norm.bias)[None]
 
 
 def _head_example(inputs: AttentionInputs, head: int, tokens: tuple[str, ...], title: str) -> Example:
-    """Return the example of one head; raise if its formula has parts that an example cannot describe."""
-    if inputs.softcap is not None or inputs.sinks is not None:
-        raise InvalidInput(
-            "This attention has a soft cap or sinks, which an example cannot describe.",
-            hint="peasy look shows its weights.",
-        )
-    rows = tuple(range(inputs.query.shape[2]))
-    own = inputs.select((head,), rows)
-    query, key, value = (array[0, 0].double().cpu().numpy() for array in (own.query, own.key, own.value))
+    """Return the example of one head."""
+    own = inputs.select((head,), tuple(range(inputs.query.shape[2])))
+    query, key, value = (_numbers(array[0, 0]) for array in (own.query, own.key, own.value))
     mask, bias = own.attention_mask.mask, own.attention_mask.bias
     data: dict[str, object] = {
-        "title": title, "tokens": list(tokens), "q": query, "k": key, "v": value, "note": _NOTE,
-        "scale": float(own.scale), "causal": bool(own.attention_mask.causal),
+        "title": title, "tokens": list(tokens), "q": query, "k": key, "v": value, "note": _HEAD_NOTE,
+        "scale": float(own.scale), "causal": bool(own.attention_mask.causal), "softcap": own.softcap,
     }  # fmt: skip
-    if mask is not None:
-        data["mask"] = np.broadcast_to(_last_axes(mask), (len(query), len(key))).copy()
-    if bias is not None:
-        data["bias"] = np.broadcast_to(_last_axes(bias.double()), (len(query), len(key))).copy()
+    if own.sinks is not None:
+        data["sinks"] = [float(own.sinks.flatten()[0])]
+    for name, array in (("mask", mask), ("bias", None if bias is None else bias.double())):
+        if array is not None:
+            last_axes = array.reshape(-1, *array.shape[-2:])[0].cpu().numpy()
+            data[name] = np.broadcast_to(last_axes, (len(query), len(key))).copy()
     return read_example(data)
-
-
-def _last_axes(array: torch.Tensor) -> np.ndarray:
-    """Return the last two axes of a mask of one sequence and head."""
-    return array.reshape(-1, *array.shape[-2:])[0].cpu().numpy()

@@ -124,7 +124,9 @@ class Run(Result):
 
     def data(self) -> JsonDict:
         """Return facts, recipe and resume command as plain data."""
-        return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command()}
+        kept = [name for folder in reversed(paths.list_checkpoints(self.folder)) if (name := folder.name) != self.name]
+        steps = [int(name.removeprefix("step-")) for name in kept]
+        return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command(), "checkpoints": steps}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}: {self.facts().state})"

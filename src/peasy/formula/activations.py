@@ -1,4 +1,4 @@
-"""Functions of one number with their derivatives: ReLU, GELU (both forms), SiLU, sigmoid, tanh, exp, log, square."""
+"""Functions of one number with their derivatives: ReLU, GELU (both forms), SiLU, sigmoid, exp, log, squares ..."""
 
 import math
 from collections.abc import Callable
@@ -89,6 +89,11 @@ FUNCTIONS = {
             "relu", r"\max(0, $0)", "max(0, $0)", lambda xp, x: xp.maximum(x, xp.zeros_like(x)),
             lambda xp, x, y: xp.maximum(xp.sign(x), xp.zeros_like(x)), r"[$1 > 0]", "max(0, sign($1))",
             "ReLU: negative numbers become 0.",
+        ),
+        ScalarFunction(
+            "relu_squared", r"\max(0, $0)^2", "max(0, $0)^2", lambda xp, x: xp.square(xp.maximum(x, xp.zeros_like(x))),
+            lambda xp, x, y: 2 * xp.maximum(x, xp.zeros_like(x)), r"2 \max(0, $1)", "2·max(0, $1)",
+            "ReLU squared: negative numbers become 0, others their square.",
         ),
         ScalarFunction(
             "gelu", r"$0 \, \Phi($0)", "$0·(1 + erf($0 / √2)) / 2", lambda xp, x: x * _normal(xp, x),

@@ -107,8 +107,7 @@ def attend(
     scores = _nan_safe_scores(xp, scoring, query, key, attendable)
     scaled = scale_scores(xp, scores, factor, softcap)
     masked = apply_mask(xp, scaled, attendable, bias)
-    weights = masked if sinks is None else _append_sinks(xp, masked, sinks)
-    weights = normalise.apply(xp, weights)[..., : masked.shape[-1]]
+    weights = normalise_scores(xp, masked, normalise, sinks)
     context = _nan_safe_weighted_sum(xp, weights, value, attendable)
 
     arrays = (query, key, value, scores, scaled, masked, weights, context)
@@ -148,6 +147,12 @@ def unnormalised_weights(
         return exp_and_sum(xp, masked)
     powers, total = exp_and_sum(xp, _append_sinks(xp, masked, sinks))
     return powers[..., : masked.shape[-1]], total
+
+
+def normalise_scores(xp: Namespace, masked: Array, normalise: Normalisation, sinks: Array | None = None) -> Array:
+    """Return the weights of masked scores; sinks take part like one more key, whose weight is left out."""
+    scores = masked if sinks is None else _append_sinks(xp, masked, sinks)
+    return normalise.apply(xp, scores)[..., : masked.shape[-1]]
 
 
 def _append_sinks(xp: Namespace, masked: Array, sinks: Array) -> Array:

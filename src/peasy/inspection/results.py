@@ -23,7 +23,7 @@ _Index = int | slice | str
 Array = NDArray[Any]
 """Captured numbers: float32, or float16 if they would not fit into memory otherwise."""
 
-CAVEAT = "weights show where a head attends, not why the model answered; ablate it to test."
+CAVEAT = "weights show where a head attends, not why the model answered; switch it off to test."
 """Shown with every attention picture."""
 
 ROLLOUT_CAVEAT = (

@@ -38,14 +38,18 @@ def rope_of_layers(
     positions: Tensor, d_head: int, settings: nn_config.RotaryConfig, windows: Sequence[int | None]
 ) -> list[CosSin | None]:
     """Return cosine and sine of each layer; layers of the same kind share them, a layer without rotation has None."""
-    everywhere = rope_cos_sin(positions, d_head, settings)
-    local = everywhere
-    if settings.local_base is not None:
-        local = rope_cos_sin(positions, d_head, replace(settings, base=settings.local_base, scaling=None))
-    return [
-        None if layer in settings.skipped_layers else everywhere if window is None else local
-        for layer, window in enumerate(windows)
-    ]
+    of_layers = [rope_of_layer(settings, layer, window) for layer, window in enumerate(windows)]
+    cos_sin = {own: rope_cos_sin(positions, d_head, own) for own in dict.fromkeys(of_layers) if own is not None}
+    return [None if own is None else cos_sin[own] for own in of_layers]
+
+
+def rope_of_layer(settings: nn_config.RotaryConfig, layer: int, window: int | None) -> nn_config.RotaryConfig | None:
+    """Return the settings of one layer: those of a layer with a window may differ; None = it has no rotation."""
+    if layer in settings.skipped_layers:
+        return None
+    if window is None or settings.local_base is None:
+        return settings
+    return replace(settings, base=settings.local_base, scaling=None)
 
 
 def rope_cos_sin(positions: Tensor, d_head: int, settings: nn_config.RotaryConfig) -> CosSin:
@@ -53,7 +57,7 @@ def rope_cos_sin(positions: Tensor, d_head: int, settings: nn_config.RotaryConfi
     frequency = scale_rope_frequency(rope_frequency(d_head, settings, positions.device), settings)
     angle = positions[:, None, :, None].float() * frequency
     cos, sin = batch_invariant(torch.cos, angle), batch_invariant(torch.sin, angle)
-    factor = _rope_attention_factor(settings.scaling)
+    factor = rope_attention_factor(settings.scaling)
     return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
 
 
@@ -95,7 +99,7 @@ def _yarn_ramp(pairs: int, base: float, scaling: nn_config.YarnRopeScaling) -> T
     return ((torch.arange(pairs, dtype=torch.float32) - first) / (last - first)).clamp(0, 1)
 
 
-def _rope_attention_factor(scaling: nn_config.RopeScaling | None) -> float:
+def rope_attention_factor(scaling: nn_config.RopeScaling | None) -> float:
     """Return the factor of cosine and sine, by which YaRN and LongRoPE sharpen attention in long sequences."""
     if isinstance(scaling, nn_config.YarnRopeScaling) and scaling.attention_factor is None:
         return 0.1 * math.log(scaling.factor) + 1.0

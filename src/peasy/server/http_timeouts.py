@@ -6,6 +6,7 @@ h11 also accepts headers that a proxy in front may read differently, which lets 
 """
 
 import asyncio
+import re
 import socket
 import sys
 from typing import Any
@@ -46,17 +47,23 @@ class StrictReceiveBuffer(ReceiveBuffer):
             _check_head(before[: len(before) - len(self._data)])
         return lines
 
+    def maybe_extract_next_line(self) -> bytearray | None:
+        """Return the line with the size of a chunk, or None if it has not arrived; raise if it is ambiguous."""
+        line = super().maybe_extract_next_line()
+        _check_head(bytes(line or b""))
+        return line
+
 
 def _check_head(head: bytes) -> None:
-    """Raise if a proxy could read these headers differently."""
-    text = head.replace(b"\r\n", b"")
-    if b"\n" in text or b"\r" in text:
-        raise h11.LocalProtocolError("a line ends without CR LF")
+    """Raise if a proxy could read these lines differently."""
+    if re.search(rb"[\x00-\x08\x0a-\x1f\x7f]", head.replace(b"\r\n", b"")):
+        raise h11.LocalProtocolError("a line ends without CR LF, or has a control character")
     first, *rest = head.split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") for line in rest):
         raise h11.LocalProtocolError("a header is folded")
     names = [line.partition(b":")[0].strip().lower() for line in rest]
-    if names.count(b"content-length") > 1 or names.count(b"transfer-encoding") > 1:
+    lengths = [line for name, line in zip(names, rest, strict=True) if name == b"content-length"]
+    if len(lengths) > 1 or b"," in b"".join(lengths) or names.count(b"transfer-encoding") > 1:
         raise h11.LocalProtocolError("a header that gives the length is repeated")
     if b"transfer-encoding" in names and (b"content-length" in names or not first.endswith(b"HTTP/1.1")):
         raise h11.LocalProtocolError("Transfer-Encoding together with Content-Length, or before HTTP/1.1")

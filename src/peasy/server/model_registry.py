@@ -55,6 +55,11 @@ class LoadedEntry:
             self.engine_thread.close()
 
 
+def _run_of(name: str) -> str:
+    """Return the run of a checkpoint's name, such as my-run@200."""
+    return name.partition("@")[0]
+
+
 class ModelRegistry:
     """LRU registry of models: the given ones, and unless `only_given`, all models on this machine.
 
@@ -113,7 +118,7 @@ class ModelRegistry:
 
     def check_name(self, name: str) -> str:
         """Return the name, or raise with the nearest one as a hint."""
-        if name not in (names := self.names):
+        if name not in (names := self.names) and (self.only_given or _run_of(name) not in find_runs()):
             hint = did_you_mean(name, names)
             hint = hint or (f"Available: {', '.join(names[:12])}." if names else "There are no models yet.")
             raise NotFound(f'No model "{name[:100]}".', hint=hint)
@@ -177,7 +182,7 @@ class ModelRegistry:
             return self._use_loaded(name, version, newest) or self._mark_used(name, self._load(name, version))
 
     def _version(self, name: str) -> tuple[int, ...]:
-        return () if name in self._registered else paths.run_version(name)
+        return () if name in self._registered else paths.run_version(_run_of(name))
 
     def _use_loaded(self, name: str, version: tuple[int, ...], newest: Path | None = None) -> LoadedEntry | None:
         """Return the loaded model if it is of this version, or from the newest checkpoint."""

@@ -10,33 +10,54 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import UNREACHABLE_PREFIX, Tokenizer
+from peasy.tokenization.tokenizer_classes import ROBERTA, special_token
 from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
-_UNIGRAM = 1
+_UNIGRAM, _BPE = 1, 2
 _SPECIAL_TOKENS = (
     "<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]",
 )  # fmt: skip
 
 
 def from_merges(vocabulary: Mapping[str, int], merges: str, config: JsonDict | None = None) -> Tokenizer:
-    """Make a byte-level BPE tokenizer from vocab.json and merges.txt; adds `<s>` and `</s>` if they exist."""
+    """Make a byte-level BPE tokenizer from vocab.json and merges.txt.
+
+    The class that tokenizer_config.json names decides on special tokens around a text; without one, `<s>` and `</s>`
+    are added if they exist.
+    """
+    config = dict(config or {})
     lines = [line for line in merges.splitlines() if line and not line.startswith("#version")]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    wrapped = {"<s>", "</s>"} <= vocabulary.keys()
     steps = {"pre_tokenizer": byte_level, "decoder": byte_level}
     model = {"type": "BPE", "vocab": dict(vocabulary), "merges": lines}
-    templates = ("<s> $A </s>", "<s> $A </s> $B </s>") if wrapped else ()
-    return Tokenizer(_tokenizer_json(model, vocabulary, _SPECIAL_TOKENS, templates, steps), config)
+    name = config.get("tokenizer_class")
+    wrapped = {"<s>", "</s>"} <= vocabulary.keys() and (name is None or name in ROBERTA)
+    templates = ("<s> $A </s>", "<s> $A </s> $B </s>") if wrapped else _bos_template(config, vocabulary)
+    default = _SPECIAL_TOKENS if name is None else _SPECIAL_TOKENS[1:6] if name in ROBERTA else _SPECIAL_TOKENS[:1]
+    is_named = all(f"{role}_token" in config for role in ("bos", "eos", "unk"))
+    return Tokenizer(_tokenizer_json(model, vocabulary, () if is_named else default, templates, steps), config)
+
+
+def _bos_template(config: JsonDict, ids: Mapping[str, int]) -> Sequence[str]:
+    """Return the templates of a text with the bos and eos tokens that the config asks for."""
+    bos, eos = (
+        f"{token['content']} "
+        if config.get(f"add_{role}_token") is True
+        and (token := special_token(config.get(f"{role}_token")))
+        and token["content"] in ids
+        else ""
+        for role in ("bos", "eos")
+    )
+    return (f"{bos}$A {eos}", f"{bos}$A {eos}{bos}$B {eos}") if bos or eos else ()
 
 
 def from_vocab_txt(lines: str, config: JsonDict | None = None) -> Tokenizer:
     """Make a WordPiece tokenizer from vocab.txt: the line number is the id of the token."""
-    pieces = lines.splitlines()
-    vocabulary = {piece: id for id, piece in enumerate(pieces)}
-    missing = next((name for name in ("[UNK]", "[CLS]", "[SEP]") if name not in vocabulary), None)
-    if missing or len(vocabulary) != len(pieces):
-        raise InvalidInput(f"vocab.txt has no {missing}." if missing else "vocab.txt has a duplicate token.")
+    vocabulary = {piece: id for id, piece in enumerate(lines.splitlines())}  # of equal lines, the last one counts
+    for missing in ("[UNK]", "[CLS]", "[SEP]"):
+        if missing not in vocabulary:
+            raise InvalidInput(f"vocab.txt has no {missing}.")
     prefix = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     model = {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]", **prefix}
     normalizer = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
@@ -51,31 +72,78 @@ def from_vocab_txt(lines: str, config: JsonDict | None = None) -> Tokenizer:
 
 
 def from_sentencepiece(
-    model: bytes, vocabulary: Mapping[str, int] | None = None, *, eos: str = "</s>", unk: str = "<unk>"
+    model: bytes,
+    vocabulary: Mapping[str, int] | None = None,
+    config: JsonDict | None = None,
+    *,
+    eos: str = "</s>",
+    unk: str = "<unk>",
 ) -> Tokenizer:
-    """Make a tokenizer of a unigram sentencepiece model; `vocabulary` gives the ids if they are not the file's.
+    """Make a tokenizer of a sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
-    Texts are split as the file prescribes; pieces missing from `vocabulary` become `unk`. `eos` is appended to
-    each text.
+    Texts are split as the file prescribes; pieces missing from `vocabulary` become `unk`. `eos` is appended to each
+    text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
     """
-    pieces, charsmap = _read_model(model)
-    ids = dict(vocabulary) if vocabulary is not None else {piece: i for i, (piece, _, _) in enumerate(pieces)}
+    pieces, charsmap, is_bpe = _read_model(model)
+    config = dict(config or {})
+    ids, special = _piece_ids(pieces, vocabulary, config)
     for name in (eos, unk):
         if name not in ids:
             raise InvalidInput(f"The vocabulary of the sentencepiece model has no {name}.")
     if sorted(ids.values()) != list(range(len(ids))):
         raise InvalidInput(f"The ids of the vocabulary should be 0 to {len(ids) - 1:,}, each exactly once.")
-    scores = {piece: 0.0 if kind in (_UNKNOWN, _CONTROL, _USER) else score for piece, score, kind in pieces}
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
-    scored = [
-        [piece, scores[piece]] if piece in scores else [UNREACHABLE_PREFIX + piece, 0.0]
-        for piece in sorted(ids, key=lambda piece: ids[piece]) + without_id
-    ]
-    unigram = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored, "byte_fallback": False}
-    steps = _sentencepiece_steps(charsmap)
-    data = _tokenizer_json(unigram, ids, ("<pad>", "<s>", eos, unk), (f"$A {eos}", "$A $B"), steps)
-    config: JsonDict = {"eos_token": eos, "unk_token": unk, "peasy_vocab_size": len(ids)}
-    return Tokenizer(data, config | ({"pad_token": "<pad>"} if "<pad>" in ids else {}))
+    ordered = sorted(ids, key=lambda piece: ids[piece]) + without_id
+    steps, language = _sentencepiece_steps(charsmap), f"__{config.get('src_lang') or 'en'}__ "
+    if is_bpe:
+        model_json = _bpe_model(pieces, ordered, unk)
+    else:
+        scores = {piece: 0.0 if kind in (_UNKNOWN, _CONTROL, _USER) else score for piece, score, kind in pieces}
+        scores = dict.fromkeys(special, 0.0) | scores
+        scored = [[p, scores[p]] if p in scores else [UNREACHABLE_PREFIX + p, 0.0] for p in ordered]
+        model_json = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored, "byte_fallback": False}
+    templates: Sequence[str] = (f"{language if language.strip() in ids else ''}$A {eos}", "$A $B")
+    if "<s>" in ids and config.get("tokenizer_class") == "XLMRobertaTokenizer":
+        templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
+    if model_json.get("byte_fallback"):
+        config = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "add_bos_token": True} | config
+        templates = _bos_template(config, ids)
+    data = _tokenizer_json(model_json, ids, ("<pad>", "<s>", eos, unk, *special), templates, steps)
+    named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
+    return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if without_id or not is_bpe else {}))
+
+
+def _piece_ids(
+    pieces: Sequence[tuple[str, float, int]], vocabulary: Mapping[str, int] | None, config: JsonDict
+) -> tuple[dict[str, int], list[str]]:
+    """Return the ids of pieces, and more special tokens: languages after the vocabulary of M2M100, XLM-R's mask."""
+    if vocabulary is not None:
+        listed = config.get("additional_special_tokens")
+        languages = [str(token) for token in listed if token not in vocabulary] if isinstance(listed, list) else []
+        return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, languages
+    names = [piece for piece, _, _ in pieces]
+    if config.get("tokenizer_class") == "XLMRobertaTokenizer":
+        names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], "<mask>"]
+    return {piece: id for id, piece in enumerate(names)}, ["<pad>", "<mask>"]
+
+
+def _bpe_model(pieces: Sequence[tuple[str, float, int]], ordered: Sequence[str], unk: str) -> JsonDict:
+    """Return a BPE model whose merges are all splits of a piece into two pieces, those of the best piece first."""
+    rank = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind in (_NORMAL, _USER)}
+    merges = []
+    for piece in sorted(rank, key=lambda piece: -pieces[rank[piece]][1]):
+        splits = ((piece[:at], piece[at:]) for at in range(1, len(piece)))
+        merges += sorted(
+            (pair for pair in splits if pair[0] in rank and pair[1] in rank), key=lambda p: (rank[p[0]], rank[p[1]])
+        )
+    has_bytes = any(kind == _BYTE for _, _, kind in pieces)
+    options = {"unk_token": unk, "fuse_unk": True, "byte_fallback": has_bytes}
+    return {
+        "type": "BPE",
+        "vocab": {p: i for i, p in enumerate(ordered)},
+        "merges": [list(m) for m in merges],
+        **options,
+    }
 
 
 def _sentencepiece_steps(charsmap: bytes) -> JsonDict:
@@ -124,8 +192,8 @@ def _post_processor(single: str, pair: str, *, ids: Mapping[str, int]) -> JsonDi
     return {"type": "TemplateProcessing", "single": parts(single), "pair": parts(pair), "special_tokens": special}
 
 
-def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
-    """Return the pieces of a sentencepiece file with score and type, and its normalisation table."""
+def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes, bool]:
+    """Return the pieces of a sentencepiece file with score and type, its normalisation table, and whether it is BPE."""
     pieces: list[tuple[str, float, int]] = []
     charsmap, kind = b"", _UNIGRAM
     for field, value in _message_fields(data):
@@ -137,9 +205,12 @@ def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes]:
             charsmap = _require_bytes(dict(_message_fields(_require_bytes(value))).get(2, b""))
     if not pieces:
         raise InvalidInput("The file is not a sentencepiece model: it has no pieces.")
-    if kind != _UNIGRAM or any(kind == _BYTE for _, _, kind in pieces):
-        raise InvalidInput("The sentencepiece model is not a unigram model, the only type that peasy supports.")
-    return pieces, charsmap
+    has_bytes = any(kind == _BYTE for _, _, kind in pieces)
+    if kind not in (_UNIGRAM, _BPE) or (kind == _UNIGRAM and has_bytes):
+        raise InvalidInput(
+            "The sentencepiece model is neither a unigram nor a BPE model, or a unigram model with bytes."
+        )
+    return pieces, charsmap, kind == _BPE
 
 
 def _read_piece(data: bytes) -> tuple[str, float, int]:

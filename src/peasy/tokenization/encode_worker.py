@@ -1,7 +1,7 @@
 """Encoder process of one tokenizer; `isolated_encoder.py` runs it. It imports nothing of peasy.
 
-First the tokenizer.json comes on stdin, then one request per line: texts, CPU seconds and bytes that they may take.
-Each response is a line of JSON with the number of tokens of each text, then the ids and offsets as 32-bit integers.
+One request per line comes on stdin, with the CPU seconds and bytes that it may take: first the tokenizer.json, then
+texts. Each response is a line of JSON with the number of tokens of each text, then ids and offsets as 32-bit integers.
 """
 
 import array
@@ -10,10 +10,7 @@ import json
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-if TYPE_CHECKING:
-    import tokenizers
+from typing import Any, BinaryIO
 
 
 def set_limits(cpu_seconds: float, max_bytes: int) -> None:
@@ -30,31 +27,36 @@ def set_limits(cpu_seconds: float, max_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (now + max_bytes if cpu_seconds else hard, hard))
 
 
-def respond(tokenizer: "tokenizers.Tokenizer", request: dict[str, Any]) -> list[bytes]:
-    """Return the response to one request, in parts."""
+def encode(tokenizer: Any, request: dict[str, Any]) -> list[bytes]:
+    """Return the tokens of the texts of a request, in parts."""
     encode = tokenizer.encode_batch if request["offsets"] else tokenizer.encode_batch_fast
-    set_limits(request["cpu_seconds"], request["max_bytes"])
-    try:
-        encodings = encode(request["texts"], add_special_tokens=request["add_special_tokens"])
-        ids = [array.array("I", encoding.ids).tobytes() for encoding in encodings]
-        offsets = [
-            array.array("I", [index for span in encoding.offsets for index in span]).tobytes()
-            for encoding in (encodings if request["offsets"] else ())
-        ]
-        return [json.dumps({"counts": [len(part) // 4 for part in ids]}).encode() + b"\n", *ids, *offsets]
-    except BaseException as error:  # a panic of the Rust library is no Exception
-        return [json.dumps({"error": " ".join(str(error).split())[:200] or type(error).__name__}).encode() + b"\n"]
-    finally:
-        set_limits(0, 0)
+    encodings = encode(request["texts"], add_special_tokens=request["add_special_tokens"])
+    ids = [array.array("I", encoding.ids).tobytes() for encoding in encodings]
+    offsets = [
+        array.array("I", [index for span in encoding.offsets for index in span]).tobytes()
+        for encoding in (encodings if request["offsets"] else ())
+    ]
+    return [json.dumps({"counts": [len(part) // 4 for part in ids]}).encode() + b"\n", *ids, *offsets]
 
 
 def main(requests: BinaryIO, responses: BinaryIO) -> None:
-    """Build the tokenizer, then respond until stdin is closed."""
+    """Build the tokenizer, then encode texts until stdin is closed."""
     import tokenizers
 
-    tokenizer = tokenizers.Tokenizer.from_str(requests.readline().decode())
-    for line in requests:
-        responses.writelines(respond(tokenizer, json.loads(line)))
+    tokenizer = None
+    for request in map(json.loads, requests):
+        set_limits(request["cpu_seconds"], request["max_bytes"])
+        try:
+            if tokenizer is None:
+                tokenizer, response = tokenizers.Tokenizer.from_str(request["tokenizer"]), [b'{"counts": []}\n']
+            else:
+                response = encode(tokenizer, request)
+        except BaseException as error:  # a panic of the Rust library is no Exception
+            message = " ".join(str(error).split())[:200] or type(error).__name__
+            response = [json.dumps({"error": message}).encode() + b"\n"]
+        finally:
+            set_limits(0, 0)
+        responses.writelines(response)
         responses.flush()
 
 

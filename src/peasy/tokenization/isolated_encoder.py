@@ -1,7 +1,8 @@
 """Encoder of a foreign tokenizer in a process of its own, with a limit on time and memory for each request.
 
 A tokenizer.json is a program: patterns that backtrack, replacements that multiply, vocabularies on which the algorithm
-is cubic. Whatever it does, the process that runs it is ended by the kernel, and started again for the next request.
+is cubic, tables on which the library panics. Whatever it does when it is built or run, the process is ended by the
+kernel, and started again for the next request.
 """
 
 import contextlib
@@ -24,6 +25,9 @@ _CPU_SECONDS = 1.0
 _CHARS_PER_CPU_SECOND = 100_000
 """Further CPU time for long texts: ten times slower than common tokenizers."""
 
+_BUILD_SECONDS, _BYTES_PER_BUILD_SECOND, _MEMORY_PER_BYTE = 3.0, 2_000_000, 64
+"""CPU time for a tokenizer.json, seven times that of Llama 3's, and memory for each of its bytes."""
+
 _MAX_BYTES = 512 << 20
 _BYTES_PER_CHAR = 400
 _TOKENS_PER_CHAR, _TOKENS_PER_TEXT = 40, 128
@@ -33,14 +37,14 @@ _WALL_CLOCK_FACTOR = 12
 """Wall-clock timeout as a multiple of the CPU time, for busy machines and systems without a limit of CPU time."""
 
 _START_SECONDS = 120.0
-"""Additional wall-clock time of the first request, in which the process starts and builds the tokenizer."""
+"""Additional wall-clock time of the first request, in which the process starts."""
 
 TokenSpans = tuple[list[int], list[tuple[int, int]]]
 """Ids of a text, and the characters of each (empty if they were not asked for)."""
 
 
 class IsolatedEncoder:
-    """Encoder that runs a tokenizer in a subprocess, which is started with the first text.
+    """Encoder that runs a tokenizer in a subprocess. `build` starts it, and raises if the tokenizer cannot be built.
 
     >>> from peasy.tokenization import train_tokenizer
     >>> tokenizer = train_tokenizer(["the cat sat"] * 9, "characters")
@@ -62,37 +66,47 @@ class IsolatedEncoder:
             "texts": list(texts), "add_special_tokens": add_special_tokens, "offsets": offsets,
             "cpu_seconds": cpu_seconds, "max_bytes": _MAX_BYTES + _BYTES_PER_CHAR * num_chars,
         }  # fmt: skip
-        message = json.dumps(request).encode() + b"\n"
+        max_tokens = _TOKENS_PER_CHAR * num_chars + _TOKENS_PER_TEXT * len(texts)
         with self._lock:
-            process, wall_clock = self._process, _WALL_CLOCK_FACTOR * cpu_seconds
+            process = self._process
             if process is None or self._owner != os.getpid() or process.poll() is not None:
-                process, wall_clock = self._start(), wall_clock + _START_SECONDS
-                message = json.dumps(self._data).encode() + b"\n" + message
-            timer = threading.Timer(wall_clock, process.kill)
-            timer.start()
-            try:
-                return _exchange(
-                    process, message, offsets, _TOKENS_PER_CHAR * num_chars + _TOKENS_PER_TEXT * len(texts)
-                )
-            except InvalidInput:
-                raise
-            except BaseException as error:  # also Ctrl-C: its late response must not be read as that of another text
-                self._process = None
-                _end(process, os.getpid())
-                if isinstance(error, (OSError, EOFError, ValueError)):
-                    raise _limit_error(process.returncode, cpu_seconds) from None
-                raise
-            finally:
-                timer.cancel()
+                process = self.build()
+            return self._ask(process, request, _WALL_CLOCK_FACTOR * cpu_seconds, max_tokens)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        """Start the process; a fork of this process starts its own."""
+    def _ask(
+        self, process: subprocess.Popen[bytes], request: JsonDict, wall_clock: float, max_tokens: int = 0
+    ) -> list[TokenSpans]:
+        """Send a request and return its response; a process that does not respond in time is ended."""
+        timer = threading.Timer(wall_clock, process.kill)
+        timer.start()
+        try:
+            message = json.dumps(request).encode() + b"\n"
+            return _exchange(process, message, request.get("offsets", False), max_tokens)
+        except InvalidInput:
+            raise
+        except BaseException as error:  # also Ctrl-C: its late response must not be read as that of another text
+            self._process = None
+            _end(process, os.getpid())
+            if isinstance(error, (OSError, EOFError, ValueError)):
+                raise _limit_error(process.returncode, request["cpu_seconds"]) from None
+            raise
+        finally:
+            timer.cancel()
+
+    def build(self) -> subprocess.Popen[bytes]:
+        """Start the process and build the tokenizer there; a fork of this process starts its own."""
+        text = json.dumps(self._data)
+        cpu_seconds = _BUILD_SECONDS + len(text) / _BYTES_PER_BUILD_SECOND
+        request = {
+            "tokenizer": text, "cpu_seconds": cpu_seconds, "max_bytes": _MAX_BYTES + _MEMORY_PER_BYTE * len(text),
+        }  # fmt: skip
         command = [sys.executable, "-I", str(Path(__file__).with_name("encode_worker.py"))]
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
             env=os.environ | {"MALLOC_ARENA_MAX": "1", "TOKENIZERS_PARALLELISM": "true"},
         )  # fmt: skip
         weakref.finalize(self, _end, process, os.getpid())
+        self._ask(process, request, _START_SECONDS + _WALL_CLOCK_FACTOR * cpu_seconds)
         self._process, self._owner = process, os.getpid()
         return process
 
@@ -108,7 +122,7 @@ def _exchange(process: subprocess.Popen[bytes], message: bytes, offsets: bool, m
         raise EOFError
     response = json.loads(line)
     if "error" in response:
-        raise InvalidInput(f"Tokenizing failed: {response['error'].rstrip('.')}.")
+        raise InvalidInput(f"The tokenizer failed: {response['error'].rstrip('.')}.")
     counts: list[int] = response["counts"]
     if sum(counts) > max_tokens:
         raise EOFError
@@ -130,7 +144,7 @@ def _limit_error(code: int | None, cpu_seconds: float) -> InvalidInput:
     slow = sys.platform != "win32" and code in (-signal.SIGPROF, -signal.SIGKILL)
     limit = f"more than {cpu_seconds:.1f} s" if slow else "too much memory"
     return InvalidInput(
-        f"Tokenizing this text took {limit}, and was stopped.",
+        f"The tokenizer took {limit}, and was stopped.",
         hint="The tokenizer.json of this model is unusual or hostile. Try a shorter text, or another model.",
     )
 

@@ -83,7 +83,7 @@ def max_text_chars(pattern: str) -> int | None:
 class _PatternParser:
     """Recursive-descent parser of a pattern that computes its cost."""
 
-    _QUANTIFIER = re.compile(r"([*+?])|\{(\d{0,6})(,?)(\d{0,6})\}")
+    _QUANTIFIER = re.compile(r"([*+?])|\{(\d*)(,?)(\d*)\}")
     _ESCAPE = re.compile(r"\\(?:[pP]\{\^?\w+\}|x\{[0-9A-Fa-f]+\}|[^0-9gkKRXyYm])", re.DOTALL)
     _GROUP = re.compile(r"\(\?(?:[:=!>]|<[=!]|[imsx-]*:|<[A-Za-z_]\w*>)|\((?!\?)")
 

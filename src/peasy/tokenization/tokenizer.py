@@ -73,9 +73,10 @@ class Tokenizer:
         self._data = apply_tokenizer_class(validated, self._config)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
-            self._isolated_encoder = None if is_own_form(self._data) else IsolatedEncoder(self._data)
-            # The steps of a foreign tokenizer run only in its own process; here it decodes.
-            without = dict.fromkeys(_ENCODING_SECTIONS) if self._isolated_encoder is not None else {}
+            self._isolated_encoder, without = None, {}
+            if not is_own_form(self._data):  # built and run in its own process first; here it only decodes
+                self._isolated_encoder, without = IsolatedEncoder(self._data), dict.fromkeys(_ENCODING_SECTIONS)
+                self._isolated_encoder.build()
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}
@@ -83,18 +84,23 @@ class Tokenizer:
         self._printable: dict[int, str] = {}
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
         decoders = component_types(self._data, "decoder")
-        self.byte_level, self._byte_fallback = decoders == ["ByteLevel"], "ByteFallback" in decoders
+        self._word_end = str(self._data["model"].get("end_of_word_suffix") or "") if decoders == ["ByteLevel"] else ""
+        self.byte_level, self._byte_fallback = (
+            decoders == ["ByteLevel"] and not self._word_end,
+            "ByteFallback" in decoders,
+        )
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
 
     @classmethod
     def from_json(
-        cls, text: str | bytes, config: str | bytes | None = None, *, source: str | Path = TOKENIZER_FILE
+        cls, text: str | bytes, config: str | bytes | JsonDict | None = None, *, source: str | Path = TOKENIZER_FILE
     ) -> "Tokenizer":
         """Load from the contents of a tokenizer.json, and of the tokenizer_config.json next to it."""
         try:
-            return cls(_parse(text, TOKENIZER_FILE), _parse(config, CONFIG_FILE) if config is not None else None)
+            config = _parse(config, CONFIG_FILE) if isinstance(config, (str, bytes)) else config
+            return cls(_parse(text, TOKENIZER_FILE), config)
         except InvalidInput as error:
             raise InvalidInput(f"{source}: {error.message}", hint=error.hint) from None
 
@@ -209,7 +215,8 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False) -> str:
         """Decode ids to text, without special tokens unless `keep_special_tokens`."""
         with library_errors("Decoding"):
-            return self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
+            text: str = self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
+        return text.replace(self._word_end, " ").strip() if self._word_end else text
 
     def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
@@ -389,7 +396,9 @@ def _find_special_tokens(config: JsonDict, vocabulary: Mapping[str, int]) -> Spe
     ids = {}
     for role, (keys, default_names) in _SPECIAL_TOKEN_ROLES.items():
         named = [config[key] for key in keys if config.get(key) is not None]
-        names = [name.get("content") if isinstance(name, dict) else name for name in named] or default_names
+        names = [name.get("content") if isinstance(name, dict) else name for name in named]
+        if not any(key in config for key in keys):
+            names = list(default_names)
         ids[role] = next((vocabulary[name] for name in names if isinstance(name, str) and name in vocabulary), None)
     return SpecialTokenIds(**ids)
 

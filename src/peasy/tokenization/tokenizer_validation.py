@@ -10,6 +10,7 @@ patterns, growing replacements, unlimited words. The cost of all the rest is bou
 import base64
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, TypeGuard
 
 from peasy.errors import InvalidInput
@@ -24,7 +25,10 @@ _MAX_GROWTH = 32
 
 _MAX_WORD_CHARS = 1_000
 _MAX_TOKEN_CHARS = 4_096
-_MAX_TEMPLATE_TOKENS = 64
+_MAX_ADDED_CHARS = 2_000_000
+"""Characters of all added tokens together; the library's table of them takes a hundred times as much."""
+
+_MAX_TEMPLATE_TOKENS = _MAX_STEPS = 64
 _LONGEST_COMPATIBILITY_FORM = 18
 """Characters of the longest compatibility decomposition in Unicode (U+FDFA)."""
 
@@ -78,7 +82,9 @@ def validate_tokenizer_json(data: object) -> tuple[JsonDict, int | None]:
     _check_added(data.get("added_tokens") or [])
     limits = []
     for section in _STEPS:
-        steps = list(_walk(data.get(section), section))
+        steps = list(islice(_walk(data.get(section), section), _MAX_STEPS + 1))
+        if len(steps) > _MAX_STEPS:
+            raise InvalidInput(f"Its {section} should have at most {_MAX_STEPS} steps.")
         limits += [limit for step in steps if (limit := _check_step(step, section)) is not None]
         growth = math.prod(_max_growth(step, section) for step in steps)
         if growth > _MAX_GROWTH:
@@ -127,7 +133,7 @@ def _walk(step: object, section: str, depth: int = 0) -> Iterator[JsonDict]:
     """Yield the steps of a section, without the sequences around them."""
     if step is None and not depth:
         return
-    if not isinstance(step, dict) or depth > 8:
+    if not isinstance(step, dict) or depth > 3:
         raise InvalidInput("A step is not a JSON object, or steps are nested too deeply.")
     kind, types = step.get("type"), _STEPS[section]
     if not isinstance(kind, str) or kind not in types:
@@ -138,8 +144,8 @@ def _walk(step: object, section: str, depth: int = 0) -> Iterator[JsonDict]:
         yield step
         return
     inner = step.get(types[kind])
-    if not isinstance(inner, list) or len(inner) > 64:
-        raise InvalidInput("A Sequence should be a list of at most 64 steps.")
+    if not isinstance(inner, list) or len(inner) > _MAX_STEPS:
+        raise InvalidInput(f"A Sequence should be a list of at most {_MAX_STEPS} steps.")
     for part in inner:
         yield from _walk(part, section, depth + 1)
 
@@ -274,12 +280,15 @@ def _kind_of_untagged(model: JsonDict) -> str | None:
 
 
 def _check_added(added: object) -> None:
+    num_chars = 0
     for token in added if isinstance(added, list) else [None]:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str) or not token["content"]:
             raise InvalidInput("Its added_tokens should be a list of tokens with non-empty content.")
         _check_keys(token, tuple(sorted(_ADDED_TOKEN_KEYS)), "One of its added_tokens")
-        if len(token["content"]) > _MAX_TOKEN_CHARS:
-            raise InvalidInput(f"One of its added_tokens has more than {_MAX_TOKEN_CHARS:,} characters.")
+        num_chars += len(token["content"])
+        if len(token["content"]) > _MAX_TOKEN_CHARS or num_chars > _MAX_ADDED_CHARS:
+            limits = f"{_MAX_TOKEN_CHARS:,} characters, or all together more than {_MAX_ADDED_CHARS:,}"
+            raise InvalidInput(f"One of its added_tokens has more than {limits}.")
 
 
 # Pipelines that peasy itself writes, whose cost is linear for every text and vocabulary.
@@ -321,6 +330,10 @@ def is_own_form(data: JsonDict) -> bool:
     if any(model.get(key, allowed[0]) not in allowed for key, allowed in _OWN_OPTIONS.items()):
         return False
     if any(token.get(flag) for token in data.get("added_tokens") or () for flag in _TOKEN_FLAGS):
+        return False
+    if len(component_types(data, "post_processor")) > 1:  # the library panics at two templates
+        return False
+    if model["type"] == "BPE" and model.get("continuing_subword_prefix"):  # and at merges of shorter pieces
         return False
     pieces = (entry[0] for entry in model["vocab"]) if model["type"] == "Unigram" else ()
     return max(map(len, pieces), default=0) <= _OWN_PIECE_CHARS

@@ -76,11 +76,25 @@ def step_matrix(worked: WorkedExample, step: WorkedStep, decimals: int, shaded: 
     def explain(row: int, column: int) -> doc.Arithmetic:
         return arithmetic_part(arithmetic(worked, step.name, row, column, decimals))
 
+    height, width = (_shown(labels, worked.max_columns) for labels in (step.rows, step.columns))
+    sizes = ((height, len(step.rows), "rows"), (width, len(step.columns), "columns"))
+    left_out = [f"{shown} of {total} {what}" for shown, total, what in sizes if shown < total]
+    description = f"{step.description} {' and '.join(left_out)} are shown." if left_out else step.description
     return doc.Matrix(
-        step.name, _as_cells(step.values), step.rows, step.columns, step.row_axis, step.column_axis, step.tex,
-        step.description, shaded=step.base == "weights" if shaded is None else shaded, explain=explain,
-        formula=_cell_formula(worked, step.name),
+        step.name, _as_cells(step.values[:height, :width]), step.rows[:height], step.columns[:width], step.row_axis,
+        step.column_axis, step.tex, description, shaded=step.base == "weights" if shaded is None else shaded,
+        explain=explain, formula=_cell_formula(worked, step.name),
     )  # fmt: skip
+
+
+def _shown(labels: Sequence[str], most: int | None) -> int:
+    """Number of rows or columns to show: at most `most` if they are numbered, else all."""
+    if most is None or not labels:
+        return len(labels)
+    is_numbered = labels[0].isdigit() and all(
+        label == str(index) for index, label in enumerate(labels, start=int(labels[0]))
+    )
+    return min(len(labels), most) if is_numbered else len(labels)
 
 
 def _cell_formula(worked: WorkedExample, name: str) -> doc.CellFormula | None:
@@ -100,6 +114,7 @@ def _cell_formula(worked: WorkedExample, name: str) -> doc.CellFormula | None:
 
 def spreadsheet_document(worked: WorkedExample, decimals: int = 4) -> doc.Document:
     """Document with all tables that the formulas of a spreadsheet need, also those that are not listed as steps."""
+    worked = replace(worked, max_columns=None)
     document = worked_document(worked, (), decimals)
     needed = set(worked.names)
     for name in reversed(list(worked.graph.nodes)):

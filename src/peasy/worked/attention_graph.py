@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +16,20 @@ from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, HEAD, FormulaStep
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
-from peasy.worked.operations import Apply, Concatenate, Divide, Project, Sum, TransposeMatrix, Unchanged
+from peasy.worked.operations import (
+    Add,
+    Apply,
+    Concatenate,
+    Divide,
+    Mean,
+    Multiply,
+    Project,
+    Standardise,
+    Sum,
+    TransposeMatrix,
+    Unchanged,
+    Variance,
+)
 from peasy.worked.position_steps import PositionAngles, Rotate
 from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead, SinkSoftmax
 
@@ -32,6 +46,17 @@ _SINKS = FormulaStep("sinks", "s", "The score of each head's sink, which has no 
 _INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V)} | {
     name: step for name, step in _BIASES.items() if name != "b_o"
 }
+_NORM_INPUTS = {
+    f"{side}_{part}": FormulaStep(
+        f"{side}_{part}", symbol, f"The learned {what} of the {side} norm.", (BIAS_ROW, D_KEY)
+    )
+    for side in ("query", "key")
+    for part, symbol, what in (("gain", r"\gamma", "factor"), ("bias", r"\beta", "bias"))
+}
+_FREQUENCY = FormulaStep("frequency", r"\omega", "How fast each pair of columns is turned.", (BIAS_ROW, "pair"))
+_POSITION_BIAS = FormulaStep("position_bias", "B", "The bias of each distance, by position.", ("query", "key"))
+EXTRA_MATRICES = ("sinks", "frequency", *_NORM_INPUTS)
+"""Given matrices of attention in a network besides projections and their biases."""
 _PROJECTED = {"query": "q", "key": "k", "value": "v"}
 
 _EXAMPLE_FIELDS = {
@@ -40,6 +65,15 @@ _EXAMPLE_FIELDS = {
     "query": "q", "key": "k", "value": "v", "weights": "weights",
 }  # fmt: skip
 """GraphNode name -> field of `Example` that gives it."""
+
+
+@dataclass(frozen=True)
+class QkNorm:
+    """Norm of queries and keys before positions and scores: of each head by itself, or of all heads together."""
+
+    norm: Literal["layer", "rms"] = "rms"
+    eps: float = 1e-6
+    over: Literal["head", "projection"] = "head"
 
 
 @dataclass(frozen=True)
@@ -52,6 +86,9 @@ class FormulaSettings:
     attention_mask: np.ndarray | None
     bias: np.ndarray | None
     softcap: float | None = None
+    qk_norm: QkNorm | None = None
+    rotary_base: float = 10000.0
+    rotary_factor: float = 1.0
 
     @classmethod
     def from_example(cls, example: Example) -> "FormulaSettings":
@@ -115,11 +152,14 @@ class _GraphBuilder:
         return projected[caption.name]["tex"] + bias
 
     def nodes(self) -> Iterator[GraphNode]:
-        for name, caption in (_INPUTS | {"sinks": _SINKS}).items():
+        for name, caption in (_INPUTS | {"sinks": _SINKS, "frequency": _FREQUENCY} | _NORM_INPUTS).items():
             yield GraphNode(name, caption)
-        heads = self.example.heads
+        heads, norm = self.example.heads, self.settings.qk_norm
         for name in _PROJECTED:
-            yield GraphNode(name, self.captions[name], self._projection(name), listed=heads == 1)
+            joint = norm is not None and norm.over == "projection" and name != "value"
+            yield GraphNode(name, self.captions[name], self._projection(name), listed=heads == 1 or joint)
+            if joint:
+                yield from self._norm_nodes(name, 0)
         for head in range(heads):
             yield from self._head_nodes(head)
         contexts = tuple(head_name("context", head + 1) for head in range(heads))
@@ -154,7 +194,7 @@ class _GraphBuilder:
 
         def node(name: str, *routes: tuple[Step, Sequence[str]], listed: bool = True) -> GraphNode:
             made = tuple(
-                Route(step, tuple(name if name == "sinks" else head_name(name, number) for name in inputs))
+                Route(step, tuple(name if name in EXTRA_MATRICES else head_name(name, number) for name in inputs))
                 for step, inputs in routes
             )
             caption = self.captions.get(name, _AUXILIARY.get(name, X))
@@ -162,27 +202,65 @@ class _GraphBuilder:
 
         if heads > 1:
             select = SelectHead(head, heads)
+            norm = self.settings.qk_norm
+            joint = norm is not None and norm.over == "projection"
             for name, others in (("query", ()), ("key", ("query",)), ("value", ("query", "key"))):
-                yield GraphNode(head_name(name, number), self.captions[name], (Route(select, (name, *others)),), number)
+                source = f"normed_{name}" if joint and name != "value" else name
+                route = Route(select, (source, *others))
+                yield GraphNode(head_name(name, number), self.captions[name], (route,), number)
         yield from self._formula_nodes(node, head)
+
+    def _norm_nodes(self, side: str, number: int) -> Iterator[GraphNode]:
+        """Yield the norm of queries or keys: mean, variance or mean square, then `normed_query` or `normed_key`."""
+        norm, source, axes = self.settings.qk_norm, head_name(side, number), (side, D_KEY)
+        assert norm is not None
+        steps: list[tuple[str, Step, tuple[str, ...]]] = [("mean_square", Mean(squared=True), ())]
+        if norm.norm == "layer":
+            steps = [("mean", Mean(), ()), ("variance", Variance(), (f"{side}_mean",))]
+        statistics = tuple(f"{side}_{name}" for name, *_ in steps)
+        learned = [f"{side}_{part}" for part in ("gain", "bias") if f"{side}_{part}" in self.present]
+        steps.append(("normalised", Standardise(norm.eps), statistics))
+        for name, step, others in steps:
+            own = f"normed_{side}" if name == "normalised" and not learned else f"{side}_{name}"
+            full, inputs = head_name(own, number), (source, *(head_name(other, number) for other in others))
+            symbols = self.captions[side].tex, *(r"\mu", r"\sigma^2")[-len(others) :]
+            tex = step.formula(*symbols[: len(inputs)])
+            yield GraphNode(full, FormulaStep(name, tex, step.sentence, axes), (Route(step, inputs),), number)
+        last = full
+        for index, given in enumerate(learned):
+            name = f"normed_{side}" if index + 1 == len(learned) else f"{side}_times_gain"
+            step = Multiply() if given.endswith("gain") else Add()
+            tex = step.formula(r"\hat{x}" if index == 0 else r"\gamma \odot \hat{x}", _NORM_INPUTS[given].tex)
+            caption = FormulaStep(name, tex, step.sentence, axes)
+            yield GraphNode(head_name(name, number), caption, (Route(step, (last, given)),), number)
+            last = head_name(name, number)
 
     def _formula_nodes(self, node: Callable[..., GraphNode], head: int) -> Iterator[GraphNode]:
         settings = self.settings
         scale = Scale(settings.scoring, settings.scale, settings.softcap)
         yield node("key_transposed", (TransposeMatrix("K"), ["key"]), listed=False)
+        sides, heads = ["query", "key"], self.example.heads
+        if settings.qk_norm is not None and (settings.qk_norm.over == "head" or heads == 1):
+            if settings.qk_norm.over == "head":
+                for side in sides:
+                    yield from self._norm_nodes(side, head + 1 if heads > 1 else 0)
+            sides = [f"normed_{side}" for side in sides]
         if self.example.positions == "rotary":
-            for side in ("query", "key"):
-                yield node(f"{side}_angles", (PositionAngles(), [side]))
-                yield node(f"rotated_{side}", (Rotate(), [side, f"{side}_angles"]))
-            yield node("scores", (Score(settings.scoring), ["rotated_query", "rotated_key"]))
-        else:
-            transposed = Score(settings.scoring, transposed=True), ["query", "key_transposed"]
-            yield node("scores", (Score(settings.scoring), ["query", "key"]), transposed)
+            angles, frequency = PositionAngles(settings.rotary_base), [*({"frequency"} & self.present)]
+            for side, normed in zip(("query", "key"), sides, strict=True):
+                yield node(f"{side}_angles", (angles, [normed, *frequency]))
+                yield node(f"rotated_{side}", (Rotate(factor=settings.rotary_factor), [normed, f"{side}_angles"]))
+            sides = ["rotated_query", "rotated_key"]
+        transposed = [(Score(settings.scoring, transposed=True), ["query", "key_transposed"])]
+        yield node("scores", (Score(settings.scoring), sides), *(transposed if sides == ["query", "key"] else []))
         by_width = [(scale, ["scores", side]) for side in ("key", "query")]  # both have the same width
         any_width = [(scale, ["scores"])] if settings.scoring.scale(4) == 1 or settings.scale is not None else []
         yield node("scaled", *by_width, *any_width)
         mask = Mask(settings.attention_mask, self._bias(head))
-        yield node("masked", (mask, ["scaled"]), listed=settings.masks_something or mask.bias is not None)
+        by_position = head_name("position_bias", head + 1 if heads > 1 else 0) in self.present
+        yield node("position_bias", listed=by_position)
+        inputs = ["scaled", *(["position_bias"] if by_position else [])]
+        yield node("masked", (mask, inputs), listed=settings.masks_something or mask.bias is not None or by_position)
         if "sinks" in self.present:
             yield node("weights", (SinkSoftmax(head), ["masked", "sinks"]))
         elif settings.normalise.name == "softmax":
@@ -208,6 +286,7 @@ _AUXILIARY = {
     "key_angles": FormulaStep("key_angles", r"p \omega_i", "Position times frequency.", ("key", "pair")),
     "rotated_query": FormulaStep("rotated_query", r"R_p Q", "Each pair turned by its angle.", ("query", D_KEY)),
     "rotated_key": FormulaStep("rotated_key", r"R_p K", "Each pair turned by its angle.", ("key", D_KEY)),
+    "position_bias": _POSITION_BIAS,
     "sums": FormulaStep("sums", r"\sum_j e^{x_j}", "The sum of the powers in each row.", ("query", "sum")),
 }
 """Captions of nodes that are not steps of the formula itself."""

@@ -15,7 +15,7 @@ from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.normalise import NORMALISATIONS
 from peasy.parameters import BoundedSettings
-from peasy.worked.attention_graph import FormulaSettings, attention_graph
+from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName
 from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
@@ -24,7 +24,7 @@ from peasy.worked.position_steps import PositionAngles, SineCosine
 from peasy.worked.steps import Normalise
 
 SOFTMAX = Normalise(NORMALISATIONS["softmax"])
-ActivationName = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
+ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 
 
 class GraphBlock(ABC):
@@ -88,7 +88,8 @@ class FeedForwardBlock(GraphBlock):
         hidden = g.add("hidden", Project("x · W_1"), x, w_1, *g.optional("b_1", axes=("bias", "d_hidden")))
         activated = g.add("activated", Apply(FUNCTIONS[self.activation]), hidden)
         if g.has("w_3"):
-            up = g.add("up", Project("x · W_3"), x, g.given("w_3", (width, "d_hidden")), symbol="u")
+            w_3, b_3 = g.given("w_3", (width, "d_hidden")), g.optional("b_3", axes=("bias", "d_hidden"))
+            up = g.add("up", Project("x · W_3"), x, w_3, *b_3, symbol="u")
             activated = g.add("gated", Multiply(), activated, up)
         w_2 = g.given("w_2", ("d_hidden", width), "The second matrix of the feed-forward network.")
         return g.add("output", Project("a · W_2"), activated, w_2, *g.optional("b_2", axes=("bias", width)))
@@ -148,15 +149,21 @@ class AttentionBlock(GraphBlock):
     softcap: float | None = None
     positions: Literal["none", "rotary", "alibi"] = "none"
     mask: tuple[tuple[bool, ...], ...] | None = None
+    qk_norm: QkNorm | None = None
+    rotary_base: float = 10000.0
+    rotary_factor: float = 1.0
 
     def build(self, g: GraphBuilder, *inputs: str) -> str:
-        """Add the nodes of the attention graph; sinks take part if they are given."""
+        """Add the nodes of the attention graph; sinks, norms and position biases take part if they are given."""
         tokens, *source = (tuple(g.row_labels(name)) for name in inputs)
-        settings = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        own = {name: getattr(self, name) for name in ("qk_norm", "rotary_base", "rotary_factor")}
+        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
         example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
-        names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), "sinks"]
+        numbers = range(1, self.heads + 1) if self.heads > 1 else (0,)
+        names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), *EXTRA_MATRICES]
+        names_of += [head_name("position_bias", number) for number in numbers]
         matrices = {name for name in names_of if g.has(name)}
-        formula = FormulaSettings.from_example(example)
+        formula = dataclasses.replace(FormulaSettings.from_example(example), **own)
         graph = attention_graph(example, formula, matrices)
         names = g.insert_graph(graph, dict(zip(("x", "source"), inputs, strict=False)))
         return names.get("output") or names.get("concat") or names["context"]
@@ -232,7 +239,7 @@ class TransformerBlock(GraphBlock):
             normed = self.add_norm(norm, x) if self.norm == "pre" else x
             result = block.build(g.scope(name), normed, *others)
             about = "Residual add: what came in plus what the layer adds."
-            x = g.add(f"residual{number}", Add(), x, result, description=about, symbol=f"R_{number}")
+            x = g.add(f"residual{number}", Add(), x, result, description=about)
             x = self.add_norm(norm, x) if self.norm == "post" else x
         return x
 

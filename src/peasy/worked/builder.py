@@ -48,6 +48,8 @@ def symbol_of(name: str) -> str:
     base = (scope.rpartition(".")[2] or base) if base == "output" else base
     if base in _TEX_NAMES:
         return _TEX_NAMES[base]
+    if match := re.fullmatch(r"residual(\d+)", base):
+        return f"R_{match[1]}"
     if match := re.fullmatch(r"([a-z])(?:_(\w{1,2}))?", base):
         letter, index = match.groups()
         is_vector = letter in "bchmv"
@@ -120,7 +122,7 @@ class GraphBuilder:
             near = did_you_mean(full, [*self.known, *self.nodes])
             raise InvalidInput(f"{full} is not given.", hint=near or f"Give it under [given]: {full} = [[...]].")
         values = self.known[full]
-        axes = axes or self._guess_axes(values)
+        axes = axes or self._guess_axes(name, values)
         caption = FormulaStep(name, symbol_of(full), description or "Given.", axes)
         self.nodes[full] = GraphNode(full, caption, symbol=symbol_of(full))
         self.values[full] = values
@@ -152,10 +154,12 @@ class GraphBuilder:
         """Return the nodes of those matrices that are given, such as biases."""
         return tuple(self.given(name, axes, description) for name in names if self.has(name))
 
-    def _guess_axes(self, values: np.ndarray) -> tuple[str, str]:
+    def _guess_axes(self, name: str, values: np.ndarray) -> tuple[str, str]:
+        """Return the axes whose labels fit a given matrix: that of its own name, such as `source`, or any other."""
         axes = ["row", "column"]
         for axis, size in enumerate(values.shape):
-            axes[axis] = next((name for name, labels in self.labels.items() if len(labels) == size), axes[axis])
+            fitting = [known for known, labels in self.labels.items() if len(labels) == size]
+            axes[axis] = next(iter(sorted(fitting, key=lambda known: known != name)), axes[axis])
         rows = "bias" if len(values) == 1 and axes[0] == "row" else axes[0]
         return rows, axes[1] if axes[1] != rows else "column"
 

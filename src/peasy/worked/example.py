@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
+import numpy as np
 from annotated_types import Ge
 
 from peasy import config
@@ -272,6 +273,9 @@ def _flatten_given(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, M
         name = f"{path}{key}"
         if isinstance(value, Mapping):
             yield from _flatten_given(value, f"{name}.")
+            continue
+        if isinstance(value, np.ndarray):  # a model's own matrix
+            yield name, cast(MatrixRows, value)  # rows of numbers as well
             continue
         rows = value if isinstance(value, list | tuple) else [value]
         rows = rows if rows and isinstance(rows[0], list | tuple) else [rows]

@@ -285,6 +285,14 @@ def format_sum(parts: Sequence[_T] | np.ndarray, format_term: Callable[[_T], str
     return " + ".join([*map(format_term, parts[:3]), "…", format_term(parts[-1])])
 
 
+def format_terms(terms: Sequence[str], values: np.ndarray, decimals: int) -> str:
+    """Format a sum of expressions with these values; of a long one, the first terms and the sum of the others."""
+    if len(terms) <= MAX_TERMS:
+        return " + ".join(terms)
+    rest = format_operand(float(values[MAX_TERMS:].sum()), decimals)
+    return " + ".join([*terms[:MAX_TERMS], f"{rest} (the other {len(terms) - MAX_TERMS})"])
+
+
 def format_product(pair: tuple[float, float]) -> str:
     """Format a product of two numbers."""
     return f"{format_operand(pair[0])}·{format_operand(pair[1])}"

@@ -21,6 +21,7 @@ from peasy.worked.graph import (
     Step,
     format_product,
     format_sum,
+    format_terms,
     in_brackets,
     operands,
 )
@@ -147,7 +148,7 @@ class Sum(Step):
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the sum."""
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
-        return " + ".join(format_operand(number, decimals) for number in numbers)
+        return format_terms([format_operand(number, decimals) for number in numbers], numbers, decimals)
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient of the sum for each of its terms."""
@@ -341,9 +342,10 @@ class Mean(Step):
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the sum divided by the number of terms."""
-        power = "^2" if self.squared else ""
-        terms = " + ".join(format_operand(number, decimals) + power for number in inputs[0][row])
-        return f"({terms}) / {inputs[0].shape[1]}"
+        numbers, power = inputs[0][row], "^2" if self.squared else ""
+        terms = [format_operand(number, decimals) + power for number in numbers]
+        total = format_terms(terms, numbers**2 if self.squared else numbers, decimals)
+        return f"({total}) / {len(numbers)}"
 
     def gradients(self, at: Application) -> Gradients:
         """Return the share of each number."""
@@ -366,8 +368,9 @@ class Variance(Step):
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the squared deviations, summed and divided by their number."""
         mean = format_operand(inputs[1][row, 0], decimals)
-        squares = (f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row])
-        return f"({' + '.join(squares)}) / {inputs[0].shape[1]}"
+        squares = [f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row]]
+        total = format_terms(squares, (inputs[0][row] - inputs[1][row, 0]) ** 2, decimals)
+        return f"({total}) / {inputs[0].shape[1]}"
 
     def gradients(self, at: Application) -> Gradients:
         """Return nothing: `Standardise` gives the whole gradient of x."""
@@ -440,7 +443,8 @@ class StandardiseGradient(Step):
             yield cell.line("mean of the gradients", Mean().summary(cell.row, 0, cell.inputs, cell.decimals),
                             value=gradient.mean())  # fmt: skip
         pairs = zip(gradient, normalised, strict=True)
-        products = " + ".join(f"{cell.format_operand(a)}·{cell.format_operand(b)}" for a, b in pairs)
+        terms = [f"{cell.format_operand(a)}·{cell.format_operand(b)}" for a, b in pairs]
+        products = format_terms(terms, gradient * normalised, cell.decimals)
         mean = float((gradient * normalised).mean())
         yield cell.line("mean of gradient times normalised", f"({products}) / {len(gradient)}", value=mean)
         yield from super().lines(cell)
@@ -451,6 +455,28 @@ class StandardiseGradient(Step):
         shift = rf" - \overline{{{gradient}}}" if self.centred else ""
         stretch = rf"{normalised} \, \overline{{{gradient} \odot {normalised}}}"
         return rf"\frac{{{gradient}{shift} - {stretch}}}{{\sqrt{{{variance} + \epsilon}}}}"
+
+
+@dataclass(frozen=True)
+class TokenShift(Step):
+    """First half of every row taken from the row before, 0 in the first row; `back` is its gradient."""
+
+    back: bool = False
+    label = "shifted"
+    sentence = "The first half of each row comes from the token before, so that each token knows its neighbour."
+    tex = r"\operatorname{shift}($0)"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return the shifted rows."""
+        half = inputs[0].shape[1] // 2
+        first = inputs[0][:, :half]
+        zero = xp.zeros_like(first[:1, :])
+        shifted = xp.concat([first[1:, :], zero] if self.back else [zero, first[:-1, :]], axis=0)
+        return xp.concat([shifted, inputs[0][:, half:]], axis=-1)
+
+    def gradients(self, at: Application) -> Gradients:
+        """Return the gradient shifted back."""
+        return (Route(TokenShift(back=not self.back), (at.gradient,)),)
 
 
 @dataclass(frozen=True)

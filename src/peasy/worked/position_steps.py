@@ -13,7 +13,10 @@ from peasy.worked.operations import Gradients, Inputs
 
 @dataclass(frozen=True)
 class PositionAngles(Step):
-    """Angle of each pair of columns at each position: p · base^(-2i/d), for the rows and columns of the input."""
+    """Angle of each pair of columns at each position: p · base^(-2i/d), for the rows and columns of the input.
+
+    A second input gives the frequencies, in place of base^(-2i/d).
+    """
 
     base: float = 10000.0
     output_axes = ("0r", "pair")
@@ -22,19 +25,23 @@ class PositionAngles(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the angles."""
+        if len(inputs) > 1:
+            return xp.asarray([[float(row)] for row in range(inputs[0].shape[0])], dtype=xp.float64) * inputs[1]
         return xp.asarray(sinusoidal(*inputs[0].shape, base=self.base).angle.tolist(), dtype=xp.float64)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return position times frequency."""
+        if len(inputs) > 1:
+            return f"{row}·{format_operand(float(inputs[1][0, column]), max(decimals, 8))}"
         return f"{row}·{self.base:g}^(-2·{column} / {inputs[0].shape[1]})"
 
     def formula(self, *symbols: str) -> str:
         """Return p b^(-2i/d)."""
-        return rf"p \cdot {self.base:g}^{{-2i/d}}"
+        return rf"p \cdot {symbols[1]}" if len(symbols) > 1 else rf"p \cdot {self.base:g}^{{-2i/d}}"
 
     def gradients(self, at: Application) -> Gradients:
-        """Return nothing: only the shape counts."""
-        return (None,)
+        """Return nothing: positions and frequencies are fixed."""
+        return tuple(None for _ in at.inputs)
 
 
 @dataclass(frozen=True)
@@ -65,19 +72,25 @@ class SineCosine(Step):
 
 @dataclass(frozen=True)
 class Rotate(Step):
-    """Rotation of each pair of columns by its angle (RoPE), or back with `inverse`; inputs are x and angles."""
+    """Rotation of each pair of columns by its angle (RoPE), or back with `inverse`; inputs are x and angles.
+
+    Columns beyond the pairs that have an angle are kept. `factor` multiplies sine and cosine (YaRN).
+    """
 
     layout: str = "halves"
     inverse: bool = False
+    factor: float = 1.0
     label = "rotated"
     sentence = "Each pair of columns is turned by its angle, so that scores depend on the distance of two tokens only."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return x cos + x̃ sin, where x̃ is x turned by 90 degrees."""
-        turned = xp.asarray(self._quarter_turn(inputs[0].shape[1]).tolist(), dtype=xp.float64)
-        return inputs[0] * self._spread(xp, xp.cos(inputs[1])) + (inputs[0] @ turned) * self._spread(
-            xp, xp.sin(inputs[1])
-        )
+        width = 2 * inputs[1].shape[1]
+        x, rest = inputs[0][:, :width], inputs[0][:, width:]
+        turn = xp.asarray(self._quarter_turn(width).tolist(), dtype=xp.float64)
+        cosine, sine = (self._spread(xp, function(inputs[1])) * self.factor for function in (xp.cos, xp.sin))
+        rotated = x * cosine + (x @ turn) * sine
+        return xp.concat([rotated, rest], axis=-1) if rest.shape[1] else rotated
 
     def _quarter_turn(self, width: int) -> np.ndarray:
         turn: np.ndarray = rotary(np.eye(width), positions=np.zeros(width), layout=self.layout).rotated_90
@@ -91,19 +104,23 @@ class Rotate(Step):
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the two products."""
-        width = inputs[0].shape[1]
+        width = 2 * inputs[1].shape[1]
+        if column >= width:
+            return ""
         pair = column // 2 if LAYOUTS[self.layout] else column % (width // 2)
         angle = format_number(inputs[1][row, pair], max(decimals, 6))
-        own, other = inputs[0][row, column], (inputs[0] @ self._quarter_turn(width))[row, column]
+        own, other = inputs[0][row, column], (inputs[0][row, :width] @ self._quarter_turn(width))[column]
         numbers = [format_operand(float(number), decimals) for number in (own, other)]
-        return f"{numbers[0]}·cos({angle}) + {numbers[1]}·sin({angle})"
+        turned = f"{numbers[0]}·cos({angle}) + {numbers[1]}·sin({angle})"
+        return turned if self.factor == 1 else f"{format_operand(self.factor, 8)}·({turned})"
 
     def formula(self, *symbols: str) -> str:
         """Return x cos + x̃ sin."""
         x, angle = symbols
         sign = "-" if self.inverse else "+"
-        return rf"{x} \odot \cos {angle} {sign} \tilde{{{x}}} \odot \sin {angle}"
+        turned = rf"{x} \odot \cos {angle} {sign} \tilde{{{x}}} \odot \sin {angle}"
+        return turned if self.factor == 1 else rf"{self.factor:.6g} \left({turned}\right)"
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient turned back."""
-        return Route(Rotate(self.layout, not self.inverse), (at.gradient, at.inputs[1])), None
+        return Route(Rotate(self.layout, not self.inverse, self.factor), (at.gradient, at.inputs[1])), None

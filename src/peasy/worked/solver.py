@@ -73,6 +73,8 @@ class WorkedExample:
     """Values of every node of the graph, also of those that are not listed as steps."""
     labels: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False, compare=False)
     """Labels of the axes by name; others are numbered from 0."""
+    max_columns: int | None = field(default=None, compare=False)
+    """Number of numbered rows and columns of a table that are shown; None = all. Tokens are always shown."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -97,6 +99,10 @@ class WorkedExample:
         for known in (name.strip().lower(), wanted):
             if known in by_name:
                 return by_name[known]
+        parts = wanted.split(".")
+        near = [own for own in by_name if own.split(".")[-1] == parts[-1] and contains_parts(own.split("."), parts)]
+        if len(near) == 1:
+            return by_name[near[0]]
         shown = [*self.names[:_MAX_NAMED], *(["..."] if len(self.names) > _MAX_NAMED else [])]
         hint = did_you_mean(wanted, self.names) or f"Steps: {', '.join(shown)}."
         raise NotFound(f'There is no step "{name}" in this example.', hint=hint)

@@ -32,14 +32,25 @@ from peasy.worked.decoding import BeamSearchBlock, KvCacheBlock, SamplingBlock
 from peasy.worked.example import Example
 from peasy.worked.graph import Step
 from peasy.worked.losses import SquaredError
-from peasy.worked.operations import Add, Apply, Concatenate, Divide, Mean, Multiply, Project, Sum, TransposeMatrix
+from peasy.worked.operations import (
+    Add,
+    Apply,
+    Concatenate,
+    Divide,
+    Mean,
+    Multiply,
+    Project,
+    Sum,
+    TokenShift,
+    TransposeMatrix,
+)
 from peasy.worked.recurrent import AdditiveAttentionBlock, GruStep, LstmStep, RnnStep
 from peasy.worked.updates import add_updates
 
 _STEPS: dict[str, Callable[[], Step]] = {
     "project": Project, "add": Add, "multiply": Multiply, "divide": Divide, "transpose": TransposeMatrix, "sum": Sum,
     "mean": Mean, "concat": Concatenate, "project_transposed": partial(Project, transposed="right"),
-    "squared_error": SquaredError,
+    "squared_error": SquaredError, "token_shift": TokenShift,
     **{name: partial(Apply, function) for name, function in FUNCTIONS.items()},
 }  # fmt: skip
 _BLOCKS: dict[str, type[GraphBlock]] = {

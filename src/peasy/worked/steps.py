@@ -11,7 +11,7 @@ import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import shape_mismatch
-from peasy.formula.attention import apply_mask, scale_scores
+from peasy.formula.attention import apply_mask, normalise_scores, scale_scores
 from peasy.formula.heads import split_heads
 from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.scoring import Additive, CosineSimilarity, Scoring
@@ -269,7 +269,10 @@ class SoftcapGradient(Step):
 
 @dataclass(frozen=True, eq=False)
 class Mask(Step):
-    """Scores with the bias M added and masked scores set to minus infinity; `mask` is True where attended."""
+    """Scores with the bias M added and masked scores set to minus infinity; `mask` is True where attended.
+
+    A second input is one more bias, such as that of relative positions.
+    """
 
     mask: np.ndarray | None
     bias: np.ndarray | None
@@ -279,28 +282,32 @@ class Mask(Step):
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the masked scores."""
         mask, bias = (None if array is None else xp.asarray(array) for array in (self.mask, self.bias))
-        return apply_mask(xp, inputs[0], mask, bias)
+        biases = [*([] if bias is None else [bias]), *inputs[1:]]
+        return apply_mask(xp, inputs[0], mask, sum(biases[1:], biases[0]) if biases else None)
+
+    def _terms(self, row: int, column: int, inputs: Inputs) -> list[float]:
+        biases = [*([] if self.bias is None else [self.bias]), *inputs[1:]]
+        return [float(array[row, column]) for array in (inputs[0], *biases)]
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the score with M, or that the key is masked."""
         if self.mask is not None and not self.mask[row, column]:
             return "this key is masked for this query"
-        bias = "" if self.bias is None else f" + {format_operand(self.bias[row, column])}"
-        return format_number(inputs[0][row, column]) + bias
+        score, *biases = self._terms(row, column, inputs)
+        return " + ".join([format_number(score), *map(format_operand, biases)])
 
     def lines(self, cell: CellContext) -> Lines:
         """Yield one line."""
         if self.mask is not None and not self.mask[cell.row, cell.column]:
             yield cell.line("masked for this query")
-        elif self.bias is None:
+        elif len(terms := self._terms(cell.row, cell.column, cell.inputs)) == 1:
             yield cell.line("not masked, unchanged")
         else:
-            terms = float(cell.inputs[0][cell.row, cell.column]), float(self.bias[cell.row, cell.column])
             yield cell.line("with M", cell.format_sum(terms))
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient where nothing is masked: a masked score has gradient 0 already, from the softmax."""
-        return (Route(Unchanged(), (at.gradient,)),)
+        return tuple(Route(Unchanged(), (at.gradient,)) for _ in at.inputs)
 
 
 @dataclass(frozen=True)
@@ -463,9 +470,7 @@ class SinkSoftmax(Step):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return the weights of the keys."""
-        masked, sink = inputs[0], inputs[1][:, self.head : self.head + 1]
-        column = xp.broadcast_to(sink, (masked.shape[0], 1))
-        return NORMALISATIONS["softmax"].apply(xp, xp.concat([masked, column], axis=-1))[:, : masked.shape[1]]
+        return normalise_scores(xp, inputs[0], NORMALISATIONS["softmax"], inputs[1][0, self.head])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the quotient."""

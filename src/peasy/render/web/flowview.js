@@ -2,7 +2,7 @@
 
 import { bdi, button, make, quiet } from "./figure.js";
 import { HeadZoom, scaleOf } from "./headzoom.js";
-import { ModelFlow } from "./modelflow.js";
+import { ModelFlow, prefersStills } from "./modelflow.js";
 import { writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
@@ -25,6 +25,8 @@ export class FlowView {
 	cached;
 	/** @type {Record<string, any>[] | null} next tokens at another temperature */
 	warmed = null;
+	/** @type {{title: string, items: Record<string, any>[]} | null} how near an encoder's sentence is to others */
+	similar = null;
 	row = 0;
 	/** @type {number | null} */
 	key = null;
@@ -42,6 +44,10 @@ export class FlowView {
 			token: (stack, row) => this.chooseToken(stack, row),
 			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
 			layer: (stack, layer) => this.openLayer(stack, layer),
+			cell: ({ row, key }) => {
+				this.chooseCell(row, key);
+				this.showArithmetic();
+			},
 			nextToken: source.nextToken,
 		});
 		this.zoom = new HeadZoom(
@@ -52,7 +58,16 @@ export class FlowView {
 			},
 		);
 		this.rail = make("div", { class: "card flow-rail" });
-		this.element = make("div", { class: "home-main" }, this.caption, this.flow.element, this.rail, this.zoom.element);
+		this.switches = make("div", {});
+		this.element = make(
+			"div",
+			{ class: "home-main" },
+			make("div", { class: "story-row" }, this.caption, this.switches),
+			this.flow.element,
+			this.rail,
+			legend(),
+			this.zoom.element,
+		);
 	}
 
 	/**
@@ -80,7 +95,11 @@ export class FlowView {
 		const isThere = ({ part, num_heads }) => part === this.open.part && this.open.head < num_heads;
 		if (!this.stackOf(this.open.stack).layers[this.open.layer]?.attentions.some(isThere)) this.open = fallback;
 		const last = this.stackOf(this.open.stack).tokens.pieces.length - 1;
-		const row = q === undefined ? (this.isStory() ? story.query : last) : Number(q);
+		const { pieces } = this.stackOf(this.open.stack).tokens;
+		const lastWord = pieces.findLastIndex((piece) => /[\p{L}\p{N}]/u.test(piece));
+		const isAnswering = this.pass.next_tokens.length > 0;
+		const fitting = this.isStory() ? story.query : isAnswering ? last : Math.max(lastWord, 0);
+		const row = q === undefined ? fitting : Number(q);
 		this.row = Math.min(Math.max(row, 0), last);
 		this.key = k === undefined ? null : Number(k);
 		this.step = Number(s) || 0;
@@ -109,10 +128,13 @@ export class FlowView {
 			open: this.open,
 			token: { stack: this.open.stack, row: this.row },
 			isOff: (...place) => this.isOff(...place),
-			nextTokens: this.warmed ?? this.pass.next_tokens,
+			nextTokens: this.warmed ?? this.similar?.items ?? this.pass.next_tokens,
+			barsTitle: this.similar?.title,
+			labelWidth: this.similar ? 240 : undefined,
+			hasBars: this.similar ? true : undefined,
 			nextTokensBefore: this.off.length || this.warmed ? this.base.next_tokens : null,
 			cached: this.cached,
-			size: 420,
+			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: window.innerWidth < PHONE,
 		});
 		this.caption.replaceChildren(...this.#captionParts());
@@ -137,11 +159,10 @@ export class FlowView {
 		if (story.before - story.after < 0.01)
 			return [...begin, ". No single head changes the next token by more than 0.01."];
 		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;
-		const weight = button(
-			`weight ${writeNumber(story.weight, 2)}`,
-			() => this.zoom.element.scrollIntoView({ block: "start" }),
-			{ class: "text-button", title: "How this number is calculated" },
-		);
+		const weight = button(`weight ${writeNumber(story.weight, 2)}`, () => this.showArithmetic(), {
+			class: "text-button",
+			title: "How this number is calculated",
+		});
 		return [...begin, " (", weight, "). Without it, ", word(story.token), change];
 	}
 
@@ -153,31 +174,33 @@ export class FlowView {
 			.map(({ id, piece, probability }) => ({ piece, before: probability, after: now.get(id) }))
 			.sort((one, other) => Math.abs(other.before - other.after) - Math.abs(one.before - one.after));
 		if (!changes.length) return null;
-		const [{ piece, before, after }] = changes;
-		const heads = this.off.map(({ layer, head }) => `${layer}.${head}`).join(", ");
-		const verb = after < before ? "falls" : "rises";
-		const change = ` ${verb} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}.`;
-		return [`Without head ${heads}, `, word(piece), change];
+		const heads = this.off.map(({ layer, head }) => `layer ${layer}, head ${head}`).join("; ");
+		const [first, second] = changes.map(({ piece, before, after }) => [
+			word(piece),
+			` ${after < before ? "falls" : "rises"} from ${writeNumber(before, 2)} to ${writeNumber(after, 2)}`,
+		]);
+		return [`Without ${heads}: `, ...first, ...(second ? [", ", ...second] : []), "."];
 	}
 
 	#drawRail() {
 		const { layer, head, part, stack } = this.open;
 		const isOff = this.isOff(stack, layer, part, head);
-		const controls = [
+		const switches = [
 			this.canSwitch(this.open) &&
 				(this.source.canAblate?.(this.open) ?? true) &&
-				button(`Switch head ${layer}.${head} ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
-					"aria-pressed": isOff,
+				button(`Switch this head ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
+					class: isOff ? "plain" : "plain main",
+					title: `Layer ${layer}, head ${head} (o)`,
 				}),
 			this.off.length > 1 && button("All heads on", () => this.setOff([])),
-			...(this.source.rail?.() ?? []),
 		];
+		this.switches.replaceChildren(...switches.filter(Boolean));
 		const cached =
 			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
 			"only the last row was computed.";
 		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
 		this.rail.replaceChildren(
-			make("div", { class: "row" }, controls),
+			make("div", { class: "row" }, this.source.rail?.() ?? []),
 			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
 			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
 			make("p", { class: "quiet caveat" }, `${this.pass.caveat[0].toUpperCase()}${this.pass.caveat.slice(1)}`),
@@ -201,6 +224,7 @@ export class FlowView {
 			softcap: 0,
 			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
+		this.flow.writeWeights(steps.weights);
 		this.showCell();
 	}
 
@@ -251,6 +275,10 @@ export class FlowView {
 		return this.setOff(others.length < this.off.length ? others : [...this.off, { layer, head }]);
 	}
 
+	showArithmetic() {
+		this.zoom.element.scrollIntoView({ block: "start", behavior: prefersStills() ? "auto" : "smooth" });
+	}
+
 	setOff(heads) {
 		this.off = heads;
 		this.warmed = null;
@@ -269,6 +297,24 @@ export class FlowView {
 		const row = this.row + by;
 		if (row >= 0 && row < this.stackOf(this.open.stack).tokens.pieces.length) this.chooseCell(row, null);
 	}
+}
+
+/** What the signs of the picture mean. */
+function legend() {
+	const entries = [
+		["ribbon", "a token (right end) looks at another (left end): the wider, the larger the weight"],
+		["map", "one head: each row is a token, bright where it looks; click to open it"],
+		["⊕", "what was found is added to the line of the token (residual stream)"],
+		["bar", "how much the feed-forward network adds"],
+		["·", "a space before the word"],
+	];
+	return make(
+		"ul",
+		{ class: "flow-legend", "aria-label": "Legend" },
+		entries.map(([sign, text]) =>
+			make("li", {}, make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
+		),
+	);
 }
 
 /** What pieces such as <D0> are, if there are any. */

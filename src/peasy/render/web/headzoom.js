@@ -1,4 +1,4 @@
-// One head opened: the row of the chosen token, and the arithmetic of one weight, step by step.
+// One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
 
 import { CATEGORY_COLOURS, cssColour, fractionOf, rampOf } from "./colour.js";
 import { bdi, button, make, quiet } from "./figure.js";
@@ -6,16 +6,24 @@ import { indices, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
 
-const STEP_TIME = 1600; // milliseconds per step while playing
+const TICKS = 24; // positions of the scrubber within one step
+const TICK_TIME = 70; // milliseconds per position while playing
+const STILL_TIME = 1600; // milliseconds per step where motion is not wanted
 const MAX_KEYS = 12; // keys of a row that are listed
+const MAX_VALUES = 4; // value vectors that are drawn
+const MAX_NUMBERS = 64; // numbers of a vector that are drawn
 
 const ARITHMETIC = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
-	["scale", "Divide by √d, so that long vectors do not make the softmax one-sided."],
-	["mask", "Tokens to the right are hidden; the others keep their score."],
+	[
+		"scale",
+		"Divide by √d: the longer the vectors, the larger their products; unscaled, one score would take everything.",
+	],
+	["mask", "A token may not look at what comes later; what it may see keeps its score."],
 	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
 	["· V", "Each value vector times its weight, added up: what this head hands on."],
 ];
+const LAST = ARITHMETIC.length - 1;
 
 /** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
 export class HeadZoom {
@@ -23,15 +31,17 @@ export class HeadZoom {
 	head = null;
 	row = 0;
 	key = 0;
+	step = 0;
+	tick = TICKS; // how much of the step is shown
 
 	constructor(onCell, onStep) {
 		this.onCell = onCell;
 		this.onStep = onStep;
-		this.step = 0;
 		this.element = make("section", { class: "zoom", "aria-label": "One head, step by step" });
+		const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
 		this.player = new Player(
-			() => this.move(1),
-			STEP_TIME,
+			() => (isStill ? this.move(1) : this.#seek(this.step * TICKS + this.tick + 1)),
+			isStill ? STILL_TIME : TICK_TIME,
 			(playing) => this.playButton && (this.playButton.textContent = playing ? "Stop" : "Play"),
 		);
 	}
@@ -41,25 +51,35 @@ export class HeadZoom {
 	}
 
 	show(head, row, key, step = this.step) {
-		[this.head, this.row, this.key, this.step] = [head, row, key, Math.min(Math.max(step, 0), ARITHMETIC.length - 1)];
+		[this.head, this.row, this.key] = [head, row, key];
+		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
+		this.list = make("ol", { class: "zoom-steps" });
 		this.element.replaceChildren(
 			this.#trail(),
-			make("div", { class: "zoom-parts" }, this.#drawRow(), this.#drawCell()),
+			make("div", { class: "zoom-parts" }, this.#drawRow(), make("div", {}, this.#controls(), this.list)),
 		);
+		this.#draw();
 	}
 
 	/** Show the next step of the arithmetic; false after the last. */
 	move(by) {
 		const next = this.step + by;
-		if (!this.head || next < 0 || next >= ARITHMETIC.length) return false;
-		this.show(this.head, this.row, this.key, next);
-		this.onStep(next);
-		return next < ARITHMETIC.length - 1;
+		return Boolean(this.head) && next >= 0 && next <= LAST && this.#seek((next + 1) * TICKS);
+	}
+
+	/** Show a position of the scrubber; false at the end. */
+	#seek(position) {
+		const before = this.step;
+		this.step = Math.min(Math.max(Math.ceil(position / TICKS) - 1, 0), LAST);
+		this.tick = Math.min(position - this.step * TICKS, TICKS);
+		this.#draw();
+		if (this.step !== before) this.onStep(this.step);
+		return position < ARITHMETIC.length * TICKS;
 	}
 
 	togglePlay() {
 		if (!this.head) return;
-		if (!this.player.timer && this.step === ARITHMETIC.length - 1) this.show(this.head, this.row, this.key, 0);
+		if (!this.player.timer && this.tick === TICKS && [0, LAST].includes(this.step)) this.#seek(0);
 		this.player.toggle();
 	}
 
@@ -76,13 +96,10 @@ export class HeadZoom {
 	#drawRow() {
 		const { weights, keys, queries } = this.head;
 		const row = weights[this.row];
-		const order = [...row.keys()].sort((one, other) => row[other] - row[one]).slice(0, MAX_KEYS);
+		const order = this.#largest(MAX_KEYS);
 		if (!order.includes(this.key)) order[order.length - 1] = this.key;
-		const items = order.map((key) => {
-			const filled = make("i", { "aria-hidden": true });
-			filled.style.width = `${100 * row[key]}%`;
-			filled.style.background = CATEGORY_COLOURS[key % CATEGORY_COLOURS.length];
-			return make(
+		const items = order.map((key) =>
+			make(
 				"li",
 				{},
 				button(bdi(keys[key]), () => this.onCell(this.row, key), {
@@ -90,86 +107,226 @@ export class HeadZoom {
 					"aria-pressed": key === this.key,
 					"aria-label": `${keys[key]}: weight ${writeNumber(row[key], 4)}`,
 				}),
-				make("span", { class: "track" }, filled),
+				track(row[key], key),
 				make("span", { class: "number" }, writeNumber(row[key], 4)),
-			);
-		});
+			),
+		);
 		return make(
 			"div",
 			{ class: "bars zoom-row" },
-			make("h2", {}, bdi(queries[this.row]), " attends to"),
+			make("h2", {}, bdi(queries[this.row]), " looks at"),
 			make("ol", {}, items),
 			row.length > order.length && quiet(`${row.length - order.length} more tokens with smaller weights`),
 		);
 	}
 
-	#drawCell() {
-		const scrubber = make("input", {
+	/** Keys of this row with the largest weights. */
+	#largest(count) {
+		const row = this.head.weights[this.row];
+		return [...row.keys()].sort((one, other) => row[other] - row[one]).slice(0, count);
+	}
+
+	#controls() {
+		const { keys, weights } = this.head;
+		this.scrubber = make("input", {
 			type: "range",
 			min: 0,
-			max: ARITHMETIC.length - 1,
+			max: ARITHMETIC.length * TICKS,
 			step: 1,
-			value: this.step,
 			"aria-label": "Step of the arithmetic",
-			"aria-valuetext": ARITHMETIC[this.step][0],
-			oninput: (event) => this.move(Number(event.target.value) - this.step),
+			oninput: (event) => this.#seek(Number(event.target.value)),
 		});
-		this.playButton = button(this.player.timer ? "Stop" : "Play", () => this.togglePlay());
-		return make(
-			"div",
-			{ class: "zoom-cell" },
-			make(
-				"div",
-				{ class: "row" },
-				this.playButton,
-				button("◀", () => this.move(-1), { "aria-label": "Previous step", disabled: this.step === 0 }),
-				button("▶", () => this.move(1), { "aria-label": "Next step", disabled: this.step === ARITHMETIC.length - 1 }),
-				scrubber,
-			),
-			make(
-				"ol",
-				{ class: "zoom-steps" },
-				ARITHMETIC.map(([name, sentence], index) =>
-					make(
-						"li",
-						{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
-						make("b", {}, name),
-						index === this.step && make("span", { class: "quiet" }, ` ${sentence}`),
-						index <= this.step && this.#content(index),
-					),
+		this.playButton = button(this.player.timer ? "Stop" : "Play", () => this.togglePlay(), { class: "plain main" });
+		this.back = button("◀", () => this.move(-1), { "aria-label": "Previous step" });
+		this.forward = button("▶", () => this.move(1), { "aria-label": "Next step" });
+		const weight = writeNumber(weights[this.row][this.key], 4);
+		return [
+			make("h2", {}, "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
+			make("div", { class: "row" }, this.playButton, this.back, this.forward, this.scrubber),
+		];
+	}
+
+	/** Draw the steps up to the current one; the picture of this step as far as it is played. */
+	#draw() {
+		this.scrubber.value = String(this.step * TICKS + this.tick);
+		this.scrubber.setAttribute("aria-valuetext", ARITHMETIC[this.step][0]);
+		this.back.toggleAttribute("disabled", this.step === 0);
+		this.forward.toggleAttribute("disabled", this.step === LAST);
+		const lines = this.#lines();
+		this.list.replaceChildren(
+			...ARITHMETIC.map(([name, sentence], index) =>
+				make(
+					"li",
+					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
+					button(name, () => this.#seek((index + 1) * TICKS), { class: "text-button" }),
+					index === this.step && make("span", { class: "quiet" }, ` ${sentence}`),
+					index === this.step && this.#picture(this.tick / TICKS),
+					index <= this.step && lines[index] && make("pre", {}, lines[index]),
 				),
 			),
 		);
 	}
 
-	/** The arithmetic of one step, with the numbers of this cell. */
-	#content(index) {
-		const { weights, masked, value, context, keys } = this.head;
-		if (index === 2) return this.#maskLine(masked[this.row][this.key]);
-		if (index === 4) {
-			const weight = weights[this.row][this.key];
-			return [
-				vectorStrip(`value of ${keys[this.key]}`, value[this.key]),
-				vectorStrip(
-					`× ${writeNumber(weight, 4)}`,
-					value[this.key].map((number) => number * weight),
-					value[this.key],
+	/** Picture of the current step, of which `fraction` is shown. */
+	#picture(fraction) {
+		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values][this.step].call(this, fraction);
+	}
+
+	#visible() {
+		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[this.row][key]));
+	}
+
+	/** Query and key as coloured cells, below them their products, which add up to the score. */
+	#products(fraction) {
+		const { queries, keys } = this.head;
+		const [query, key] = [this.head.query[this.row], this.head.key[this.key]];
+		const products = query.map((number, index) => number * key[index]).slice(0, MAX_NUMBERS);
+		const numShown = Math.round(fraction * products.length);
+		const largest = Math.max(...products.map(Math.abs), 1e-9);
+		const bars = products.map((product, index) => {
+			const height = (26 * Math.abs(product)) / largest;
+			return make("rect", {
+				class: `${product < 0 ? "minus" : "more"}${index < numShown ? "" : " later"}`,
+				x: index * 8,
+				y: product < 0 ? 28 : 28 - height,
+				width: 7,
+				height: Math.max(height, 0.6),
+			});
+		});
+		const sum = products.slice(0, numShown).reduce((total, product) => total + product, 0);
+		const counted = numShown < products.length ? `${numShown} of ${products.length} products` : "all products";
+		return make(
+			"div",
+			{ class: "zoom-products" },
+			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
+			vectorStrip(`k of ${keys[this.key]}`, key, { numLit: numShown }),
+			make(
+				"div",
+				{ class: "strip" },
+				make("span", {}, "products"),
+				make(
+					"svg",
+					{
+						viewBox: `0 0 ${products.length * 8 - 1} 56`,
+						preserveAspectRatio: "none",
+						class: "products",
+						"aria-hidden": true,
+					},
+					bars,
 				),
-				vectorStrip("sum over all keys", context[this.row], value[this.key]),
-			];
-		}
-		return make("pre", {}, this.#lines()[index === 3 ? "softmax" : index === 0 ? "score" : "scaled"]);
+			),
+			make("p", {}, `Sum of ${counted}: `, make("b", {}, writeNumber(sum, 4))),
+		);
 	}
 
-	#maskLine(score) {
-		const isHidden = !Number.isFinite(score);
-		return make("pre", {}, isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes");
+	/** Scores of the row as points on a line, which the scale draws together. */
+	#scaling(fraction) {
+		const { query, key, keys, scale } = this.head;
+		const visible = this.#visible();
+		const scores = visible.map((at) =>
+			query[this.row].reduce((sum, number, index) => sum + number * key[at][index], 0),
+		);
+		const reach = Math.max(...scores.map(Math.abs), 1e-9);
+		const factor = 1 + (scale - 1) * fraction;
+		const points = scores.map((score, index) =>
+			make(
+				"circle",
+				{
+					cx: 300 + (280 * score * factor) / reach,
+					cy: 16,
+					r: visible[index] === this.key ? 8 : 5,
+					fill: CATEGORY_COLOURS[visible[index] % CATEGORY_COLOURS.length],
+				},
+				make("title", {}, `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
+			),
+		);
+		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
+		const without = softmax(scores)[visible.indexOf(this.key)];
+		const weight = this.head.weights[this.row][this.key];
+		const effect =
+			Math.abs(without - weight) < 5e-3
+				? `These scores are so far apart that this weight would be ${writeNumber(without, 4)} without the scale, too.`
+				: `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`;
+		return [
+			make(
+				"svg",
+				{ viewBox: "0 0 600 32", class: "scores", "aria-hidden": true },
+				make("path", { class: "axis", d: "M10 16H590M300 8V24" }),
+				points,
+			),
+			make(
+				"p",
+				{},
+				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
+				without !== undefined && effect,
+			),
+		];
 	}
 
+	/** Which keys the query may see. */
+	#mask(fraction) {
+		const visible = new Set(this.#visible());
+		return make(
+			"p",
+			{ class: "zoom-mask" },
+			this.head.keys.map((piece, key) => {
+				const isHidden = !visible.has(key) && fraction > 0.5;
+				return [make("span", { class: isHidden ? "hidden-key" : key === this.key ? "chosen" : null }, bdi(piece)), " "];
+			}),
+		);
+	}
+
+	/** Scores of the row beside their weights. */
+	#softmax(fraction) {
+		const { keys, masked, weights } = this.head;
+		const scores = this.#visible().map((key) => masked[this.row][key]);
+		const [low, high] = [Math.min(...scores), Math.max(...scores)];
+		const order = this.#largest(6);
+		if (!order.includes(this.key)) order[order.length - 1] = this.key;
+		return make(
+			"div",
+			{ class: "zoom-softmax" },
+			["", "score", "", "weight", ""].map((name) => make("b", {}, name)),
+			order.map((key) => {
+				const [score, weight] = [masked[this.row][key], weights[this.row][key]];
+				const length = Number.isFinite(score) ? (score - low) / (high - low || 1) : 0;
+				return [
+					make("span", { class: key === this.key ? "chosen" : null }, bdi(keys[key])),
+					track(length, key),
+					make("span", { class: "number" }, Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
+					track(weight * fraction, key),
+					make("span", { class: "number" }, writeNumber(weight, 4)),
+				];
+			}),
+		);
+	}
+
+	/** The value vectors with the largest weights, and the sum over all keys. */
+	#values(fraction) {
+		const { keys, value, context } = this.head;
+		const row = this.head.weights[this.row];
+		const order = this.#largest(MAX_VALUES).filter((key) => row[key] > 5e-4);
+		const reference = [...order.map((key) => value[key]), context[this.row]].flat();
+		const numShown = Math.ceil(fraction * order.length);
+		return [
+			order.slice(0, numShown).map((key) =>
+				vectorStrip(
+					`${writeNumber(row[key], 3)} × v of ${keys[key]}`,
+					value[key].map((number) => number * row[key]),
+					{ reference },
+				),
+			),
+			fraction === 1 && vectorStrip("sum over all keys", context[this.row], { reference }),
+		];
+	}
+
+	/** The arithmetic of each step as text, with the numbers of this cell. */
 	#lines() {
 		const { query, key, masked, weights, scale, softcap } = this.head;
-		const visible = indices(key.length).filter((at) => Number.isFinite(masked[this.row][at]));
-		if (!visible.includes(this.key)) return { score: "hidden", scaled: "hidden", softmax: "weight = 0" };
+		const visible = this.#visible();
+		const isHidden = !Number.isFinite(masked[this.row][this.key]);
+		const mask = isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes";
+		if (isHidden) return ["hidden", "hidden", mask, "weight = 0"];
 		const { lines, weight } = explainWeight({
 			query: query[this.row],
 			keys: key,
@@ -182,8 +339,23 @@ export class HeadZoom {
 		const given = weights[this.row][this.key];
 		const note =
 			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
-		return { score: lines[0], scaled: lines.slice(1, -2).join("\n"), softmax: lines.slice(-2).join("\n") + note };
+		return [lines[0], lines.slice(1, -2).join("\n"), mask, lines.slice(-2).join("\n") + note];
 	}
+}
+
+function softmax(scores) {
+	const largest = Math.max(...scores);
+	const powers = scores.map((score) => Math.exp(score - largest));
+	const total = powers.reduce((sum, power) => sum + power, 0);
+	return powers.map((power) => power / total);
+}
+
+/** A bar in the colour of a token. */
+function track(fraction, token) {
+	const filled = make("i", { "aria-hidden": true });
+	filled.style.width = `${100 * fraction}%`;
+	filled.style.background = CATEGORY_COLOURS[token % CATEGORY_COLOURS.length];
+	return make("span", { class: "track" }, filled);
 }
 
 /**
@@ -204,21 +376,24 @@ export function scaleOf({ query, key, masked }) {
 	return Math.abs(best.scale - usual) < 1e-3 * usual ? usual : best.scale;
 }
 
-/** First numbers of a vector as coloured cells; colours by the range of `reference`. */
-function vectorStrip(label, vector, reference = vector) {
+/**
+ * First numbers of a vector as coloured cells, by the range of `reference`; cells after `numLit` are pale.
+ * @param {string} label
+ * @param {number[]} vector
+ * @param {{ reference?: number[], numLit?: number }} [options]
+ */
+function vectorStrip(label, vector, { reference = vector, numLit = vector.length } = {}) {
 	const limit = Math.max(...reference.map(Math.abs), 1e-9);
 	const ramp = rampOf(true, false);
-	const cells = vector.slice(0, 24).map((number) => {
-		const cell = make("i", { title: writeNumber(number, 4) });
+	const cells = vector.slice(0, MAX_NUMBERS).map((number, index) => {
+		const cell = make("i", { title: writeNumber(number, 4), class: index < numLit ? null : "later" });
 		cell.style.background = cssColour(ramp, fractionOf(number, { low: -limit, high: limit }));
 		return cell;
 	});
-	const shown = vector.slice(0, 3).map((number) => writeNumber(number, 2));
 	return make(
 		"div",
 		{ class: "strip" },
 		make("span", {}, bdi(label)),
 		make("span", { class: "cells", "aria-hidden": true }, cells),
-		make("span", { class: "number" }, `${shown.join(", ")}, …`),
 	);
 }

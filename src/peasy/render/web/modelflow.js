@@ -8,7 +8,9 @@ import { clamp, indices, writeNumber } from "./numbers.js";
 const MIN_RIBBON = 0.08; // weaker links are not drawn
 const LINKS_PER_ROW = 3; // of a closed layer
 const MAX_PIECE = 12; // letters of a token
-const [MIN_SCALE, MAX_SCALE] = [0.75, 1.6]; // the picture fits the page between these; a larger one is scrolled
+const [MIN_SCALE, MAX_SCALE] = [0.78, 1.6]; // of the letters of the page; a larger picture is scrolled
+const MIN_WRITTEN = 0.1; // smaller weights of the chosen token are not written
+const MARGIN = 28; // pixels beside the picture
 
 /** The weights of one attention, `[head][row][column]` as bytes, from base64. */
 export function decodeMaps(attention) {
@@ -22,8 +24,8 @@ export const tokenColour = (row) => CATEGORY_COLOURS[row % CATEGORY_COLOURS.leng
 
 export class ModelFlow {
 	/**
-	 * `on.token(stack, row)`, `on.head(stack, layer, part, head)`, `on.layer(stack, layer)` and `on.nextToken(id)` are
-	 * called when something is chosen.
+	 * `on.token(stack, row)`, `on.head(stack, layer, part, head)`, `on.layer(stack, layer)`, `on.cell(row, key)` of the
+	 * open head and `on.nextToken(id)` are called when something is chosen.
 	 */
 	constructor(on) {
 		this.on = on;
@@ -32,7 +34,9 @@ export class ModelFlow {
 		this.element = make("div", { class: "flow-frame" }, make("div", { class: "flow-scroll" }, this.canvas, this.svg));
 		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
 		this.svg.addEventListener("pointerleave", () => this.highlight(null));
-		new ResizeObserver(() => this.pass && this.#fit() && this.show(this.pass, this.view)).observe(this.element);
+		new ResizeObserver(() => this.pass && this.#room() !== this.shownRoom && this.show(this.pass, this.view)).observe(
+			this.element,
+		);
 	}
 
 	/** `view`: the open layer and head, ablated heads, the chosen token, cached rows, and the next tokens before. */
@@ -46,10 +50,12 @@ export class ModelFlow {
 					.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions))
 					.map((attention) => [attention.maps, decodeMaps(attention)]),
 			);
-		this.layout = layOut(pass, view);
+		const [room, unit] = [this.#room(), letterScale()];
+		this.shownRoom = room;
+		this.layout = layOut(pass, { ...view, room: room / unit });
 		const { width, height } = this.layout;
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-		this.#fit();
+		this.scale = clamp(room / width, MIN_SCALE * unit, MAX_SCALE * unit);
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
 		this.svg.replaceChildren(
@@ -58,9 +64,28 @@ export class ModelFlow {
 			this.#drawBars(),
 		);
 		this.#paintMaps();
+		if (this.written?.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
-		if (isNew || view.open !== this.shownOpen) this.#scrollToOpen();
+		if (isNew || view.open !== this.shownOpen) {
+			this.#scrollToOpen();
+			this.#drawIn();
+		}
 		this.shownOpen = view.open;
+	}
+
+	/** Let the ribbons of the open head grow from the tokens that are looked at. */
+	#drawIn() {
+		if (prefersStills()) return;
+		for (const ribbon of this.svg.querySelectorAll(".ribbon.of-open")) {
+			const length = /** @type {SVGPathElement} */ (ribbon).getTotalLength();
+			ribbon.animate(
+				[
+					{ strokeDasharray: `${length}`, strokeDashoffset: length },
+					{ strokeDasharray: `${length}`, strokeDashoffset: 0 },
+				],
+				{ duration: 600, easing: "ease-out" },
+			);
+		}
 	}
 
 	/** Bring the open head into view. */
@@ -72,18 +97,26 @@ export class ModelFlow {
 		if (isHidden) this.element.scrollLeft += box.left - frame.left - frame.width / 2;
 	}
 
-	/** Fit the picture to the page; true if its size changes. */
-	#fit() {
-		const scale = clamp((this.element.clientWidth - 28) / this.layout.width, MIN_SCALE, MAX_SCALE);
-		const isChanged = Math.abs(scale - (this.scale ?? 0)) > 0.01;
-		this.scale = scale;
-		return isChanged;
+	/** Pixels that are there for the picture. */
+	#room() {
+		return this.element.clientWidth - MARGIN;
 	}
 
 	#drawBand(band) {
 		const rows = indices(band.numTokens);
 		return [
 			make("text", { class: "band", x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
+			band.strip &&
+				make(
+					"text",
+					{
+						class: "small",
+						x: band.strip.left + band.strip.width,
+						y: band.top + band.header - 10,
+						"text-anchor": "end",
+					},
+					"embedding",
+				),
 			...rows.map((row) => this.#drawStream(band, row)),
 			...(band.strip ? [this.#drawStrips(band, band.strip, band.stack.embedding, "embedding")] : []),
 			...band.layers.flatMap((layer) => this.#drawLayer(band, layer)),
@@ -113,14 +146,18 @@ export class ModelFlow {
 			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
 				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
 				this.#hasLabel(row) &&
-					make("text", { x: band.left + band.labelWidth - 10, y: y(row) + 4.5, "text-anchor": "end" }, shorten(piece)),
+					make(
+						"text",
+						{ x: band.left + band.labelWidth - 10, y: y(row), class: "middle", "text-anchor": "end" },
+						shorten(piece),
+					),
 			]),
 		);
 	}
 
 	/** Of very many tokens, only some have room for their text. */
 	#hasLabel(row) {
-		return row % Math.ceil(10 / this.layout.rowHeight) === 0;
+		return row % Math.ceil(13 / this.layout.rowHeight) === 0;
 	}
 
 	#isChosen(stack, row) {
@@ -196,13 +233,13 @@ export class ModelFlow {
 
 	#drawLayer(band, layer) {
 		const top = layer.top + band.header - 4;
-		const title = layer.isOpen ? `layer ${layer.layer}` : `layer ${layer.layer} ⤢`;
+		const title = `layer ${layer.layer}${layer.isOpen ? "" : " ▸"}`;
 		return [
 			make("rect", {
 				class: `layer${layer.isOpen ? " open" : ""}`,
-				x: layer.left - 6,
+				x: layer.left - (layer.isCompact ? 2 : 6),
 				y: top,
-				width: layer.width + 12,
+				width: layer.width + (layer.isCompact ? 4 : 12),
 				height: layer.bottom - top + 4,
 				rx: 6,
 			}),
@@ -228,37 +265,64 @@ export class ModelFlow {
 	#drawAttention(band, layer, attention) {
 		const shown = this.#shownHead(band, layer, attention);
 		const isCross = attention.part === "cross_attention";
-		const links = isCross ? [] : this.#linksOf(band, layer, attention, shown);
 		const [start, end] = [attention.left, attention.left + attention.width - 12];
-		const middle = (start + end) / 2;
-		const ribbons = links.map(([row, key, weight]) =>
-			make("path", {
-				class: "ribbon",
-				d: `M${start} ${layer.y(key)}C${middle} ${layer.y(key)} ${middle} ${layer.y(row)} ${end} ${layer.y(row)}`,
-				stroke: tokenColour(key),
-				"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.6, 12)),
-				"stroke-opacity": clamp(0.15 + weight * 0.75, 0, 0.9),
-				"data-query": `${band.name}:${row}`,
-				"data-key": `${band.name}:${key}`,
-			}),
-		);
-		const labels = layer.isOpen
-			? [
-					make(
-						"text",
-						{ class: "small", x: start, y: layer.bottom + 14 },
-						`${this.pass.pre_norm ? "norm → " : ""}Q, K, V → head ${shown ?? ""} → sum`,
-					),
-				]
-			: [];
+		const links = isCross ? [] : this.#linksOf(band, layer, attention, shown);
+		const heads = shown === null ? "heads" : `head ${shown}`;
+		const names = band.stack.recurrent
+			? "attention to the encoder"
+			: `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		return [
-			...ribbons,
+			...links.flatMap((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
 			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
 			...indices(band.numTokens).map((row) =>
 				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
 			),
-			...labels,
+			layer.isOpen && make("text", { class: "small", x: start, y: layer.bottom + 20 }, names),
 		];
+	}
+
+	/** One link: a ribbon from the token that is looked at to the one that looks, with its weight. */
+	#drawRibbon(band, layer, attention, [row, key, weight], { start, end, from }) {
+		const { part } = attention;
+		const shown = this.#shownHead(band, layer, attention);
+		const keyStack = part === "cross_attention" ? this.layout.bands[0] : band;
+		const isOff = shown !== null && this.view.isOff(band.name, layer.layer, part, shown);
+		const bend = (start + end) / 2;
+		const [y, to] = [from(key), layer.y(row)];
+		const widest = Math.min(this.layout.rowHeight * 0.6, 12);
+		const place = { "data-query": `${band.name}:${row}`, "data-key": `${keyStack.name}:${key}` };
+		const { pieces } = band.stack.tokens;
+		const sentence = `${pieces[row]} looks at ${keyStack.stack.tokens.pieces[key]}: about ${writeNumber(weight, 2)}`;
+		const opacity = part === "cross_attention" && !layer.isOpen ? 0.1 + weight * 0.3 : 0.15 + weight * 0.75;
+		return [
+			make(
+				"path",
+				{
+					class: `ribbon${shown === null ? "" : " of-open"}${isOff ? " off" : ""}`,
+					d: `M${start} ${y}C${bend} ${y} ${bend} ${to} ${end} ${to}`,
+					stroke: tokenColour(key),
+					"stroke-width": Math.max(0.8, weight * widest),
+					"stroke-opacity": clamp(opacity, 0, 0.9),
+					...place,
+					onclick: () =>
+						shown === null ? this.on.layer(band.name, layer.layer) : this.on.cell?.({ stack: band.name, row, key }),
+				},
+				make("title", {}, shown === null ? `${sentence} (mean of the heads)` : sentence),
+			),
+			shown !== null &&
+				weight >= MIN_WRITTEN &&
+				this.layout.rowHeight >= 14 &&
+				make("text", { class: "weight", x: start + 8, y: y - weight * 6 - 4, ...place }),
+		];
+	}
+
+	/** Write the weights of the open head beside its ribbons: the maps hold only 256 shades of them. */
+	writeWeights(weights) {
+		this.written = { open: this.view.open, weights };
+		for (const label of /** @type {NodeListOf<SVGElement>} */ (this.svg.querySelectorAll(".weight"))) {
+			const [row, key] = [label.dataset.query, label.dataset.key].map((place) => Number(place.split(":")[1]));
+			label.textContent = writeNumber(weights[row][key], 2);
+		}
 	}
 
 	#shownHead(band, layer, attention) {
@@ -309,8 +373,7 @@ export class ModelFlow {
 				onkeydown: (event) => this.#onHeadKey(event, choose),
 			},
 			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
-			isOff &&
-				make("path", { class: "crossed", d: `M${left} ${top}l${side} ${side}M${left + side} ${top}l${-side} ${side}` }),
+			isOff && make("text", { class: "small middle", x: left + side / 2, y: top + side / 2 }, "off"),
 			make("title", {}, `${name}${isOff ? " (off)" : ""}`),
 		);
 	}
@@ -333,7 +396,7 @@ export class ModelFlow {
 		return make(
 			"g",
 			{ class: "mlp" },
-			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 14 }, "feed-forward"),
+			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 20 }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",
@@ -356,11 +419,11 @@ export class ModelFlow {
 	/** What the model would say if it ended here. */
 	#drawLens(band, layer) {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
-		const place = { x: layer.left + layer.width, y: layer.bottom + 30, "text-anchor": "end" };
+		const place = { x: layer.left + layer.width, y: layer.bottom + 37, "text-anchor": "end" };
 		return make(
 			"g",
 			{ class: "lens" },
-			make("text", place, `would say: ${written[0]}`),
+			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : `would say: ${written[0]}`),
 			make("title", {}, `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}
@@ -374,68 +437,69 @@ export class ModelFlow {
 				.filter(({ part }) => part === "cross_attention")
 				.flatMap((attention) => {
 					const links = this.#linksOf(decoder, layer, attention, this.#shownHead(decoder, layer, attention));
-					const [start, end] = [encoder.end - 8, attention.left + attention.width - 12];
-					const bend = (start + end) / 2;
-					const curve = (from, to) => `M${start} ${from}C${bend} ${from} ${bend} ${to} ${end} ${to}`;
-					return links.map(([row, key, weight]) =>
-						make("path", {
-							class: "ribbon",
-							d: curve(encoder.lastY(key), layer.y(row)),
-							stroke: tokenColour(key),
-							"stroke-width": Math.max(0.8, weight * Math.min(this.layout.rowHeight * 0.5, 9)),
-							"stroke-opacity": clamp(0.1 + weight * (layer.isOpen ? 0.8 : 0.3), 0, 0.9),
-							"data-query": `decoder:${row}`,
-							"data-key": `encoder:${key}`,
-						}),
-					);
+					const ends = { start: encoder.end - 8, end: attention.left + attention.width - 12, from: encoder.lastY };
+					return links.flatMap((link) => this.#drawRibbon(decoder, layer, attention, link, ends));
 				}),
 		);
 	}
 
 	/** Bars of the next tokens; before an intervention as an outline. */
 	#drawBars() {
-		const { left, top, width } = this.layout.bars;
+		const { left, top } = this.layout.bars;
 		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
-		const before = new Map((this.view.nextTokensBefore ?? []).map(({ id, probability }) => [id, probability]));
-		const add = this.on.nextToken;
-		const barLeft = left + 92;
-		const barWidth = width - 92 - 46;
 		return make(
 			"g",
 			{ class: "next" },
-			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, "next token"),
-			tokens.map(({ piece, id, probability }, row) => {
-				const y = top + row * BAR_HEIGHT;
-				const was = before.get(id);
-				const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
-				return make(
-					"g",
-					{
-						class: "bar",
-						role: add ? "button" : "img",
-						tabindex: add ? (row ? -1 : 0) : null,
-						"aria-label": `${piece}: probability ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
-						...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
-					},
-					make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
-					make("text", { x: barLeft - 6, y: y + 14, "text-anchor": "end" }, shorten(piece)),
-					was !== undefined &&
-						make("rect", { class: "was", x: barLeft, y, width: Math.max(1, barWidth * was), height: 18, rx: 2 }),
-					make("rect", {
-						class: "now",
-						x: barLeft,
-						y: y + (was === undefined ? 0 : 4),
-						width: Math.max(1, barWidth * probability),
-						height: was === undefined ? 18 : 10,
-						rx: 2,
-					}),
-					make(
-						"text",
-						{ class: "number", x: barLeft + barWidth + 6, y: y + 14 },
-						writeNumber(probability, 2).replace(/^0/, ""),
-					),
-				);
-			}),
+			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
+			tokens.map((token, row) => this.#drawBar(token, row, this.view.barsTitle ? null : this.on.nextToken)),
+		);
+	}
+
+	#drawBar({ piece, id, probability }, row, add) {
+		const { left, top, width, labelWidth } = this.layout.bars;
+		const was = this.view.nextTokensBefore?.find((token) => token.id === id)?.probability;
+		const barLeft = left + labelWidth;
+		const barWidth = width - labelWidth - 44;
+		const y = top + row * BAR_HEIGHT;
+		const lengthOf = (value) => Math.max(1.5, barWidth * value);
+		const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
+		const measure = this.view.barsTitle ?? "probability";
+		const bar = make("rect", {
+			class: "now",
+			x: barLeft,
+			y: y + (was === undefined ? 0 : 4),
+			width: lengthOf(probability),
+			height: was === undefined ? 18 : 10,
+			rx: 2,
+		});
+		if (was !== undefined && !prefersStills())
+			bar.animate([{ width: `${lengthOf(was)}px` }, { width: `${lengthOf(probability)}px` }], {
+				duration: 500,
+				easing: "ease-in-out",
+			});
+		return make(
+			"g",
+			{
+				class: "bar",
+				role: add ? "button" : "img",
+				tabindex: add ? (row ? -1 : 0) : null,
+				"aria-label": `${piece}: ${measure} ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
+				...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
+			},
+			make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
+			make(
+				"text",
+				{ class: "middle", x: barLeft - 6, y: y + 9, "text-anchor": "end" },
+				shorten(piece, Math.floor(labelWidth / 6.4)),
+			),
+			was !== undefined && make("rect", { class: "was", x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
+			bar,
+			make(
+				"text",
+				{ class: "number middle", x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
+				writeNumber(probability, 2),
+			),
+			add && make("title", {}, "Click to add this token to the text"),
 		);
 	}
 
@@ -487,14 +551,15 @@ function bandTitle(band, pass) {
 }
 
 function recurrentArrows(band) {
-	const x = band.left + band.labelWidth + 4;
+	const x = band.left + band.labelWidth + 12;
 	const d = indices(band.numTokens - 1).map(
-		(row) => `M${x} ${band.y(row)}q9 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
+		(row) => `M${x} ${band.y(row)}q20 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
 	);
 	return make("path", { class: "recurrent", d: d.join("") });
 }
 
 function plus(x, y, rowHeight, token = null) {
+	if (rowHeight < 12) return null;
 	const size = Math.min(4, rowHeight / 3);
 	return make(
 		"g",
@@ -504,10 +569,15 @@ function plus(x, y, rowHeight, token = null) {
 	);
 }
 
-function shorten(piece) {
+function shorten(piece, most = MAX_PIECE) {
 	const letters = [...piece];
-	return letters.length > MAX_PIECE ? `${letters.slice(0, MAX_PIECE - 1).join("")}…` : piece;
+	return letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : piece;
 }
+
+/** Size of the page's letters, 1 for 16 pixels. */
+const letterScale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
+
+export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function activate(run) {
 	return (event) => {

@@ -7,49 +7,73 @@
 import { clamp, indices } from "./numbers.js";
 
 const HEADER = 76; // above the rows: names of the layers and maps of their heads
-const FOOTER = 40; // below the rows: what the model would say after a layer
-const STRIP = 52; // width of the first numbers of a vector
-const MLP = 46;
+const FOOTER = 48; // below the rows: names of the parts, what the model would say after a layer
+const STRIP = 56; // width of the first numbers of a vector
+const MLP = { closed: 36, open: 84 };
 const GAP = 14;
-const NEXT = 250; // width of the next tokens
 const MAP = { largest: 44, smallest: 13 };
+const RECURRENT = 48; // width of the arrows from one state to the next
 const NUM_NEXT = 8;
-const WIDE = { label: 96, closed: 92, open: 230 }; // widths of the tokens and of one attention, where rows mix
-const NARROW = { label: 84, closed: 190, open: 190 };
+const MANY_LAYERS = 6; // of more than these, only the open one shows its feed-forward network
+const COMPACT_GAP = 6;
+const [WIDE_LABEL, NARROW_LABEL] = [110, 90];
+const SMALLEST = { closed: 62, open: 170, next: 210 }; // widths of an attention, where rows mix, and of the next tokens
+const LARGEST = { closed: 150, open: 520, next: 340 };
+const NARROW = { closed: 190, open: 190, next: 250 };
 
 export const BAR_HEIGHT = 26;
 
 /**
  * Positions of everything in a forward pass: `{width, height, rowHeight, bands, bars}`. `open` is the opened layer as
- * `{stack, layer}`, `size` the height that is wanted for all rows.
+ * `{stack, layer}`, `size` the height that is wanted for all rows, `room` the width to fill.
  */
-export function layOut(pass, { open, size = 460, narrow = false }) {
-	const longest = Math.max(...pass.stacks.map(({ tokens }) => tokens.pieces.length));
-	const rowHeight = clamp(size / longest, 5, 32);
+export function layOut(pass, view) {
+	if (view.narrow) return layOutWith(pass, view, NARROW);
+	const smallest = layOutWith(pass, view, SMALLEST);
+	const layers = smallest.bands.flatMap((band) => band.layers);
+	const count = (isOpen) =>
+		layers.filter((layer) => layer.isOpen === isOpen).reduce((sum, layer) => sum + layer.attentions.length, 0);
+	const spare = Math.max(0, (view.room ?? 0) - smallest.width);
+	const grown = (name, share, number) =>
+		Math.min(LARGEST[name], SMALLEST[name] + (spare * share) / Math.max(1, number));
+	return layOutWith(pass, view, {
+		next: grown("next", 0.15, 1),
+		closed: grown("closed", 0.3, count(false)),
+		open: grown("open", 0.55, count(true)),
+	});
+}
+
+function layOutWith(pass, { open, size = 460, narrow = false, labelWidth = 92, hasBars }, widths) {
+	const pieces = pass.stacks.flatMap(({ tokens }) => tokens.pieces);
+	const between = (pass.stacks.length - 1) * (HEADER + FOOTER);
+	const least = narrow ? clamp(1600 / pieces.length, 6, 20) : clamp(size / pieces.length, 5, 20);
+	const rowHeight = clamp((size - between) / pieces.length, least, 44);
+	const letters = Math.max(...pieces.map((piece) => piece.length));
+	const sizes = { ...widths, label: clamp(26 + 7.2 * letters, 56, narrow ? NARROW_LABEL : WIDE_LABEL) };
 	const bands = [];
 	for (const stack of pass.stacks) {
 		const before = bands.at(-1);
-		const left = before && !narrow ? Math.max(0, before.end - WIDE.label - STRIP) : 0;
-		const top = before ? before.bottom + FOOTER + 18 : 0;
-		bands.push(layOutBand(stack, { left, top, rowHeight, open, narrow }));
+		const left = before && !narrow ? Math.max(0, before.end - sizes.label - STRIP - sizes.closed) : 0;
+		const top = before ? before.bottom + FOOTER + 12 : 0;
+		bands.push(layOutBand(stack, { left, top, rowHeight, open, narrow, sizes }));
 	}
 	const last = bands.at(-1);
-	const barsHeight = pass.next_tokens.length ? NUM_NEXT * BAR_HEIGHT : 0;
+	const barsHeight = (hasBars ?? pass.next_tokens.length > 0) ? NUM_NEXT * BAR_HEIGHT : 0;
+	const place = { width: sizes.next + labelWidth - 92, labelWidth };
 	const bars = narrow
-		? { left: 0, top: last.bottom + FOOTER + 30, width: NEXT }
-		: { left: last.end + 18, top: Math.max(last.top + 30, last.bottom - barsHeight), width: NEXT };
+		? { left: 0, top: last.bottom + FOOTER + 30, ...place }
+		: { left: last.end + 18, top: Math.max(last.top + 30, last.bottom - barsHeight), ...place };
 	return {
 		rowHeight,
 		narrow,
 		bands,
 		bars,
-		width: narrow ? Math.max(...bands.map(({ end }) => end)) : bars.left + (barsHeight ? NEXT : 20),
+		width: narrow ? Math.max(...bands.map(({ end }) => end)) : bars.left + (barsHeight ? bars.width : 20),
 		height: Math.max(last.bottom + FOOTER, bars.top + barsHeight + 8),
 	};
 }
 
-function layOutBand(stack, { left, top, rowHeight, open, narrow }) {
-	const sizes = narrow ? NARROW : WIDE;
+function layOutBand(stack, { left, top, rowHeight, open, narrow, sizes }) {
 	const numTokens = stack.tokens.pieces.length;
 	const header = stack.layers.length ? HEADER : 26;
 	const rowsAt = (start) => ({
@@ -57,8 +81,10 @@ function layOutBand(stack, { left, top, rowHeight, open, narrow }) {
 		bottom: start + header + numTokens * rowHeight,
 		y: (row) => start + header + (row + 0.5) * rowHeight,
 	});
+	const isCompact = !narrow && stack.layers.length > MANY_LAYERS;
 	let place = rowsAt(top);
-	let x = left + sizes.label;
+	const labelWidth = sizes.label + (stack.recurrent ? RECURRENT : 0);
+	let x = left + labelWidth;
 	const first = { left, labelWidth: sizes.label, ...place };
 	const strip = stack.embedding.length ? { left: x, width: STRIP } : null;
 	if (strip) x += STRIP + GAP;
@@ -66,26 +92,29 @@ function layOutBand(stack, { left, top, rowHeight, open, narrow }) {
 	const layers = stack.layers.map((layer, index) => {
 		if (narrow && index) {
 			place = rowsAt(place.bottom + FOOTER);
-			x = left + sizes.label;
+			x = left + labelWidth;
 		}
 		const isOpen = open?.stack === stack.name && open?.layer === layer.layer;
 		const begin = x;
+		const gap = isCompact && !isOpen ? COMPACT_GAP : GAP;
 		const attentions = layer.attentions.map((attention) => {
 			const width = isOpen ? sizes.open : sizes.closed;
 			const heads = layOutHeads(attention.num_heads, x, width, place.top + 24);
 			const mix = { ...attention, left: x, width, heads };
-			x += width + GAP;
+			x += width + gap;
 			return mix;
 		});
-		const mlp = layer.added.feedforward ? { left: x, width: MLP } : null;
-		if (mlp) x += MLP + GAP;
+		const mlp =
+			layer.added.feedforward && (isOpen || !isCompact) ? { left: x, width: isOpen ? MLP.open : MLP.closed } : null;
+		if (mlp) x += mlp.width + GAP;
 		end = Math.max(end, x);
 		return {
 			...layer,
 			...place,
 			isOpen,
 			left: begin,
-			width: x - begin - GAP,
+			width: x - begin - gap,
+			isCompact: isCompact && !isOpen,
 			attentions,
 			mlp,
 			isNewLine: narrow && index > 0,

@@ -32,7 +32,7 @@ _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
 _ExplainBody = derive_body(
     "ExplainBody",
     explain,
-    hide=("normalize", "model", "layer", "head"),
+    hide=("normalize", "model", "layer", "head", "stack"),
     changes={
         "source": str | dict[str, Any],
         "cell": str | list[int | str] | None,

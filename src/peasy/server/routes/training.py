@@ -99,6 +99,7 @@ class TrainBody(TrainingBudgetBody):
     kind: ModelKind | None = None
     tracked_sentence: Annotated[str, Field(max_length=500)] | None = None
     prompts: list[Annotated[str, Field(min_length=1, max_length=500)]] = Field([], max_length=4)
+    keep_checkpoints: int | None = Field(None, ge=1, le=100)
     resume: bool = False
 
 
@@ -122,8 +123,9 @@ def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
     name = body.run or random_run_name({run.name for run in runs().runs})
     if run_path(name).exists():
         raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
-    settings = {"tracked_sentence": body.tracked_sentence or None, "prompts": body.prompts or None}
-    flags = [word for key, value in settings.items() if value for word in ("--set", f"{key}={json.dumps(value)}")]
+    names = ("tracked_sentence", "prompts", "keep_checkpoints")
+    settings = {name: value for name in names if (value := getattr(body, name))}
+    flags = [word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
     return [body.kind, *body.data_flags(), *body.budget_flags(), *flags], name
 
 

@@ -41,7 +41,7 @@ export class TopBar {
 		);
 		this.note = element("span", { class: "flash", role: "status" });
 		const themeSelect = select(
-			THEMES.map((name) => [name, THEME_LABELS[name] ?? name]),
+			THEMES.map((name) => [name, `Theme: ${THEME_LABELS[name] ?? name}`]),
 			currentTheme(),
 			setTheme,
 			{ "aria-label": "Theme", class: "theme" },
@@ -96,7 +96,10 @@ export class TopBar {
 				(name) => this.#setState({ m: name }),
 				{ "aria-label": "Model" },
 			);
-			this.modelContainer.replaceChildren(this.modelSelect);
+			this.modelContainer.replaceChildren(
+				element("span", { class: "quiet", "aria-hidden": true }, "Model "),
+				this.modelSelect,
+			);
 			if (!models.length)
 				this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
 			this.#showModel(await this.shell.modelName(page.model).catch(() => ""));

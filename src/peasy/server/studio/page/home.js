@@ -16,9 +16,10 @@ const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
 	{ label: "Copy what came before", m: "repeats", t: "q w e r t y u i o p q w e r t y" },
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
-	{ label: "Which sentences are alike?", m: "sentences", t: "The food was great" },
+	{ label: "Which sentences are alike?", m: "sentences", t: "My phone broke, great." },
 ];
-const COMPARED = "The meal tasted wonderful"; // the second sentence of an encoder's picture
+// sentences that an encoder's picture compares with
+const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
 export class Page {
 	/** @type {Promise<string[]>} */
@@ -42,18 +43,25 @@ export class Page {
 		this.book = element("div", {});
 		this.numbers = element("div", {});
 		this.view.element.append(this.numbers);
+		this.checkpoints = element("div", { class: "checkpoints" });
+		this.view.rail.before(this.checkpoints);
 		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
 			class: "plain textbook-button",
 			title: "Ten short chapters that move the picture",
 		});
 		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
 		place.append(
-			element("h1", {}, "One sentence through a Transformer"),
+			element(
+				"div",
+				{ class: "row between" },
+				element("h1", {}, "One sentence through a Transformer"),
+				this.bookButton,
+			),
 			element(
 				"p",
 				{ class: "lead" },
-				"A Transformer reads a sentence and guesses the next word. Every line, map and bar below is drawn from the " +
-					"numbers of a real one: click what you want to understand.",
+				"A Transformer guesses the next word. All of this is drawn from the numbers of a real one: click it, or type " +
+					"your own sentence.",
 			),
 			this.presets,
 			element("div", { class: "home" }, this.view.element, this.book),
@@ -72,11 +80,13 @@ export class Page {
 		const entries = await this.shell.bar.listModels(canBeDrawn);
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
-		this.model = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.name = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.isRun = entries.find(({ name }) => name === this.name)?.source === "run";
+		await this.drawCheckpoints(Number(state.ck));
+		this.view.similar = null;
 		this.text =
-			state.t?.trim() || (PRESETS.find(({ m }) => m === this.model)?.t ?? "The pizza came out of the oven and it");
-		this.isRun = entries.find(({ name }) => name === this.model)?.source === "run";
-		this.shell.bar.show({ ...state, m: this.model, t: this.text });
+			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
+		this.shell.bar.show({ ...state, m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
 		this.experiments ??= this.shell.request("experiments").then(
@@ -92,10 +102,9 @@ export class Page {
 		const known = PRESETS.filter(({ m }) => models.includes(m));
 		this.presets.replaceChildren(
 			...known.map(({ label, m, t }) =>
-				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.model && t === this.text }),
+				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
 			element("a", { class: "plain", href: "models" }, "Your own model"),
-			this.bookButton,
 		);
 	}
 
@@ -105,7 +114,7 @@ export class Page {
 
 	setState(changes, push = false) {
 		for (const [name, value] of Object.entries(changes)) this.state[name] = value ?? undefined;
-		this.shell.setState(changes, { push });
+		this.shell.setState({ m: this.name, t: this.text, ...changes }, { push });
 	}
 
 	body(fields = {}) {
@@ -126,23 +135,27 @@ export class Page {
 				if (this.baseKey !== key) [this.base, this.baseKey] = [await this.requestPass({}), key];
 				return edit.length ? this.requestPass({ edit }) : this.base;
 			},
-			async (shown) => {
+			(shown) => {
 				this.shell.clearError();
-				if (this.base.story === null && this.base.next_tokens.length > 0) {
-					const isChosen = this.view.open !== null;
-					this.view.show(shown, this.base, this.state);
-					this.view.caption.textContent = "Looking for the head that matters most …";
-					const { story } = await this.requestPass({ story: true });
-					if (this.baseKey !== key) return;
-					this.base.story = story;
-					if (!isChosen) this.view.open = null;
-				}
-				const loaded = this.view.show(shown, this.base, this.state);
+				const isChosen = this.view.open !== null;
+				this.view.show(shown, this.base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				await loaded;
+				const isSearched = this.base.story === null && this.base.next_tokens.length > 0;
+				if (isSearched && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
 			},
 		);
+	}
+
+	/** Open the head that matters most, unless another one was chosen meanwhile: the picture can be used already. */
+	async findStory(key, isChosen) {
+		const opened = this.view.open;
+		this.view.caption.textContent = "Looking for the head that matters most …";
+		const found = await this.shell.attempt(() => this.requestPass({ story: true }));
+		if (!found || this.baseKey !== key) return;
+		this.base.story = found.story;
+		if (!isChosen && this.view.open === opened) this.view.open = null;
+		await this.view.show(this.view.pass, this.base, this.state);
 	}
 
 	async requestHead(open) {
@@ -174,8 +187,36 @@ export class Page {
 				),
 			button("Share", () => this.share()),
 			element("a", { href: `look?${look}` }, "All heads as maps"),
-			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.model })}` }, "Watch its heads form"),
+			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
 		];
+	}
+
+	/** Watch a head form: the same picture from each checkpoint of a run that is kept, the last one at first. */
+	async drawCheckpoints(step) {
+		const steps = this.isRun ? await this.requestSteps() : [];
+		const last = steps.length - 1;
+		const shown = steps.includes(step) ? steps.indexOf(step) : last;
+		this.model = shown === last ? this.name : `${this.name}@${step}`;
+		const control = slider(
+			"Watch the head form: checkpoint of",
+			{ min: 0, max: last, value: shown, write: (index) => `step ${steps[index]}` },
+			(index) => {
+				this.model = index === last ? this.name : `${this.name}@${steps[index]}`;
+				this.setState({ ck: index === last ? null : steps[index] });
+				return this.load();
+			},
+		);
+		this.checkpoints.replaceChildren(...(last > 0 ? [control] : []));
+	}
+
+	/** Steps of the kept checkpoints; an imported model has none. */
+	async requestSteps() {
+		try {
+			return (await this.shell.request("runs", { name: this.name })).result.checkpoints;
+		} catch (error) {
+			if (error.status !== 404) throw error;
+			return [];
+		}
 	}
 
 	/** Ways to hand the picture on: a link, one file without a server, and the line that embeds that file. */
@@ -223,16 +264,20 @@ export class Page {
 		if (kind === "encoder") this.drawSimilarity();
 	}
 
-	/** An encoder ends in one vector: how near it is to that of a second sentence. */
+	/** An encoder ends in one vector: how near it is to those of other sentences. */
 	async drawSimilarity() {
+		const key = this.baseKey;
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, COMPARED] });
-			const value = result?.cosines?.[0]?.[1];
-			if (value === undefined) return;
+			const { result } = await this.shell.request("embed", { model: this.model, texts: [this.text, ...COMPARED] });
+			if (!result?.cosines || key !== this.baseKey) return;
+			const items = COMPARED.map((piece, id) => ({ piece, id, probability: result.cosines[0][id + 1] }));
+			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
+			this.view.similar = { title: "cosine with", items };
+			this.view.draw();
 			this.view.caption.replaceChildren(
-				"The mean of all rows is the vector of the sentence. Its cosine with ",
-				word(COMPARED),
-				` is ${writeNumber(value, 2)}.`,
+				"The mean of all rows is the vector of the sentence. It is nearest to ",
+				word(nearest.piece),
+				` (cosine ${writeNumber(nearest.probability, 2)}).`,
 			);
 		});
 	}

@@ -33,6 +33,7 @@ export class TrainForm {
 		this.minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", value: 1 });
 		this.steps = element("input", { type: "number", min: 1, max: 1000000, step: 1, placeholder: "or" });
 		this.seed = element("input", { type: "number", min: 0, max: 2 ** 31, step: 1, value: 0 });
+		this.keep = element("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "3" });
 		this.name = element("input", {
 			type: "text",
 			maxlength: 60,
@@ -87,7 +88,11 @@ export class TrainForm {
 				field("seed", this.seed, "same seed, same start"),
 				field("name", this.name),
 			),
-			details("More", wideField("sentence whose attention is recorded at every checkpoint", this.sentence)),
+			details(
+				"More",
+				wideField("sentence whose attention is recorded at every checkpoint", this.sentence),
+				field("checkpoints to keep", this.keep, "more of them let you watch a head form on Home"),
+			),
 			flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))),
 		);
 		this.element.addEventListener("submit", (event) => {
@@ -148,6 +153,7 @@ export class TrainForm {
 					kinds: this.kindBoxes.filter((box) => box.checked).map((box) => box.value),
 				});
 			if (this.sentence.value.trim()) body.tracked_sentence = this.sentence.value.trim();
+			if (this.keep.value) body.keep_checkpoints = Number(this.keep.value);
 			return this.onSubmit("train", { ...body, kind: this.kind.value });
 		});
 	}

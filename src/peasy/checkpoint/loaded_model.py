@@ -46,9 +46,7 @@ class ModelBundle:
     @property
     def max_seq_len(self) -> int | None:
         """Longest sequence of the model in tokens; None: unlimited."""
-        from peasy.models.config import context_length
-
-        return context_length(self.model.config)
+        return self.model.config.max_seq_len
 
     @property
     def max_text_tokens(self) -> int | None:

@@ -150,7 +150,6 @@ def _calculate(
 ) -> PlanResult:
     """Plan for another machine by formulas alone; `kind` may also be a known model, such as gpt2."""
     from peasy.models.build import build
-    from peasy.models.config import context_length
     from peasy.training.estimate import ModelSizes, TrainingEstimate
     from peasy.training.optimizer import AdamWConfig, OptimizerConfig
     from peasy.training.recipe import MODEL_KINDS, make_recipe
@@ -164,7 +163,7 @@ def _calculate(
         name, config = f"{kind} {preset}", models.preset(f"{kind}-{preset}", **overrides | dict(recipe.model))
         optimizer, batch_size, seq_len = recipe.optimizer, recipe.batch_size, recipe.seq_len
     sizes = ModelSizes.of(build(config, seed=None), optimizer)
-    context = context_length(config) or seq_len
+    context = config.max_seq_len or seq_len
     return _calculated_plan(name, TrainingEstimate(sizes, machine, batch_size, context))
 
 

@@ -249,7 +249,8 @@ class _TrainRequest:
 
     def resume(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Resume the run in this folder; only its budget and parallelism may change."""
-        from peasy.training.recipe import Recipe, changed_settings, merge_settings
+        from peasy.config import merge_settings
+        from peasy.training.recipe import Recipe, changed_settings
         from peasy.training.setup import environment_changes, read_run
 
         setup = read_run(folder)

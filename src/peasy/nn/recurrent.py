@@ -23,13 +23,6 @@ class RecurrentState(ForwardOnlyState):
     encoder_output: Tensor | None = None
     encoder_padding_mask: Tensor | None = None
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        if self.hidden_state is not None:
-            self.hidden_state = tuple(tensor[:, rows] for tensor in self.hidden_state)
-        self.encoder_output = None if self.encoder_output is None else self.encoder_output[rows]
-        self.encoder_padding_mask = None if self.encoder_padding_mask is None else self.encoder_padding_mask[rows]
-
 
 class Recurrent(nn.Module):
     """LSTM or GRU over `[batch, time, width]`; padding on either side is skipped."""

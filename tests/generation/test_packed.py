@@ -247,12 +247,12 @@ def test_small_batches_are_padded_where_needed() -> None:
 
 def test_summary_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    monkeypatch.setattr(packed_linear, "has_bfloat16", lambda: False)
+    monkeypatch.setattr(packed, "has_bfloat16", lambda: False)
     exact = packing_of(pack(model))
     assert exact.kind == "float32"
     assert exact.summary().startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
     assert "\n" not in exact.summary()
-    monkeypatch.setattr(packed_linear, "has_bfloat16", lambda: True)
+    monkeypatch.setattr(packed, "has_bfloat16", lambda: True)
     monkeypatch.setattr(packed_linear, "has_onednn", lambda: False)
     assert packing_of(pack(model)).kind == "bfloat16"
     assert packing_of(pack(model, deterministic=True)).kind == "float32"

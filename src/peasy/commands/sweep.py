@@ -1,6 +1,6 @@
 """`sweep`: one intervention for each head, attention pattern or position, and a metric of each: a heat map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -15,7 +15,6 @@ from peasy.inspection import sweep as sweeps
 from peasy.inspection.edit import TextOrIds, Texts
 from peasy.inspection.forward import ModelInput, forward_logits
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
-from peasy.nn.module_path import Address
 from peasy.views.document import Document
 from peasy.views.inspection import sweep_document
 
@@ -117,9 +116,10 @@ def sweep(
     else:
         rows = sweeps.head_variants(loaded.model, "context" if over == "heads" else "weights")
         columns = tuple(map(str, range(len(rows[0]))))
-    make = _replacement(loaded, clean_input.model_input, method, data)
     variants = [variant for row in rows for variant in row]
-    replacements = {address: make(address) for address in dict.fromkeys(variant.address for variant in variants)}
+    addresses = list(dict.fromkeys(variant.address for variant in variants))
+    texts = _mean_texts(loaded, data) if method == "mean" else ()
+    replacements = sweeps.make_replacements(loaded.model, addresses, clean_input.model_input, method, texts)
     measure = metric.of(loaded) if isinstance(metric, LogitDifference) else metric
     values: list[float] = []
     unchanged = 0.0
@@ -153,17 +153,12 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: TextOrIds | N
     return base
 
 
-def _replacement(
-    loaded: LoadedModel, clean: ModelInput, method: str, data: Texts | None
-) -> Callable[[Address], Tensor]:
-    """Return the function from an address to what its activation is replaced by."""
-    if method != "mean":
-        return (sweeps.patch_from if method == "patch" else sweeps.zeros_like)(loaded.model, clean)
+def _mean_texts(loaded: LoadedModel, data: Texts | None) -> Sequence[ModelInput]:
     if not data:
         raise InvalidInput("The method mean needs data.", hint="Give data=: texts, or the name of a data set.")
     read_texts = edit_context(loaded).read_texts
     assert read_texts is not None
-    return sweeps.mean_over(loaded.model, read_texts(data), clean)
+    return read_texts(data)
 
 
 def _measure_text(loaded: LoadedModel, text: ModelInput, measure: Callable[[Tensor], Tensor]) -> float:

@@ -29,7 +29,7 @@ from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED, ROW_WISE
 from peasy.nn.feedforward import FeedForward
-from peasy.nn.functional import batch_invariant
+from peasy.nn.functional import batch_invariant, has_bfloat16
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 
@@ -146,7 +146,7 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         )
     why = "requested"
     if kind == "auto":
-        use_bfloat16 = packed_linear.has_bfloat16() and deterministic is not True
+        use_bfloat16 = has_bfloat16() and deterministic is not True
         kind = "bfloat16" if use_bfloat16 else "float32"
         why = "supported by this CPU" if use_bfloat16 else "exact"
     if deterministic and kind == "bfloat16":
@@ -160,7 +160,7 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
             raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
         return _PackingPlan(kind, why, packed_linear.Int8PerRow, packed_linear.Int8PerRowAsymmetric, invariant)
     layer_class = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
-    if kind == "bfloat16" and not packed_linear.has_bfloat16():
+    if kind == "bfloat16" and not has_bfloat16():
         layer_class, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
 

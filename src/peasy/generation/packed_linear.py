@@ -138,12 +138,6 @@ def has_int8() -> bool:
     return has_tensors and "fbgemm" in torch.backends.quantized.supported_engines
 
 
-def has_bfloat16() -> bool:
-    """True if this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
-    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return has_instructions and (not has_onednn() or torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 def channel_scales(weight: Tensor) -> Tensor:
     """Return the int8 scale of each channel: as fine as possible without overflow in 16 bits.
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
+from peasy.nn.functional import has_bfloat16
 from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
 from peasy.training.recipe import Precision, Recipe
@@ -190,8 +191,7 @@ def choose_precision(precision: Precision, device: str = "cpu") -> Literal["floa
     if device.startswith("cuda"):
         supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     else:
-        checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-        supported = device == "cpu" and any(check is not None and check() for check in checks)
+        supported = device == "cpu" and has_bfloat16()
     return "bfloat16" if supported else "float32"
 
 

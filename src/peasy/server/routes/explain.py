@@ -27,7 +27,8 @@ from peasy.worked.tables.notes import Notes, as_written_names, read_text
 router = APIRouter(prefix="/api")
 
 _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
-"""Limits of an example that is computed in full."""
+_MAX_LINES, _MAX_GIVEN, _MAX_SIZE = 100, 20_000, 512
+"""Limits of an example that is computed in full: words, characters, lines of steps, given numbers, their rows."""
 
 
 def _prepare_explain(arguments: dict[str, Any]) -> None:
@@ -72,6 +73,14 @@ def _check_size(example: Example) -> Example:
     words = max(len(example.tokens), len(example.source_tokens or ()))
     if words > _MAX_WORDS:
         raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {_MAX_WORDS} are allowed.")
+    if len(example.steps) > _MAX_LINES:
+        raise InvalidInput(f"The example has {len(example.steps):,} steps.", hint=f"At most {_MAX_LINES} are allowed.")
+    sizes = [(len(rows), len(rows[0])) for rows in example.given_nodes.values()]
+    if sum(rows * columns for rows, columns in sizes) > _MAX_GIVEN or max(map(max, sizes), default=0) > _MAX_SIZE:
+        message = "The matrices of the example are too large."
+        raise InvalidInput(
+            message, hint=f"At most {_MAX_GIVEN:,} numbers, and {_MAX_SIZE} rows or columns, are allowed."
+        )
     return example
 
 

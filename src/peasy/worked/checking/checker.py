@@ -37,9 +37,9 @@ from peasy.worked.checking.verdict import (
     sum_findings,
     total_findings,
 )  # fmt: skip
-from peasy.worked.example import Example, WrittenTable
+from peasy.worked.example import Example, WrittenTable, check_size
 from peasy.worked.intervals import Interval
-from peasy.worked.solver import check_size, find_node, solve, suggest_nodes
+from peasy.worked.solver import find_node, solve, suggest_nodes
 
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
@@ -363,14 +363,18 @@ class TableChecker:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
         clean = clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
-        if clean is None or not wrong or not self.names_slips or self.network is not None:
-            return None  # the known slips are those of attention
+        if clean is None or not wrong or not self.names_slips:
+            return None
         prefix = table.node.removesuffix(table.step)
         tables = {name: reading.point for name, reading in self.right.items()}
         tables |= {
             name.removeprefix(prefix): point for name, point in tables.items() if prefix and name.startswith(prefix)
         }
-        return SlipFinder(self.settings, tables).find(table, wrong, clean)
+        if self.network is None:
+            return SlipFinder(self.settings, tables).find(table, wrong, clean)
+        written = {node for node, _ in self.written}
+        settings = FormulaSettings.from_graph(self.graph, prefix)
+        return SlipFinder(settings, tables, self.graph, written).find(table, wrong, clean)
 
     def judge_cell(
         self, table: AlignedTable, row: int, column: int, content: CellContent, known: list[TableReading]

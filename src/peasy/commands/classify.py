@@ -78,6 +78,7 @@ class ClassifyResult(Result):
     name: str
     labels: tuple[TextLabels, ...]
     level: str
+    note: str | None = None
 
     def save(self, path: str | Path) -> Path:
         """Write a file: .jsonl holds one line per text; other formats as every result."""
@@ -87,20 +88,23 @@ class ClassifyResult(Result):
 
     def document(self) -> Document:
         """All labels of a single text, the best label of several, or the labelled tokens of each."""
-        if self.level == "token":
-            tables = [(Heading(one.text), one.token_table()) for one in self.labels]
-            return Document(
-                self.name, tables[0][1:] if len(tables) == 1 else tuple(part for pair in tables for part in pair)
-            )
-        if len(self.labels) == 1:
+        parts: tuple[Heading | Table, ...]
+        if self.level == "token" and len(self.labels) == 1:
+            parts = (self.labels[0].token_table(),)
+        elif self.level == "token":
+            parts = tuple(part for one in self.labels for part in (Heading(one.text), one.token_table()))
+        elif len(self.labels) == 1:
             rows = tuple((one.label, f"{one.probability:.4f}") for one in self.labels[0].scores[:_MAX_LABELS])
-            return Document(self.name, (Table(("label", "probability"), rows),))
-        best = tuple((one.text, one.label, f"{one.scores[0].probability:.4f}") for one in self.labels)
-        return Document(self.name, (Table(("text", "label", "probability"), best),))
+            parts = (Table(("label", "probability"), rows),)
+        else:
+            best = tuple((one.text, one.label, f"{one.scores[0].probability:.4f}") for one in self.labels)
+            parts = (Table(("text", "label", "probability"), best),)
+        return Document(self.name, parts).with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts with their labels and probabilities as plain data."""
-        return {"model": self.name, "level": self.level, "results": [one.data() for one in self.labels]}
+        results = [one.data() for one in self.labels]
+        return {"model": self.name, "level": self.level, "results": results, "note": self.note}
 
     def __repr__(self) -> str:
         return f"ClassifyResult({', '.join(one.summary() for one in self.labels[:3])})"
@@ -138,7 +142,8 @@ def classify(
         hint = "Give a model for sequence or token classification, such as one trained on sentiment."
         raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
-    return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
+    labels = tuple(label(loaded, text) for text in many)
+    return ClassifyResult(loaded.name, labels, head.level, loaded.truncation_note(many))
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:

@@ -29,6 +29,7 @@ class EmbedResult(Result):
     texts: tuple[str, ...]
     vectors: NDArray[np.float32]
     pooling: str
+    note: str | None = None
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         return np.array(self.vectors, dtype=dtype, copy=copy)
@@ -74,11 +75,12 @@ class EmbedResult(Result):
             )
             count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
         cut = [Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
-        return Document(title, (figure, *cut, Paragraph(note, "note")), decimals=4 if len(texts) == 1 else 2)
+        parts = (figure, *cut, Paragraph(note, "note"))
+        return Document(title, parts, decimals=4 if len(texts) == 1 else 2).with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts, vectors and cosines as plain data."""
-        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts)}
+        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts), "note": self.note}
         return facts | {"vectors": self.vectors.tolist(), "cosines": self.cosines.tolist()}
 
     def __repr__(self) -> str:
@@ -117,4 +119,5 @@ def embed(
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
-    return EmbedResult(loaded.name, many, loaded.embed_texts(list(many), pooling=pooling), pooling_name)
+    vectors = loaded.embed_texts(list(many), pooling=pooling)
+    return EmbedResult(loaded.name, many, vectors, pooling_name, loaded.truncation_note(many))

@@ -27,6 +27,7 @@ class ClassifyResult(Result):
     name: str
     labels: tuple[TextLabels, ...]
     level: str
+    note: str | None = None
 
     def save(self, path: str | Path) -> Path:
         """Write a file: .jsonl holds one line per text; other formats as every result."""
@@ -36,11 +37,12 @@ class ClassifyResult(Result):
 
     def document(self) -> Document:
         """Labels with probabilities, or the labelled tokens of each text."""
-        return labels_document(self.name, self.labels)
+        return labels_document(self.name, self.labels).with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts with their labels and probabilities as plain data."""
-        return {"model": self.name, "level": self.level, "results": [one.data() for one in self.labels]}
+        results = [one.data() for one in self.labels]
+        return {"model": self.name, "level": self.level, "results": results, "note": self.note}
 
     def __repr__(self) -> str:
         return f"ClassifyResult({', '.join(one.summary() for one in self.labels[:3])})"
@@ -78,7 +80,8 @@ def classify(
         hint = "Give a model for sequence or token classification, such as one trained on sentiment."
         raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
-    return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
+    labels = tuple(label(loaded, text) for text in many)
+    return ClassifyResult(loaded.name, labels, head.level, loaded.truncation_note(many))
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:

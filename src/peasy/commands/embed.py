@@ -27,6 +27,7 @@ class EmbedResult(Result):
     texts: tuple[str, ...]
     vectors: NDArray[np.float32]
     pooling: str
+    note: str | None = None
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         return np.array(self.vectors, dtype=dtype, copy=copy)
@@ -55,11 +56,12 @@ class EmbedResult(Result):
 
     def document(self) -> Document:
         """Cosines of all pairs, or the vector of a single text."""
-        return vectors_document(self.name, self.texts, self.vectors, self.cosines, self.pooling)
+        document = vectors_document(self.name, self.texts, self.vectors, self.cosines, self.pooling)
+        return document.with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts, vectors and cosines as plain data."""
-        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts)}
+        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts), "note": self.note}
         return facts | {"vectors": self.vectors.tolist(), "cosines": self.cosines.tolist()}
 
     def __repr__(self) -> str:
@@ -98,4 +100,5 @@ def embed(
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
-    return EmbedResult(loaded.name, many, loaded.embed_texts(list(many), pooling=pooling), pooling_name)
+    vectors = loaded.embed_texts(list(many), pooling=pooling)
+    return EmbedResult(loaded.name, many, vectors, pooling_name, loaded.truncation_note(many))

@@ -216,10 +216,8 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
     """
     from peasy.inspection.analysis import explain_similarity
 
+    ids = [model.truncate_ids(model.encode_prompt(text)) for text in (first, second)]  # as `embed` reads them
     one, other = (
-        label_text(
-            model.require_tokenizer(), text, model.truncate_ids(model.encode_prompt(text))
-        )  # as `embed` reads it
-        for text in (first, second)
+        label_text(model.require_tokenizer(), text, row) for text, row in zip((first, second), ids, strict=True)
     )
     return SimilarityResult.of(explain_similarity(model.model, one, other, model.name))

@@ -1,6 +1,6 @@
 """`sweep`: one intervention for each head, attention pattern or position, and a metric of each: a heat map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from peasy.inspection.edit import TextOrIds, Texts
     from peasy.inspection.forward import ModelInput
-    from peasy.nn.module_path import Address
 
 SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
@@ -126,9 +125,10 @@ def sweep(
         choices = ("heads", "patterns", "layers×positions")
         hint = did_you_mean(over, choices) or f"Choose {', '.join(choices)}."
         raise InvalidInput(f'There is no sweep over "{over}".', hint=hint)
-    make = _replacement(loaded, clean_input.model_input, method, data)
     variants = [variant for row in rows for variant in row]
-    replacements = {address: make(address) for address in dict.fromkeys(variant.address for variant in variants)}
+    addresses = list(dict.fromkeys(variant.address for variant in variants))
+    texts = _mean_texts(loaded, data) if method == "mean" else ()
+    replacements = sweeps.make_replacements(loaded.model, addresses, clean_input.model_input, method, texts)
     measure = metric.of(loaded) if isinstance(metric, LogitDifference) else metric
     values: list[float] = []
     unchanged = 0.0
@@ -164,19 +164,12 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | 
     return base
 
 
-def _replacement(
-    loaded: LoadedModel, clean: "ModelInput", method: str, data: "Texts | None"
-) -> "Callable[[Address], Tensor]":
-    """Return the function from an address to what its activation is replaced by."""
-    from peasy.inspection import sweep as sweeps
-
-    if method != "mean":
-        return (sweeps.patch_from if method == "patch" else sweeps.zeros_like)(loaded.model, clean)
+def _mean_texts(loaded: LoadedModel, data: "Texts | None") -> "Sequence[ModelInput]":
     if not data:
         raise InvalidInput("The method mean needs data.", hint="Give data=: texts, or the name of a data set.")
     read_texts = edit_context(loaded).read_texts
     assert read_texts is not None
-    return sweeps.mean_over(loaded.model, read_texts(data), clean)
+    return read_texts(data)
 
 
 def _measure_text(loaded: LoadedModel, text: "ModelInput", measure: "Callable[[Tensor], Tensor]") -> float:

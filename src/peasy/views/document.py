@@ -5,7 +5,7 @@ once per document and applied by the renderer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -287,6 +287,10 @@ class Document:
     settings: tuple[str, ...] = ()
     picture: Mapping[str, object] | None = None
     fragment: bool = False
+
+    def with_note(self, note: str | None) -> "Document":
+        """Return the document with a note at its end, if there is one."""
+        return replace(self, parts=(*self.parts, Paragraph(note, "note"))) if note else self
 
     def matrices(self) -> Sequence[Matrix]:
         """Return all matrices, in order."""

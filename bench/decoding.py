@@ -32,8 +32,7 @@ THREADS = int(os.environ.get("OMP_NUM_THREADS", 2))
 BOUNDS = {
     1: (("float32", "transformers", 1.7), ("int8", "llama_q8", 0.9), ("int8_no_kernel", "llama_q8", 0.75),
         ("int8", "ctranslate2_int8", 1.6)),
-    8: (("int8", "llama_q8", 1.1), ("int8", "ctranslate2_int8", 1.1), ("int8_tensor", "llama_q8", 1.5),
-        ("int8_tensor", "ctranslate2_int8", 1.5)),
+    8: (("int8", "llama_q8", 1.1), ("int8", "ctranslate2_int8", 1.1)),
 }  # fmt: skip
 """By batch size: candidate, reference, smallest speedup."""
 MIN_CACHE_SPEEDUP = {256: 7.0, 1000: 25.0}
@@ -97,10 +96,6 @@ def float32_no_kernel() -> Any:
 
 def int8_no_kernel() -> Any:
     return greedy_decode("int8 no_kernel")
-
-
-def int8_tensor() -> Any:
-    return greedy_decode("int8-tensor")
 
 
 def generation_loop() -> Any:
@@ -269,7 +264,7 @@ def check_equal() -> None:
     """Compare the logits with those of transformers, before timing. Called in its own process."""
     ids = prompts(3)
     expected = transformers_model()(torch.tensor(ids)).logits
-    exact, approximate = ("unpacked", "float32", "float32 no_kernel"), ("int8", "int8 no_kernel", "int8-tensor")
+    exact, approximate = ("unpacked", "float32", "float32 no_kernel"), ("int8", "int8 no_kernel")
     for kind, maximum in [(kind, 1e-4) for kind in exact] + [(kind, None) for kind in approximate]:
         model = peasy_model(kind)
         logits = torch.stack(model.forward_varlen(ids, [model.new_state() for _ in ids], all_positions=True))
@@ -287,7 +282,6 @@ def measure(size: int, rounds: int, folder: str, names: list[str]) -> bool:
         "float32_no_kernel",
         "int8",
         "int8_no_kernel",
-        "int8_tensor",
         "generation_loop",
         "transformers",
         *_installed(),

@@ -312,7 +312,7 @@ def _verdicts() -> list[str]:
                 *(f"- {part}" for part in stored[name].comparisons),
                 "",
             ]
-            lines += [f"{stored[name].origin}\n"]
+            lines += [f"{stored[name].origin} A seed varies: {entry.seeds}.\n"]
         else:
             lines += [f"**Not measured with five seeds yet**: `peasy experiment {name}` runs one.\n"]
         lines += [f"Caveat: {entry.caveat}\n"]

@@ -81,6 +81,17 @@ def parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(_TEXT_OR_FRACTION.sub(lambda match: match[1] or f'"{match[2]}"', text))
 
 
+def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
+    merged = dict(data)
+    for key, value in changes.items():
+        old, is_table = merged.get(key), isinstance(value, Mapping)
+        if is_table and isinstance(old, Mapping) and value.get("kind", old.get("kind")) == old.get("kind"):
+            value = merge_settings(old, value)
+        merged[key] = value
+    return merged
+
+
 def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
     """Return `data` with one setting `a.b=value` applied; the value is JSON, or else text.
 

@@ -98,7 +98,7 @@ def test_alignment_row_belongs_to_generated_token(loaded):
         state = model.new_state(source=torch.tensor([loaded.encode_prompt("the dog sat")]))
         for id in (1, *result.hypotheses[0].ids[:-1]):
             seen.clear()
-            model.forward_varlen([[id]], [state], tap=tap)
+            model.forward_varlen([[id]], [state], tap=[tap])
             rows.append(next(s.array[0, 0, -1] for s in seen if s.path.layer == aligned.path.layer))
     expected = merge_words(torch.stack(rows).numpy(), aligned.target, aligned.source)
     np.testing.assert_allclose(aligned.weights, expected, atol=1e-5)

@@ -57,7 +57,7 @@ def test_rows_of_different_lengths_with_a_cache(name):
     mask = torch.ones(2, 9, dtype=torch.bool)
     mask[0, :5] = False
     with torch.inference_mode():
-        cache = model.new_state(batch=2, **source)
+        cache = model.new_state(**source)
         model(ids[:, :9], padding_mask=mask, cache=cache)
         actual = torch.cat([model(ids[:, 9:10], cache=cache), model(ids[:, 10:], cache=cache)], dim=1)
         for row, start in enumerate((5, 0)):

@@ -58,6 +58,6 @@ def test_chunks_with_a_cache(decoder):
     ids = some_ids(2, 12)
     with torch.no_grad():
         expected = their_logits(decoder.theirs, decoder.theirs(ids))
-        cache = decoder.ours.new_state(batch=2)
+        cache = decoder.ours.new_state()
         pieces = [decoder.ours(piece, cache=cache) for piece in ids.split([5, 1, 4, 2], dim=1)]
     torch.testing.assert_close(torch.cat(pieces, dim=1), expected, **CLOSE)

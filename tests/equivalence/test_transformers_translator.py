@@ -79,6 +79,6 @@ def test_chunks_with_a_cache(translator, pieces):
         expected = translator.theirs(
             input_ids=source, attention_mask=source_mask.long(), decoder_input_ids=target
         ).logits
-        cache = translator.ours.new_state(batch=2, source=source, source_padding_mask=source_mask)
+        cache = translator.ours.new_state(source=source, source_padding_mask=source_mask)
         logits = [translator.ours(piece, cache=cache) for piece in target.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(logits, dim=1), expected, **CLOSE)

@@ -14,7 +14,6 @@ from peasy.generation.request import Ended, Token
 from peasy.generation.sampling import NoValidToken, Sampler
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.build import build
-from peasy.models.config import context_length
 from peasy.models.preset import preset
 from peasy.nn.kv_cache import LayerKVCache
 from peasy.tokenization import train_tokenizer
@@ -258,7 +257,7 @@ def test_a_cut_prompt_keeps_its_last_tokens():
 def test_the_context_length_holds_for_every_kind_of_position(name):
     """A rotary model could compute more positions, but was not trained for them."""
     config = DECODERS[name]
-    model, limit = make(config), context_length(config)
+    model, limit = make(config), config.max_seq_len
     prompt = some_ids(1, limit + 6).tolist()[0]
     with pytest.raises(InvalidInput, match=f"{limit + 6} tokens; this model reads at most {limit}") as refused:
         generate(model, [prompt], SamplingParams(3))

@@ -53,7 +53,7 @@ def test_starting_and_idle_engines_hold_no_openmp_workers():
     first, working, started, idle = run_program(
         "model = build(preset('gpt-tiny', d_model=512), seed=1); work(); working = count()\n"
         "with EngineThread(Engine(model)) as thread:\n"
-        "    started = count(); list(thread.submit(Request(tuple(range(1, 200)))))\n"
+        "    started = count(); list(thread.engine.submit(Request(tuple(range(1, 200)))))\n"
         "    print(first, working, started, count())"
     )
     assert working >= first + 3

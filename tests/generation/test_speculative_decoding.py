@@ -158,7 +158,7 @@ def test_samples_follow_the_probabilities_with_drafts():
 
 def test_biased_acceptance_would_be_detected(monkeypatch):
     """The inverse: a sampler biased towards the draft fails the same test."""
-    original = RunningSequence.sample_next
+    original = RunningSequence._sample_next
 
     def biased(self, logits, eos, attention=()):
         if self.num_generated and self.sampler.rng.random() < 0.5:
@@ -166,7 +166,7 @@ def test_biased_acceptance_would_be_detected(monkeypatch):
             logits[2] += 1.5
         original(self, logits, eos)
 
-    monkeypatch.setattr(RunningSequence, "sample_next", biased)
+    monkeypatch.setattr(RunningSequence, "_sample_next", biased)
     model, count = tiny_model(), 1500
     assert chi_square(sample_counts(speculative_decode, model, count), true_probabilities(model), count) > 54.05
 

@@ -133,7 +133,7 @@ def test_one_tap_per_sequence(name: str) -> None:
     assert not captured[2]
     for text in (0, 1, 3):
         alone: list[Activation] = []
-        model.forward_varlen([TEXTS[text]], [new_states(model)[text]], tap=Tap(alone.append, steps=KNOWN_STEPS))
+        model.forward_varlen([TEXTS[text]], [new_states(model)[text]], tap=[Tap(alone.append, steps=KNOWN_STEPS)])
         assert [(one.path, one.step) for one in captured[text]] == [(one.path, one.step) for one in alone]
         for one, other in zip(captured[text], alone, strict=True):
             torch.testing.assert_close(one.array, other.array, **CLOSE)
@@ -149,7 +149,7 @@ def test_intervention_changes_only_its_sequence(name: str) -> None:
         return array * 0.5 if address.step in ("query", "value", "context", "activation") else None
 
     intervened = model.forward_varlen(TEXTS, new_states(model), intervention=[None, change, None, None])
-    both = model.forward_varlen(TEXTS, new_states(model), intervention=change)
+    both = model.forward_varlen(TEXTS, new_states(model), intervention=[change] * len(TEXTS))
     torch.testing.assert_close([intervened[n] for n in (0, 2, 3)], [plain[n] for n in (0, 2, 3)], **CLOSE)
     torch.testing.assert_close(intervened[1], both[1], **CLOSE)
     assert not torch.allclose(intervened[1], plain[1])

@@ -49,14 +49,6 @@ def test_crop_beyond_evicted_tokens_is_refused():
         layer.crop(3)
 
 
-def test_nbytes():
-    model = make(DECODERS["learned"], double=True)
-    with torch.inference_mode():
-        cache = model.new_state()
-        model(some_ids(2, 5), cache=cache)
-    assert cache.nbytes == 3 * 2 * (2 * 4 * kv_cache.BLOCK_TOKENS * 8) * 8
-
-
 def test_a_packed_batch_extends_the_cache_of_each_sequence():
     caches = [LayerKVCache(), LayerKVCache()]
     new = torch.arange(3.0).view(1, 1, 3, 1), torch.arange(3.0).view(1, 1, 3, 1) + 10

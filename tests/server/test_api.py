@@ -65,10 +65,41 @@ def test_large_examples_are_refused(client):
         ("explain", {"source": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
         ("check", {"example": {"title": "t", "tokens": many, "x": [[1]] * 300}}),
         ("check", {"text": "X\n" + "1\n" * 300, "text_format": "csv"}),
+        (
+            "explain",
+            {"source": {"title": "t", "given": {"x": [[1]]}, "steps": {f"y{n}": "relu(x)" for n in range(200)}}},
+        ),
+        (
+            "explain",
+            {"source": {"title": "t", "given": {"x": [[1]] * 900}, "steps": {"y": "project_transposed(x, x)"}}},
+        ),
+        (
+            "explain",
+            {
+                "source": {
+                    "title": "t",
+                    "given": {"x": [[1]]},
+                    "tokens": ["a"],
+                    "vocabulary": ["a"],
+                    "steps": {"y": "beam_search(x, steps=1000000000)"},
+                }
+            },
+        ),
+        (
+            "explain",
+            {
+                "source": {
+                    "title": "t",
+                    "given": {"x": [[1]]},
+                    "tokens": ["a"],
+                    "steps": {"y": "attention(x, heads=100000000)"},
+                }
+            },
+        ),
     ]:
         found = post(client, command, **body)
         assert found.status_code == 400
-        assert "At most" in found.json()["error"]["hint"]
+        assert any(word in found.json()["error"]["hint"] for word in ("At most", "shorter"))
 
 
 def test_inference_commands_match_python(client, folders):

@@ -64,8 +64,9 @@ def test_models_in_use_are_not_evicted(folders):
 
 def test_eviction_stops_the_engine(folders):
     registry = ModelRegistry(folders, memory_bytes=peasy.load(folders[1]).model.weight_bytes())
-    with registry.engine("writer") as (_, runner):
+    with registry.engine("writer"):
         assert registry.is_ready("writer")
+    runner = registry.loaded["writer"].engine_thread
     with registry.use("talker"):
         pass
     assert "writer" not in registry.loaded
@@ -102,8 +103,8 @@ def test_newer_checkpoint_is_loaded(folders, tmp_path, monkeypatch, counted):
     run.mkdir(parents=True)
     save_model(run / "step-000001", loaded.model, loaded.tokenizer)
     registry = ModelRegistry()
-    with registry.engine("learning") as (first, runner):
-        pass
+    with registry.engine("learning") as (first, _):
+        runner = registry.loaded["learning"].engine_thread
     with registry.use("learning") as same:
         assert same is first
     save_model(run / "step-000002", loaded.model, loaded.tokenizer)

@@ -14,6 +14,8 @@ from peasy.worked import read_example
 from peasy.worked.solver import train_steps
 
 STEPS = 20
+EPS = 1e-3
+"""AdamW divides by √v + ε: with the usual 1e-8 a gradient that is only rounding moves its weight by a whole step."""
 WORDS = ["the", "cat", "sat", "mat", "on"]
 NAMES = {
     "embedding.table": "embedding.token.weight", "positions.table": "embedding.position.weight",
@@ -68,7 +70,7 @@ def on_paper(model, lr):
             "title": "t", "tokens": WORDS[:2], "vocabulary": WORDS, "targets": WORDS[1:3],
             "given": {f"gpt.{name}": values for name, values in given.items()},
             "steps": {"gpt": "gpt(heads=2, activation=gelu)", "loss": "cross_entropy(gpt)"},
-            "train": {"optimizer": "adamw", "lr": lr, "beta_2": 0.95},
+            "train": {"optimizer": "adamw", "lr": lr, "beta_2": 0.95, "eps": EPS},
         }
     )  # fmt: skip
 
@@ -78,7 +80,7 @@ def losses_of_the_loop(model, folder, lr):
         "precision": "float32", "steps": STEPS, "seq_len": 2, "batch_size": 1, "seq_len_warmup": None,
         "grad_clip": None,
         "num_validations": 0, "num_samplings": 0, "num_saves": 0, "seed": 1,
-        "optimizer": {"kind": "adamw", "lr": lr, "weight_decay": 0.0},
+        "optimizer": {"kind": "adamw", "lr": lr, "eps": EPS, "weight_decay": 0.0},
         "schedule": {"kind": "wsd", "warmup": 0.0, "decay": 0.0},
     }  # fmt: skip
     (folder / "checkpoints").mkdir()

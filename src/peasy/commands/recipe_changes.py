@@ -25,7 +25,7 @@ def recipe_changes(
     >>> recipe_changes({"optimizer": {"weight_decay": 0.1}}, lr=0.01, batch_size=8)
     {'optimizer': {'weight_decay': 0.1, 'lr': 0.01}, 'batch_size': 8}
     """
-    from peasy.training.recipe import merge_settings
+    from peasy.config import merge_settings
 
     loaded = {} if config is None else config_reader.load(config)
     if not isinstance(loaded, Mapping):
@@ -44,6 +44,6 @@ def open_training_data(kind: str, data: DataSource, options: Mapping[str, Any]) 
 
 def with_suggested_settings(kind: str, corpus: Corpus, settings: Mapping[str, object]) -> JsonDict:
     """Add the settings that the dataset suggests; explicit settings win, and n-gram counting takes none."""
-    from peasy.training.recipe import merge_settings
+    from peasy.config import merge_settings
 
     return dict(settings) if kind == "ngram" else merge_settings(corpus.suggested_settings, settings)

@@ -10,7 +10,7 @@ from peasy.generation.limits import EngineLimits
 from peasy.generation.request import AttentionQuery
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import LongPrompt
-from peasy.models.config import RecurrentTranslatorConfig, can_extend_context, context_length
+from peasy.models.config import RecurrentTranslatorConfig, can_extend_context
 from peasy.models.protocol import Model
 from peasy.models.transformer import check_token_range
 from peasy.tokenization import Tokenizer
@@ -95,7 +95,7 @@ def empty_prompt_error() -> InvalidInput:
 
 def _context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
     """Return the most tokens of a sequence: the one place that decides; None: unlimited."""
-    return None if long == "extend" and can_extend_context(model.config) else context_length(model.config)
+    return None if long == "extend" and can_extend_context(model.config) else model.config.max_seq_len
 
 
 def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongPrompt = "refuse") -> list[int]:
@@ -127,14 +127,14 @@ def _long_text_error(model: Model, count: int, what: str) -> InvalidInput:
     """Return the error for a text that is longer than the context."""
     extend = ", go beyond it (long=extend)" if can_extend_context(model.config) else ""
     return InvalidInput(
-        f"The {what} has {count:,} tokens; this model reads at most {context_length(model.config):,}.",
+        f"The {what} has {count:,} tokens; this model reads at most {model.config.max_seq_len:,}.",
         hint=f"Shorten it, let it be cut (long=cut){extend}, or choose a model with a longer context.",
     )
 
 
 def long_text_note(model: Model, count: int, max_tokens: int, long: LongPrompt) -> str | None:
     """Return what is done about a prompt of `count` tokens that leaves no space for `max_tokens` more, if so."""
-    context = context_length(model.config)
+    context = model.config.max_seq_len
     if context is None or model.is_encoder_decoder or count + max_tokens - 1 <= context:
         return None
     if _context_limit(model, long) is None:

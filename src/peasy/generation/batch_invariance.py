@@ -1,22 +1,17 @@
 """Checks batch invariance: a row must give the same bits in every batch.
 
-It depends on CPU, threads and shapes, so each packed model is checked before it is used; `packed.py` remembers the
-result for the machine.
+It depends on CPU, threads and shapes, so a packed model that should be invariant is checked before it is used;
+`packed.py` remembers the result for the machine.
 """
 
-import time
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.generation.packed_linear import PackedLinear
-from peasy.models.config import context_length
 from peasy.models.protocol import DecodeState, Model
-from peasy.nn.attention import Attention
-from peasy.nn.attention_backends import FUSED
-from peasy.nn.stack import Stack
 
 _BATCH_SIZES = (2, 3, 5, 8, 17, 33, 72)
 """Batch sizes in which a row is checked."""
@@ -27,76 +22,32 @@ MIN_ROWS_TRIED = (1, 2, 4, 16)
 _SCHEDULES = (([0, 1, 2], [12, 12, 12]), ([2, 0], [12, 12]), ([1, 0, 2], [1, 1, 1]), ([0, 1], [3, 2]))
 """Schedules that are tried: which sequences share a batch, and the chunk size of each."""
 
-_MAX_COST, _PROMPT_TOKENS, _REPEATS = 0.15, 512, 3
-"""Largest accepted slowdown of a prefill of this many tokens, and the number of timed repeats."""
-
 
 @dataclass(frozen=True)
 class BatchInvariance:
-    """Result of the batch-invariance check; `min_rows`: smaller batches are padded to this many rows, 1 = none.
-
-    `cost`: relative slowdown of a long prefill, 0.1 = 10 %. `given_up`: possible, but too expensive.
-    """
-
-    holds: bool
-    min_rows: int
-    seconds: float
-    cost: float = 0.0
-    given_up: bool = False
-
-    def summary(self) -> str:
-        """Return a one-line description."""
-        if not self.holds and not self.given_up:
-            return "not batch-invariant on this CPU"
-        cost = f"{max(self.cost, 0):.0%} of prefill time"
-        if self.given_up:
-            return f"not batch-invariant (it would cost {cost})"
-        invariant = f"batch-invariant: same bits in any batch, order and chunking, for {cost}"
-        return f"{invariant} (checked in {self.seconds:.1f} s)"
-
-
-@dataclass(frozen=True)
-class PackingMeasurement:
-    """What was measured of a packed model on this machine.
+    """What was found out about a packed model on this machine.
 
     `exact`: the numba kernel's results are correct. `min_rows`: rows to which small batches of each kind of linear
-    layer are padded, None = no number is enough. `holds`: every sequence gets the same bits in every batch. `cost`:
-    relative slowdown of a long prefill.
+    layer are padded, None = no number is enough. `holds`: every sequence gets the same bits in every batch.
     """
 
     exact: bool = True
     min_rows: dict[str, int | None] = field(default_factory=dict)
     holds: bool = False
-    cost: float = 0.0
+
+    def summary(self) -> str:
+        """Return a one-line description."""
+        invariant = "batch-invariant: same bits in any batch, order and chunking"
+        return invariant if self.holds else "not batch-invariant on this CPU"
 
 
 @torch.inference_mode()
-def measure_batch_invariance(model: Model) -> PackingMeasurement:
-    """Check each kind of linear layer and then the whole model, and measure what invariance costs."""
+def check_batch_invariance(model: Model) -> BatchInvariance:
+    """Check each kind of linear layer and then the whole model."""
     linears = {linear_kind(module): module for module in model.modules() if isinstance(module, PackedLinear)}
     min_rows = {kind: find_min_rows(linear) for kind, linear in linears.items()}
-    _pad_small_batches(model, min_rows)
-    holds = None not in min_rows.values() and _is_batch_invariant(model)
-    return PackingMeasurement(True, min_rows, holds, measure_invariance_cost(model) if holds else 0.0)
-
-
-def ensure_batch_invariance(
-    model: Model, deterministic: bool | None = None, measurement: PackingMeasurement | None = None
-) -> BatchInvariance:
-    """Pad small batches where invariance needs it; `measurement`: a remembered one, None = measure now.
-
-    With `deterministic=None`, invariance is given up if it is too expensive.
-    """
-    began = time.perf_counter()
-    measured = measurement or measure_batch_invariance(model)
-    _pad_small_batches(model, measured.min_rows)
-    given_up = deterministic is None and measured.cost > _MAX_COST
-    if given_up:
-        for attention in _attentions(model):
-            attention.backend = FUSED
-    most_rows = max([rows or 1 for rows in measured.min_rows.values()], default=1)
-    seconds = time.perf_counter() - began
-    return BatchInvariance(measured.holds and not given_up, most_rows, seconds, measured.cost, given_up)
+    pad_small_batches(model, min_rows)
+    return BatchInvariance(True, min_rows, None not in min_rows.values() and _is_batch_invariant(model))
 
 
 def linear_kind(linear: PackedLinear) -> str:
@@ -104,40 +55,11 @@ def linear_kind(linear: PackedLinear) -> str:
     return f"{type(linear).__name__} {linear.shape}"
 
 
-def _pad_small_batches(model: Model, min_rows: dict[str, int | None]) -> None:
+def pad_small_batches(model: Model, min_rows: dict[str, int | None]) -> None:
+    """Set the rows to which small batches are padded, where invariance needs it."""
     for module in model.modules():
         if isinstance(module, PackedLinear):
             module.min_rows = min_rows[linear_kind(module)] or 1
-
-
-def measure_invariance_cost(model: Model) -> float:
-    """Return the relative slowdown of prefill by row-wise attention, measured on the first layer: 0.1 = 10 %."""
-    stack = getattr(model, "decoder", None)
-    if not isinstance(stack, Stack):
-        return 0.0
-    limit = context_length(model.config) or _PROMPT_TOKENS
-    ids = [index % _vocab_size(model) for index in range(min(_PROMPT_TOKENS, limit))]
-    blocks, stack.blocks = stack.blocks, stack.blocks[:1]
-    attentions = _attentions(stack)
-    invariant_backends = [attention.backend for attention in attentions]
-    seconds: dict[bool, list[float]] = {True: [], False: []}
-    try:
-        for invariant in [True, False] * (1 + _REPEATS):
-            for attention, backend in zip(attentions, invariant_backends, strict=True):
-                attention.backend = backend if invariant else FUSED
-            state = _new_state(model, 0)
-            began = time.thread_time()  # CPU time: other processes do not count
-            model.forward_varlen([ids], [state])
-            seconds[invariant].append(time.thread_time() - began)
-    finally:
-        stack.blocks = blocks
-        for attention, backend in zip(attentions, invariant_backends, strict=True):
-            attention.backend = backend
-    return min(seconds[True][1:]) / min(seconds[False][1:]) - 1
-
-
-def _attentions(module: nn.Module) -> list[Attention]:
-    return [child for child in module.modules() if isinstance(child, Attention)]
 
 
 def find_min_rows(linear: PackedLinear) -> int | None:
@@ -153,7 +75,8 @@ def find_min_rows(linear: PackedLinear) -> int | None:
 
 def _is_batch_invariant(model: Model) -> bool:
     """True if every sequence gets the same bits alone, batched, in another order and in chunks."""
-    limit, vocabulary = context_length(model.config) or 12, _vocab_size(model)
+    limit = model.config.max_seq_len or 12
+    vocabulary = getattr(model.config, "target_vocab_size", None) or model.config.vocab_size
     generator = torch.Generator().manual_seed(0)
     sequences = [torch.randint(0, vocabulary, (min(n, limit),), generator=generator).tolist() for n in (9, 4, 12)]
     try:
@@ -181,10 +104,6 @@ def _run_schedule(
             logits |= dict(zip(batch, computed, strict=True))
         pending = {index: pending[index] for index in batch}
     return logits
-
-
-def _vocab_size(model: Model) -> int:
-    return getattr(model.config, "target_vocab_size", None) or model.config.vocab_size
 
 
 def _new_state(model: Model, index: int) -> DecodeState:

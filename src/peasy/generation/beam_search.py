@@ -14,7 +14,7 @@ import torch
 from peasy.generation.request import Ended, Hypothesis
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken
-from peasy.generation.sequence import Row, RunningSequence, new_attention_topk
+from peasy.generation.sequence import Row, RunningSequence
 from peasy.models.protocol import DecodeState
 from peasy.tokenization import Tokenizer
 
@@ -42,8 +42,8 @@ class BeamSearchSequence(RunningSequence):
         """Return one row for each beam, or the prompt."""
         if not self.beams:
             return super().next_rows(end, may_draft)
-        query, num_cached = self.request.attention_query, self.prompt_length + self.num_generated - 1
-        return [Row(self, beam.ids[-1:], beam.state, num_cached, new_attention_topk(query)) for beam in self.beams]
+        num_cached = self.prompt_length + self.num_generated - 1
+        return [Row(self, beam.ids[-1:], beam.state, num_cached, self._new_attention_topk()) for beam in self.beams]
 
     def accept(self, rows: list[Row], eos: tuple[int, ...]) -> None:
         """Extend every beam by its top tokens; keep the best unfinished children and the finished ones."""
@@ -104,10 +104,10 @@ class BeamSearchSequence(RunningSequence):
     def _end_search(self) -> None:
         self.beams = []
         if not self.hypotheses:
-            self.end(Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0.")))
+            self._end(Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0.")))
             return
         best, hypotheses = self.hypotheses[0], tuple(self.hypotheses[: self.params.n])
-        self.end(Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses))
+        self._end(Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses))
 
     def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
         if not self.beams:

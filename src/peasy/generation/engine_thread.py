@@ -5,20 +5,19 @@ from typing import Self
 
 from peasy.generation.engine import Engine
 from peasy.generation.openmp import release_openmp_threads
-from peasy.generation.request import Request
-from peasy.generation.request_queue import ResponseStream
 
 _IDLE_SECONDS = 0.05
 """Seconds between two steps while idle, so that deadlines are still checked."""
 
 
 class EngineThread:
-    """Background thread around an engine: `submit` returns an event stream; closing the stream cancels the request.
+    """Background thread that steps an engine; the `submit` of that engine may be called from any thread.
 
+    >>> from peasy.generation.request import Request
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
     >>> with EngineThread(Engine(build(preset("gpt-tiny"), seed=1))) as thread:
-    ...     events = list(thread.submit(Request((1, 2, 3))))
+    ...     events = list(thread.engine.submit(Request((1, 2, 3))))
     >>> len(events), events[-1].reason
     (21, 'length')
     """
@@ -33,10 +32,6 @@ class EngineThread:
         release_openmp_threads()  # the calling thread has loaded and packed the model: release its OpenMP workers
         self._thread = threading.Thread(target=self._run, name="peasy-engine", daemon=True)
         self._thread.start()
-
-    def submit(self, request: Request) -> ResponseStream:
-        """Submit a request; raises at once if it is invalid, or `Overloaded` if the queue is full."""
-        return self.engine.submit(request)
 
     @property
     def native_thread_id(self) -> int | None:

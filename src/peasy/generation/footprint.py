@@ -6,7 +6,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from peasy.models.config import context_length
 from peasy.models.protocol import Model
 from peasy.nn.kv_cache import BLOCK_TOKENS, KVCache, LayerKVCache
 
@@ -73,7 +72,7 @@ def measure_footprint(model: Model, prefill_chunk: int = 1) -> StateFootprint:
     >>> measure_footprint(model).max_bytes(256) == tensor_bytes(model.new_state(capacity=256)) + 2 * 4 * 256 * 64 * 2
     True
     """
-    tokens = min(_PROBE_TOKENS, context_length(model.config) or _PROBE_TOKENS)
+    tokens = min(_PROBE_TOKENS, model.config.max_seq_len or _PROBE_TOKENS)
     source = torch.zeros(1, 1, dtype=torch.long, device=model.device) if model.is_encoder_decoder else None
     state = model.new_state(capacity=tokens, source=source)
     model.forward_varlen([[0] * tokens], [state])

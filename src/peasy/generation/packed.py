@@ -18,10 +18,9 @@ from peasy.extras import install_line
 from peasy.generation import packed_linear, packed_numba
 from peasy.generation.batch_invariance import (
     BatchInvariance,
-    PackingMeasurement,
-    ensure_batch_invariance,
+    check_batch_invariance,
     linear_kind,
-    measure_batch_invariance,
+    pad_small_batches,
 )
 from peasy.generation.machine_measurements import remembered
 from peasy.models.baselines import NGramModel
@@ -30,14 +29,14 @@ from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED, ROW_WISE
 from peasy.nn.feedforward import FeedForward
-from peasy.nn.functional import batch_invariant
+from peasy.nn.functional import batch_invariant, has_bfloat16
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 
 _LOG = logging.getLogger(__name__)
 
-PackingKind = Literal["auto", "float32", "bfloat16", "int8", "int8-tensor"]
-PACKING_KINDS = ("auto", "float32", "bfloat16", "int8", "int8-tensor")
+PackingKind = Literal["auto", "float32", "bfloat16", "int8"]
+PACKING_KINDS = ("auto", "float32", "bfloat16", "int8")
 
 _MIN_KERNEL_PARAMETERS = 4_000_000
 """Smaller float32 models are not bound by memory bandwidth, and loading the numba kernel does not pay."""
@@ -47,7 +46,7 @@ _MIN_KERNEL_PARAMETERS = 4_000_000
 class Packing:
     """Packing of a model and why it was chosen; `batch_invariance`: result of the check (None = not requested).
 
-    `seconds`: packing time, including the compilation of a kernel that is used for the first time on this machine.
+    `seconds`: packing time, with the checks and the compilation of a kernel when it is first used on this machine.
     """
 
     kind: str
@@ -70,11 +69,11 @@ def pack(
 ) -> Model:
     """Return a copy of the model with packed linear layers; `packing_of(packed).summary()` describes the choice.
 
-    float32 is exact; bfloat16 and int8 are approximate: "int8" scales activations per row, "int8-tensor" per tensor.
-    "auto" takes bfloat16 if the CPU supports it, else float32. `deterministic`: batch-invariant, the same prompt gives
-    the same bits in any batch, order and chunking (checked once per machine); None = if it costs at most 15 % of
-    prefill time. `kernel`: linear layers compiled by numba; None = if installed and useful.
-    What is measured is remembered for this machine; `PEASY_MEASURE_AGAIN=1` measures again.
+    float32 is exact; bfloat16 and int8 are approximate. "auto" takes bfloat16 if the CPU supports it, else float32.
+    `deterministic`: batch-invariant, the same prompt gives the same bits in any batch, order and chunking (checked once
+    per machine, `PEASY_MEASURE_AGAIN=1` checks again); None = with the numba kernel, where it is free, and not with
+    torch's, where a prefill would take half as long again. `kernel`: linear layers compiled by numba; None = if
+    installed and useful.
 
     >>> from peasy.models.build import build
     >>> from peasy.models.preset import preset
@@ -83,11 +82,10 @@ def pack(
     'float32'
     """
     began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
-    packed = _apply_packing(model, plan)
-    seconds, measured = time.perf_counter() - began, PackingMeasurement()
+    packed, checked = _apply_packing(model, plan), BatchInvariance()
     if plan.compiled or plan.batch_invariant:
-        measured = remembered(_conditions(packed, plan), partial(_measure, packed, plan), PackingMeasurement)
-    if not measured.exact:
+        checked = remembered(_conditions(packed, plan), partial(_check, packed, plan), BatchInvariance)
+    if not checked.exact:
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
         assert packing is not None
@@ -95,18 +93,21 @@ def pack(
         packed.packing = replace(packing, reason=reason)  # type: ignore[assignment]
         return packed
     nbytes = sum(module.nbytes() for module in packed.modules() if isinstance(module, packed_linear.PackedLinear))
-    invariance = ensure_batch_invariance(packed, deterministic, measured) if plan.batch_invariant else None
-    if invariance is not None:
-        invariance = replace(invariance, seconds=time.perf_counter() - began - seconds)
+    if plan.batch_invariant:
+        pad_small_batches(packed, checked.min_rows)
+    seconds, invariance = time.perf_counter() - began, checked if plan.batch_invariant else None
     packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
     _LOG.info("weights packed: %s", packing.summary())
     packed.packing = packing  # type: ignore[assignment]
     return packed
 
 
-def _measure(packed: Model, plan: "_PackingPlan") -> PackingMeasurement:
-    exact = not plan.compiled or _kernel_is_exact(packed)
-    return measure_batch_invariance(packed) if exact and plan.batch_invariant else PackingMeasurement(exact)
+@torch.inference_mode()
+def _check(packed: Model, plan: "_PackingPlan") -> BatchInvariance:
+    """Check the kernel on each shape once, then the model's batch invariance."""
+    kernels = {module.shape: module for module in packed.modules() if isinstance(module, packed_numba.KernelLinear)}
+    exact = all(kernel.is_exact() for kernel in kernels.values())
+    return check_batch_invariance(packed) if exact and plan.batch_invariant else BatchInvariance(exact)
 
 
 def _conditions(packed: Model, plan: "_PackingPlan") -> dict[str, str]:
@@ -145,23 +146,21 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         )
     why = "requested"
     if kind == "auto":
-        use_bfloat16 = packed_linear.has_bfloat16() and deterministic is not True
+        use_bfloat16 = has_bfloat16() and deterministic is not True
         kind = "bfloat16" if use_bfloat16 else "float32"
         why = "supported by this CPU" if use_bfloat16 else "exact"
-    if deterministic and kind not in ("float32", "int8"):
-        raise InvalidInput(f"{kind} cannot be batch-invariant.", hint="Choose float32 or int8.")
-    invariant = kind in ("float32", "int8") and deterministic is not False
+    if deterministic and kind == "bfloat16":
+        raise InvalidInput("bfloat16 cannot be batch-invariant.", hint="Choose float32 or int8.")
+    invariant = bool(deterministic)
     if _use_kernel(model, kind, kernel):
         linear: _LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
-        return _PackingPlan(kind, why, linear, linear, invariant, compiled=True)
-    if kind.startswith("int8"):
+        return _PackingPlan(kind, why, linear, linear, deterministic is not False, compiled=True)
+    if kind == "int8":
         if not packed_linear.has_int8():
             raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
-        if kind == "int8-tensor":
-            return _PackingPlan(kind, why, packed_linear.Int8PerTensor, packed_linear.Int8PerTensor, invariant)
         return _PackingPlan(kind, why, packed_linear.Int8PerRow, packed_linear.Int8PerRowAsymmetric, invariant)
     layer_class = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
-    if kind == "bfloat16" and not packed_linear.has_bfloat16():
+    if kind == "bfloat16" and not has_bfloat16():
         layer_class, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
 
@@ -238,10 +237,3 @@ def _activation(feedforward: FeedForward, plan: _PackingPlan) -> Callable[[torch
 
 def _identity(x: torch.Tensor) -> torch.Tensor:
     return x
-
-
-@torch.inference_mode()
-def _kernel_is_exact(packed: Model) -> bool:
-    """True if the kernel's results are correct; each shape is checked once."""
-    by_shape = {module.shape: module for module in packed.modules() if isinstance(module, packed_numba.KernelLinear)}
-    return all(module.is_exact() for module in by_shape.values())

@@ -25,8 +25,6 @@ TINY = torch.finfo(torch.float32).tiny
 class PackedLinear(nn.Module):
     """Packed linear layer x Wᵀ + b; batches below `min_rows` are zero-padded, where batch invariance needs it."""
 
-    backend = "plain"
-
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         self.shape, self.min_rows = tuple(weight.shape), 1
@@ -69,8 +67,6 @@ class TorchLinear(PackedLinear):
 class OneDNNLinear(TorchLinear):
     """Linear layer with weights in oneDNN's blocked layout."""
 
-    backend = "oneDNN"
-
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
         self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), _PACK_ROWS)
@@ -86,8 +82,6 @@ class Int8PerRow(PackedLinear):
 
     Each row is divided by its own largest magnitude, so rows do not influence each other.
     """
-
-    backend = "FBGEMM"
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
@@ -118,25 +112,15 @@ class Int8PerRowAsymmetric(Int8PerRow):
         return output.addcmul_(minimum, self.weight_sums)
 
 
-class Int8PerTensor(Int8PerRow):
-    """Int8 layer with one activation scale per tensor: faster, but the rows of a batch influence each other."""
-
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Quantise, multiply in int8, dequantise."""
-        output = _find_op("linear_dynamic")(rows.contiguous(), self.packed, False)
-        return output if self.bias is None else output.add_(self.bias)
-
-
 def _int8_linear(rows: Tensor, scale: float, zero_point: int, packed: torch.ScriptObject) -> Tensor:
     """Quantise rows with this scale and zero point, multiply, dequantise."""
-    output: Tensor = _find_op("linear_with_input_q_dq_qweight_dq_output_fp32")(rows, scale, zero_point, packed)
-    return output
+    return _int8_op()(rows, scale, zero_point, packed)
 
 
 @cache
-def _find_op(name: str) -> Callable[..., Tensor]:
+def _int8_op() -> Callable[..., Tensor]:
     """Return the raw torch operation: its Python wrapper costs as much time as a small product."""
-    overload = getattr(torch.ops.quantized, name).default
+    overload = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
     return getattr(overload, "_op", overload)
 
 
@@ -152,12 +136,6 @@ def has_int8() -> bool:
     """True if torch has FBGEMM's int8 operations, and the quantised tensors that they take."""
     has_tensors = hasattr(torch, "_make_per_channel_quantized_tensor")
     return has_tensors and "fbgemm" in torch.backends.quantized.supported_engines
-
-
-def has_bfloat16() -> bool:
-    """True if this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
-    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return has_instructions and (not has_onednn() or torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def channel_scales(weight: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from peasy.generation.openmp import run_on_openmp_team
 from peasy.generation.packed_linear import TINY, PackedLinear
 from peasy.nn.attention import Attention
-from peasy.nn.attention_backends import AttentionBackend, FormulaBackend
+from peasy.nn.attention_backends import FormulaBackend
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.kv_cache import KVBatch
@@ -37,7 +37,7 @@ def has_numba() -> bool:
 class KernelLinear(PackedLinear):
     """x Wᵀ + b by the numba kernel; four output channels are interleaved, so that weights are read in one stream."""
 
-    backend, vector_step, kernel_name = "numba", 8, ""
+    vector_step, kernel_name = 8, ""
     packed: Tensor
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -88,10 +88,6 @@ class KernelLinear(PackedLinear):
         )  # fmt: skip
         run_on_openmp_team(self.address, _FourteenWords(*words))
         return output
-
-    def multiply(self, rows: Tensor) -> Tensor:
-        """Map `[row, width]` to `[row, width']`."""
-        return self.forward(rows)
 
     def prepare_input(self, x: Tensor) -> Tensor:
         """Return the input as contiguous float32."""
@@ -207,7 +203,7 @@ class PackedVarlenBackend(FormulaBackend):
     or a padded batch goes to the `fallback`.
     """
 
-    def __init__(self, fallback: AttentionBackend) -> None:
+    def __init__(self, fallback: FormulaBackend) -> None:
         from peasy.generation.packed_attention import QUERY_BLOCK, attend_varlen
 
         self.fallback, self.address, self.query_block = fallback, int(attend_varlen.address or 0), QUERY_BLOCK

@@ -13,7 +13,7 @@ from torch import Tensor
 from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import PAGE_SIZE
 from peasy.generation.prefix_cache import PageChain, PrefixCache, extract, restore
-from peasy.generation.request import AttentionQuery, DecodingStep, Ended, FinishReason, Token, as_user_error
+from peasy.generation.request import DecodingStep, Ended, FinishReason, Token, as_user_error
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken, Sampler, score_token
 from peasy.models.protocol import DecodeState
@@ -61,7 +61,7 @@ class RunningSequence:
         self.ids, self.prompt_length = list(response.prompt), len(response.prompt)
         sampling = replace(request.sampling, seed=request.sampling.seed + choice) if choice else request.sampling
         self.sampler, self.detokenizer = Sampler(sampling, self.ids), _Detokenizer(tokenizer, self.ids, sampling.stop)
-        self.attention = new_attention_topk(request.attention_query)
+        self.attention = self._new_attention_topk()
         has_intervention = request.intervention is not None
         has_options = request.observer is not None or request.scores_prompt or has_intervention
         self.is_plain = self.attention is None and request.use_cache and not has_options
@@ -76,6 +76,11 @@ class RunningSequence:
         self.leader: RunningSequence | None = None
         self.followers: list[RunningSequence] = []
 
+    def _new_attention_topk(self) -> AttentionTopK | None:
+        """Return a collector for what the request asks about attention, if it does."""
+        query = self.request.attention_query
+        return None if query is None else AttentionTopK(query.top_k, query.layers, query.heads)
+
     # The two methods that make a strategy.
 
     def next_rows(self, end: int, may_draft: bool) -> list[Row]:
@@ -89,9 +94,9 @@ class RunningSequence:
         if not self.is_plain:
             row.observe(self.ids)
         assert row.logits is not None
-        self.sample_next(row.logits, eos, row.top_attention)
+        self._sample_next(row.logits, eos, row.top_attention)
 
-    def sample_next(self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()) -> None:
+    def _sample_next(self, logits: Tensor, eos: tuple[int, ...], attention: tuple[LayerTopK, ...] = ()) -> None:
         """Sample the next token and emit its event, and the final event if it was the last."""
         if not self.max_new_tokens:
             self.finish("length")
@@ -125,9 +130,9 @@ class RunningSequence:
     def finish(self, reason: FinishReason, error: PeasyError | None = None) -> None:
         """Mark the sequence finished and emit its final event."""
         rest = "" if reason == "stop" else self.detokenizer.finish()
-        self.end(Ended(self.choice, reason, self.num_generated, rest, error))
+        self._end(Ended(self.choice, reason, self.num_generated, rest, error))
 
-    def end(self, event: Ended) -> None:
+    def _end(self, event: Ended) -> None:
         """Emit the final event."""
         self.finish_reason = event.reason
         self.response.put(event)
@@ -223,11 +228,6 @@ class UncachedSequence(RunningSequence):
     def next_rows(self, end: int, may_draft: bool) -> list[Row]:
         """Return the whole sequence as one row."""
         return [Row(self, list(self.ids), None, 0, self.attention)]
-
-
-def new_attention_topk(query: AttentionQuery | None) -> AttentionTopK | None:
-    """Return a collector for what the request asks about attention, if it does."""
-    return None if query is None else AttentionTopK(query.top_k, query.layers, query.heads)
 
 
 class _Detokenizer:

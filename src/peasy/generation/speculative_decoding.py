@@ -63,7 +63,7 @@ class SpeculativeSequence(RunningSequence):
         assert logits is not None
         logits = logits if self.draft else logits[None]
         for next_logits, draft_token in zip(logits, [*self.draft, None], strict=True):
-            self.sample_next(next_logits, eos)
+            self._sample_next(next_logits, eos)
             if self.finish_reason or self.ids[-1] != draft_token:
                 break
             num_accepted += 1

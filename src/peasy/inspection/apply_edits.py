@@ -318,9 +318,9 @@ class IntervenedModel:
         """Return the final hidden states, under the intervention."""
         return self._model.hidden(ids, **{**more, "intervention": self._intervention})
 
-    def new_state(self, batch: int = 1, **more: Any) -> DecodeState:
+    def new_state(self, **more: Any) -> DecodeState:
         """Return a new decode state; the source is encoded under the intervention too."""
-        state: DecodeState = self._model.new_state(batch, **more)
+        state: DecodeState = self._model.new_state(**more)
         if isinstance(self._model, EncoderDecoder) and more.get("source") is not None:
             mask = more.get("source_padding_mask")
             source = self._model.encode(more["source"], padding_mask=mask, intervention=self._intervention)
@@ -331,4 +331,6 @@ class IntervenedModel:
         self, sequences: Sequence[Sequence[int]], states: Sequence[DecodeState], **more: Any
     ) -> list[Tensor]:
         """Run new tokens of several sequences, under the intervention."""
-        return self._model.forward_varlen(sequences, states, **{**more, "intervention": self._intervention})
+        return self._model.forward_varlen(
+            sequences, states, **{**more, "intervention": [self._intervention] * len(sequences)}
+        )

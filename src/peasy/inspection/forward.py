@@ -7,7 +7,6 @@ from torch import Tensor
 
 from peasy.errors import InvalidInput
 from peasy.inspection.results import AttentionInfo
-from peasy.models.config import context_length
 from peasy.models.protocol import Model
 from peasy.models.rnn_translator import RecurrentTranslator
 from peasy.nn.attention import Attention
@@ -96,7 +95,7 @@ def check_input(model: Model, model_input: ModelInput) -> None:
         raise InvalidInput("This encoder-decoder model needs a target.", hint="Give target=.")
     if not model.is_encoder_decoder and model_input.target is not None:
         raise InvalidInput("Only an encoder-decoder model has a target.", hint="Leave out target=.")
-    context = context_length(model.config)
+    context = model.config.max_seq_len
     longest = max(len(model_input.ids), len(model_input.target or ()))
     if context is not None and longest > context:
         message = f"The text has {longest:,} tokens; this model reads at most {context:,}."

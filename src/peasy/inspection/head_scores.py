@@ -10,7 +10,6 @@ from torch import Tensor
 from peasy.errors import InvalidInput
 from peasy.inspection.forward import ModelInput, attentions_of, forward_hidden
 from peasy.inspection.results import AttentionInfo, HeadReport, HeadScore
-from peasy.models.config import context_length
 from peasy.models.protocol import Model
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
@@ -99,7 +98,7 @@ def _add_sequence(sums: _HeadSums, weights: Tensor, ids: Tensor) -> None:
 
 def _add_repeated_random(model: Model, sums: dict[ModulePath, _HeadSums], seed: int) -> int:
     """Add induction and positional scores from repeated random tokens; return the length of the repeated part."""
-    context = context_length(model.config)
+    context = model.config.max_seq_len
     half = _REPEATED_LENGTH if context is None else min(_REPEATED_LENGTH, context // 2)
     if half < 4:
         return 0

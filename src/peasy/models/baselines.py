@@ -107,11 +107,6 @@ class TokenWindow(ForwardOnlyState):
         self.ids, self.padding_mask = ids[:, start:], padding_mask[:, start:]
         return ids, padding_mask
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        if self.ids is not None and self.padding_mask is not None:
-            self.ids, self.padding_mask = self.ids[rows], self.padding_mask[rows]
-
 
 class Word2VecModel(_EmbeddingModel[TokenWindow]):
     """Word2vec: the mean vector of the last words predicts the next word.

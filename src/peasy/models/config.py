@@ -153,6 +153,7 @@ class RecurrentConfig(_NetworkConfig):
     """Recurrent language model: LSTM or GRU."""
 
     kind: ClassVar[str] = "recurrent"
+    max_seq_len: ClassVar[int | None] = None
     num_layers: Size = 1
     """Number of recurrent layers."""
     cell: Literal["lstm", "gru"] = "lstm"
@@ -166,6 +167,7 @@ class ConvolutionConfig(_NetworkConfig):
     """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
     kind: ClassVar[str] = "convolution"
+    max_seq_len: ClassVar[int | None] = None
     num_layers: Size = 4
     """Number of convolution layers."""
     kernel_size: Annotated[int, Ge(2)] = 3
@@ -181,6 +183,7 @@ class NGramConfig(_BaseConfig):
     """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
     kind: ClassVar[str] = "ngram"
+    max_seq_len: ClassVar[int | None] = None
     order: Size = 3
     """Length of the longest n-gram, in tokens."""
     discount: Annotated[float, Gt(0), Lt(1)] = 0.75
@@ -192,6 +195,7 @@ class RecurrentTranslatorConfig(_NetworkConfig):
     """Bidirectional recurrent encoder and a recurrent decoder with additive attention."""
 
     kind: ClassVar[str] = "recurrent-translator"
+    max_seq_len: ClassVar[int | None] = None
     d_attention: Size | None = None
     """Width of the additive attention; null: d_model."""
     target_vocab_size: Size | None = None
@@ -216,6 +220,7 @@ class Word2VecConfig(_BaseConfig):
     """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 
     kind: ClassVar[str] = "words"
+    max_seq_len: ClassVar[int | None] = None
     d_model: Size
     """Width of the model (embedding dimension)."""
     task: Literal["next", "skip-gram"] = "next"
@@ -235,11 +240,6 @@ ModelConfig = (
     | Word2VecConfig
 )
 """The config of any model; `read_config` selects the class by the key `kind`."""
-
-
-def context_length(config: ModelConfig) -> int | None:
-    """Return the context length: the most tokens of a sequence that the model was made for; None: unlimited."""
-    return getattr(config, "max_seq_len", None)
 
 
 def can_extend_context(config: ModelConfig) -> bool:

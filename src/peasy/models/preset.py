@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from peasy.config import merge_settings
 from peasy.errors import NotFound, did_you_mean
 from peasy.models.config import ModelConfig, read_config
 
@@ -34,7 +35,7 @@ def preset(name: str, **changes: Any) -> ModelConfig:
     3
     """
     data = _table(name)
-    return read_config(_config_fields(_merge(data, changes)), where=name)
+    return read_config(_config_fields(merge_settings(data, changes)), where=name)
 
 
 def presets() -> list[Preset]:
@@ -64,19 +65,7 @@ def _table(name: str) -> dict[str, Any]:
     if "inherits" not in data:
         return data
     inherited = {key: value for key, value in _table(data["inherits"]).items() if key != "parameters"}
-    return _merge(inherited, data)
-
-
-def _merge(data: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """Merge `changes` into `data`, table by table; another `kind` replaces a table."""
-    merged = dict(data)
-    for key, value in changes.items():
-        old = merged.get(key)
-        same_kind = (
-            isinstance(old, dict) and isinstance(value, dict) and value.get("kind", old.get("kind")) == old.get("kind")
-        )
-        merged[key] = _merge(old, value) if same_kind and old is not None else value
-    return merged
+    return merge_settings(inherited, data)
 
 
 def _config_fields(data: dict[str, Any]) -> dict[str, Any]:

@@ -15,18 +15,15 @@ from peasy.models.describe import Box, describe
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.tap import Tap
 
-Taps = Tap | Sequence[Tap | None] | None
-Interventions = InterventionLike | Sequence[InterventionLike | None] | None
-"""One for all sequences, or a list with one per sequence."""
+Taps = Sequence[Tap | None] | None
+Interventions = Sequence[InterventionLike | None] | None
+"""One per sequence, None = none."""
 
 
 class DecodeState(Protocol):
     """Decoding state of a model: a KV cache, a recurrent state, or the last tokens."""
 
     length: int
-
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
 
     def crop(self, length: int) -> None:
         """Drop everything after the first `length` tokens."""
@@ -126,12 +123,7 @@ class Model(nn.Module, Generic[State]):
         return self.logits(hidden[:, -1:] if last_only else hidden)
 
     def new_state(
-        self,
-        batch: int = 1,
-        *,
-        capacity: int = 0,
-        source: Tensor | None = None,
-        source_padding_mask: Tensor | None = None,
+        self, *, capacity: int = 0, source: Tensor | None = None, source_padding_mask: Tensor | None = None
     ) -> State:
         """Return an empty decoding state for `capacity` tokens; an encoder-decoder model encodes its source, once."""
         return self._new_state(capacity, source, source_padding_mask)
@@ -148,11 +140,11 @@ class Model(nn.Module, Generic[State]):
         """Run new tokens of several sequences of any lengths without padding, each with its own decoding state.
 
         Returns the logits after each sequence's last token, `[vocab_size]`, or with `all_positions` after every token,
-        `[time, vocab_size]`. Taps and interventions are one for all, or a list with one per sequence (None = none);
-        each acts as if its sequence were alone. Invalid ids or lengths raise before any state has changed.
+        `[time, vocab_size]`. Each sequence has its own tap and intervention, which act as if it were alone.
+        Invalid ids or lengths raise before any state has changed.
         """
-        results = []
-        taps, interventions = broadcast(tap, len(sequences)), broadcast(intervention, len(sequences))
+        results, none = [], [None] * len(sequences)
+        taps, interventions = tap or none, intervention or none
         for ids, state, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
             batch = torch.tensor([list(ids)], device=self.device)
             logits = self(batch, cache=state, tap=seq_tap, intervention=seq_intervention, last_only=not all_positions)
@@ -179,15 +171,3 @@ class Model(nn.Module, Generic[State]):
     def weight_bytes(self) -> int:
         """Return the size of the weights in bytes."""
         return sum(weight.numel() * weight.element_size() for weight in self.state_dict().values())
-
-
-_Value = TypeVar("_Value")
-
-
-def broadcast(value: _Value | Sequence[_Value | None] | None, count: int) -> Sequence[_Value | None]:
-    """Return a list with one element per sequence.
-
-    >>> broadcast("tap", 2), broadcast(["tap", None], 2)
-    (['tap', 'tap'], ['tap', None])
-    """
-    return value if isinstance(value, list | tuple) else [value] * count  # type: ignore[list-item]

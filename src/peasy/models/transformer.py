@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, EncoderDecoderConfig
-from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, broadcast, require_source
+from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, require_source
 from peasy.nn.classifier import Classifier
 from peasy.nn.embedding import Embedding
 from peasy.nn.forward_context import ForwardContext
@@ -196,11 +196,12 @@ def _pack_sequences(
     tokens = [token for sequence in sequences for token in sequence]
     check_token_range(tokens, embedding.token.num_embeddings)
     ids = torch.tensor([tokens], device=embedding.token.weight.device)
-    contexts, taps = [], broadcast(tap, len(sequences))
-    interventions: Sequence[InterventionLike | None] = broadcast(intervention, len(sequences))
+    contexts, none = [], [None] * len(sequences)
     for sequence, cache in zip(sequences, states, strict=True):
         embedding.check_length(cache.length + len(sequence))
-    for sequence, cache, seq_tap, seq_intervention in zip(sequences, states, taps, interventions, strict=True):
+    for sequence, cache, seq_tap, seq_intervention in zip(
+        sequences, states, tap or none, intervention or none, strict=True
+    ):
         query, key, mask = extend_positions(cache, 1, len(sequence), None, ids.device)
         ctx = ForwardContext(MaskSpec(query, key, True, mask), cache, seq_tap, seq_intervention)
         if cache.encoder_output is not None:

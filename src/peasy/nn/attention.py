@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from peasy.nn import config as nn_config
-from peasy.nn.attention_backends import FUSED, AttentionBackend
+from peasy.nn.attention_backends import FUSED, FormulaBackend
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
 from peasy.nn.intervention import edit_activation
@@ -34,7 +34,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         self.path = path
-        self.backend: AttentionBackend = FUSED
+        self.backend: FormulaBackend = FUSED
         self.qkv_proj: nn.Module | None = None
         self.num_heads, self.num_kv_heads = settings.num_heads, settings.num_kv_heads or settings.num_heads
         self.d_head = settings.d_head or d_model // settings.num_heads

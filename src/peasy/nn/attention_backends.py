@@ -1,10 +1,10 @@
-"""Attention backends: fused SDPA, row-wise batch-invariant, and the formula, behind one protocol.
+"""Attention backends: fused SDPA, row-wise batch-invariant, and the formula, with one interface.
 
 A backend is chosen when a model is built (`FUSED`) or packed for decoding (`ROW_WISE`, or the varlen kernel in
 `generation/packed_numba.py`). It says what it supports; all else goes to its fallback, down to the formula.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,26 +20,10 @@ if TYPE_CHECKING:
     from peasy.nn.attention import Attention
 
 
-class AttentionBackend(Protocol):
-    """Computes the heads' outputs of one attention layer for all sequences of a pass."""
-
-    def attend(self, layer: "Attention", ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
-        """Return the concatenated head outputs, `[batch, time, heads * d_head]`; new keys and values are appended.
-
-        `query` is `[batch, head, time, d_head]`; in a packed batch, `[1, head, all new tokens, d_head]`.
-        """
-
-    def run(self, inputs: AttentionInputs) -> Tensor:
-        """Return the context of one sequence or padded batch, `[batch, head, query, d_value]`."""
-
-
 class FormulaBackend:
-    """Attention by the formula, which supports everything; other backends replace the kernel where they can.
+    """Attention by the formula, which supports everything; other backends replace the kernel where they can."""
 
-    It attends for one sequence (or padded batch) after the other, with its taps and interventions.
-    """
-
-    fallback: AttentionBackend | None = None
+    fallback: "FormulaBackend | None" = None
 
     def supports(self, inputs: AttentionInputs) -> bool:
         """Return True if the kernel computes these inputs; if not, the fallback does."""
@@ -50,13 +34,17 @@ class FormulaBackend:
         return inputs.compute_steps().context.to(inputs.query.dtype)
 
     def run(self, inputs: AttentionInputs) -> Tensor:
-        """Return the context by the kernel, or by the fallback where the kernel does not support the inputs."""
+        """Return the context `[batch, head, query, d_value]` by the kernel, or by the fallback if it cannot."""
         if self.fallback is None or self.supports(inputs):
             return self.kernel(inputs)
         return self.fallback.run(inputs)
 
     def attend(self, layer: "Attention", ctx: ForwardContext, query: Tensor, kv: KVBatch) -> Tensor:
-        """Attend for each sequence; a tap recomputes its steps by the formula and changes no bit of the output."""
+        """Return the concatenated head outputs, `[batch, time, heads * d_head]`; new keys and values are appended.
+
+        `query` is `[batch, head, time, d_head]`; in a packed batch, `[1, head, all new tokens, d_head]`, which is
+        computed one sequence after the other. A tap recomputes its steps by the formula and changes no bit.
+        """
         sequences, contexts = ctx.sequences or (ctx,), []
         queries = query.split(ctx.seq_lens, dim=2) if len(sequences) > 1 else (query,)
         for sequence, new_query, (key, value) in zip(sequences, queries, kv.append(ctx.seq_lens), strict=True):

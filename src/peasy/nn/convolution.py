@@ -17,10 +17,6 @@ class ConvolutionState(ForwardOnlyState):
     layer_inputs: list[Tensor | None]
     length: int = 0
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.layer_inputs = [None if x is None else x[rows] for x in self.layer_inputs]
-
     def fork(self) -> "ConvolutionState":
         """Return an independent copy."""
         return replace(self, layer_inputs=list(self.layer_inputs))

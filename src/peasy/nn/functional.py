@@ -22,6 +22,14 @@ MAX_UNTHREADED = 32_768
 """Torch splits longer arrays between threads."""
 
 
+def has_bfloat16() -> bool:
+    """True if this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
+    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    if not any(check is not None and check() for check in checks):
+        return False
+    return not torch.backends.mkldnn.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def batch_invariant(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Return `function(x)` for an elementwise function, with bits that do not depend on an element's position.
 

@@ -53,10 +53,6 @@ class TokenShiftState:
         """Drop everything after the first `length` tokens."""
         self.length = min(self.length, length)
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.buffer = _select(self.buffer, rows)
-
     def fork(self) -> "TokenShiftState":
         """Return an independent copy."""
         return replace(self, buffer=None if self.buffer is None else self.buffer.clone())
@@ -115,14 +111,6 @@ class LayerKVCache:
         for state in self.token_shift_states.values():
             state.crop(length)
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        self.keys, self.values = _select(self.keys, rows), _select(self.values, rows)
-        if self.cross_kv is not None:
-            self.cross_kv = (self.cross_kv[0][rows], self.cross_kv[1][rows])
-        for state in self.token_shift_states.values():
-            state.reorder(rows)
-
     def fork(self) -> "LayerKVCache":
         """Return an independent copy; cross-attention keys and values are never written to, so they are shared."""
         buffers = (self.keys, self.values)
@@ -156,10 +144,6 @@ def _grown(old: Tensor | None, length: int, like: Tensor, time: int, capacity: i
     if old is not None:
         buffer.narrow(time, 0, length).copy_(old.narrow(time, 0, length))
     return buffer
-
-
-def _select(array: Tensor | None, rows: Tensor) -> Tensor | None:
-    return None if array is None else array[rows]
 
 
 class KVBatch(NamedTuple):
@@ -217,24 +201,9 @@ class KVCache:
         if self.padding_mask is not None:
             self.padding_mask = self.padding_mask[:, :length]
 
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch for beam search: row i becomes the former row `rows[i]`."""
-        for layer in self.layers:
-            layer.reorder(rows)
-        self.padding_mask = _select(self.padding_mask, rows)
-        self.encoder_output = _select(self.encoder_output, rows)
-        self.encoder_padding_mask = _select(self.encoder_padding_mask, rows)
-
     def fork(self) -> "KVCache":
         """Return an independent copy."""
         return replace(self, layers=[layer.fork() for layer in self.layers])
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all buffers in bytes."""
-        buffers = [t for layer in self.layers for t in (layer.keys, layer.values, *(layer.cross_kv or ()))]
-        buffers += [state.buffer for layer in self.layers for state in layer.token_shift_states.values()]
-        return sum(t.numel() * t.element_size() for t in buffers if t is not None)
 
 
 def extend_positions(

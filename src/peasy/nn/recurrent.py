@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from peasy.formula import Additive, AttentionSteps, attend
+from peasy.nn.functional import has_bfloat16
 from peasy.nn.kv_cache import ForwardOnlyState
 
 HiddenState = tuple[Tensor, ...]
@@ -22,13 +23,6 @@ class RecurrentState(ForwardOnlyState):
     length: int = 0
     encoder_output: Tensor | None = None
     encoder_padding_mask: Tensor | None = None
-
-    def reorder(self, rows: Tensor) -> None:
-        """Reorder the batch: row i becomes the former row `rows[i]`."""
-        if self.hidden_state is not None:
-            self.hidden_state = tuple(tensor[:, rows] for tensor in self.hidden_state)
-        self.encoder_output = None if self.encoder_output is None else self.encoder_output[rows]
-        self.encoder_padding_mask = None if self.encoder_padding_mask is None else self.encoder_padding_mask[rows]
 
 
 class Recurrent(nn.Module):
@@ -47,9 +41,18 @@ class Recurrent(nn.Module):
     ) -> tuple[Tensor, HiddenState]:
         """Return the top layer's outputs and the state after the last token that is not padding."""
         if padding_mask is None:
-            outputs, new_state = self.cell(x, _to_torch_state(state))
+            outputs, new_state = self._run_cell(x, state)
             return outputs, _from_torch_state(new_state)
         return self._forward_padded(x, state, padding_mask)
+
+    def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
+        """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
+        if not torch.is_autocast_enabled("cpu") or has_bfloat16():
+            return self.cell(x, _to_torch_state(state))
+        with torch.autocast("cpu", enabled=False):
+            return self.cell(
+                x.float(), _to_torch_state(None if state is None else tuple(part.float() for part in state))
+            )
 
     def _forward_padded(self, x: Tensor, state: HiddenState | None, padding_mask: Tensor) -> tuple[Tensor, HiddenState]:
         order = (~padding_mask).int().argsort(dim=1, stable=True)  # tokens first, in their order, then padding
@@ -57,7 +60,7 @@ class Recurrent(nn.Module):
         lengths = padding_mask.sum(dim=1)
         left_aligned = x.gather(1, index.expand_as(x))
         packed = pack_padded_sequence(left_aligned, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, new_state = self.cell(packed, _to_torch_state(state))
+        outputs, new_state = self._run_cell(packed, state)
         outputs, _ = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])
         restored = torch.zeros_like(outputs).scatter(1, index.expand_as(outputs), outputs)
         old_state = state or tuple(torch.zeros_like(tensor) for tensor in _from_torch_state(new_state))

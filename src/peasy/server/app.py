@@ -16,11 +16,12 @@ from starlette.exceptions import HTTPException
 
 from peasy import __version__
 from peasy.errors import NotFound, PeasyError
+from peasy.generation.request import InternalError
 from peasy.server.guard import LOOPBACK, Guard, SecurityMiddleware
 from peasy.server.metrics import LOG, MetricsMiddleware, RequestMetrics
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openapi import set_openapi
-from peasy.server.responses import MalformedRequest, ServerError, error_response
+from peasy.server.responses import MalformedRequest, error_response
 from peasy.server.routes import routers
 from peasy.server.routes.health import Watchdog
 from peasy.server.session import ClientDisconnected
@@ -116,7 +117,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def handle_unexpected_error(request: Request, error: Exception) -> Response:
         LOG.error("unhandled exception", exc_info=error)
-        return error_response(ServerError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
+        return error_response(InternalError(f"This is a bug in peasy: {type(error).__name__}."), request.url.path)
 
 
 def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:

@@ -1,20 +1,21 @@
-"""HTTP bodies and routes derived from the signature of a command: a parameter is declared once, in `commands/`."""
+"""HTTP bodies and routes derived from the signature of a function: a parameter is declared once.
+
+A command of `commands/` becomes a route by `add_command_route`, a function of the server's state by `command_route`.
+"""
 
 from collections.abc import Callable, Collection, Mapping
-from inspect import signature
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 from annotated_types import BaseMetadata
 from fastapi import APIRouter, Request, Response
 from pydantic import Field, create_model
-from starlette.datastructures import State
 
 from peasy.commands.result import Result
 from peasy.parameters import REQUIRED, command_parameters
-from peasy.server.responses import CommandBody, Name, respond
+from peasy.server.responses import CommandBody, Name, make_response
 
-HIDDEN = ("device", "offline", "confirm", "on_progress")
+HIDDEN = ("device", "offline", "confirm", "on_progress", "state")
 """Parameters that a client does not set."""
 
 
@@ -49,20 +50,25 @@ def derive_body(
     return create_model(name, __base__=base, __doc__=command.__doc__, **fields)
 
 
-Work = TypeVar("Work", bound=Callable[[State, Any], Result])
+Work = TypeVar("Work", bound=Callable[..., Result])
 
 
 def command_route(router: APIRouter, path: str, command: str = "") -> Callable[[Work], Work]:
-    """Decorate a function of the server's state and a body: it responds to `POST path`, in the worker pool."""
+    """Decorate a function of the server's state: it responds to `POST path`; its other parameters are the body.
+
+    A parameter `body`, if it has one, is a whole body instead.
+    """
 
     def decorate(work: Work) -> Work:
-        async def post(request: Request, body: Any) -> Response:
-            name = command or path.strip("/")
-            return await respond(request, name, body, lambda: work(request.app.state, body))
+        whole = command_parameters(work).get("body")
+        body_type: Any = derive_body(_body_name(path), work) if whole is None else whole.annotation
+        names = () if whole is not None else body_type.model_fields.keys() - CommandBody.model_fields.keys()
 
-        post.__annotations__["body"] = signature(work, eval_str=True).parameters["body"].annotation
-        post.__doc__, post.__name__ = work.__doc__, work.__name__
-        router.post(path)(post)
+        def run(request: Request, body: CommandBody) -> Result:
+            fields = {"body": body} if whole is not None else {name: getattr(body, name) for name in names}
+            return work(request.app.state, **fields)
+
+        _add_route(router, path, command, work, body_type, run)
         return work
 
     return decorate
@@ -75,30 +81,50 @@ def add_command_route(
     *,
     hide: Collection[str] = (),
     options: type | None = None,
-    check: Callable[[Any], None] | None = None,
+    base: type[CommandBody] = CommandBody,
     changes: Mapping[str, object] = MappingProxyType({}),
+    prepare: Callable[[dict[str, Any]], None] | None = None,
+    respond: Callable[[str, Any, Result], Response] = make_response,
 ) -> None:
     """Add `POST path`: it runs the command with the fields of the body, and with the loaded model if it takes one.
 
-    `check` may refuse a body that is valid for the command but too expensive for a server.
+    `prepare` may change the arguments, or refuse what is too expensive for a server; `respond` makes the response of a
+    result. The other parameters are those of `derive_body`.
     """
-    name = path.strip("/").replace("-", "_").title().replace("_", "")
-    body_type = derive_body(f"{name}Body", command, hide=hide, options=options, changes=changes)
-    takes_model = "model" in body_type.model_fields
+    body_type = derive_body(_body_name(path), command, hide=hide, options=options, base=base, changes=changes)
 
     def run(request: Request, body: Any) -> Result:
         arguments = {key: value for key, value in body.arguments().items() if value is not None}
-        if not takes_model:
+        if prepare is not None:
+            prepare(arguments)
+        if "model" not in body_type.model_fields:
             return command(**arguments)
         with request.app.state.registry.use(body.model) as loaded:
             return command(loaded, **arguments)
 
+    _add_route(router, path, "", command, body_type, run, respond)
+
+
+def _body_name(path: str) -> str:
+    return path.translate(str.maketrans("/-", "  ")).title().replace(" ", "") + "Body"
+
+
+def _add_route(
+    router: APIRouter,
+    path: str,
+    command: str,
+    function: Callable[..., Result],
+    body_type: type[CommandBody],
+    run: Callable[[Request, Any], Result],
+    respond: Callable[[str, Any, Result], Response] = make_response,
+) -> None:
+    name = command or path.strip("/")
+
     async def post(request: Request, body: Any) -> Response:
-        if check is not None:
-            check(body)
-        return await respond(request, path.strip("/"), body, lambda: run(request, body))
+        response: Response = await request.app.state.worker_pool.run(lambda: respond(name, body, run(request, body)))
+        return response
 
     post.__annotations__["body"] = body_type
-    post.__doc__ = (command.__doc__ or "").partition("\n")[0]
-    post.__name__ = f"post_{path.strip('/').replace('-', '_')}"
+    post.__doc__ = (function.__doc__ or "").partition("\n")[0]
+    post.__name__ = f"post_{path.strip('/').replace('-', '_').replace('/', '_')}"
     router.post(path)(post)

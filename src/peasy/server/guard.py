@@ -100,10 +100,9 @@ class Guard:
         if self.api_key is not None and path not in self.public_paths:
             self._check_key(headers, self.api_key)
         if headers.get("content-length", "").isdecimal():
-            self.check_size(int(headers["content-length"]))
+            self._check_size(int(headers["content-length"]))
 
-    def check_size(self, num_bytes: int) -> None:
-        """Raise if a body of this size is too large."""
+    def _check_size(self, num_bytes: int) -> None:
         if num_bytes > self.max_body_bytes:
             raise HTTPRefusal(413, f"The body has more than {self.max_body_bytes:,} bytes.", "Send a smaller body.")
 
@@ -186,6 +185,6 @@ class SecurityMiddleware:
             if message["type"] == "http.disconnect":
                 return None
             body += message.get("body", b"")
-            self.guard.check_size(len(body))
+            self.guard._check_size(len(body))
             if not message.get("more_body", False):
                 return body

@@ -5,16 +5,14 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import prometheus_client as prometheus
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-if TYPE_CHECKING:
-    from peasy.server.model_registry import ModelRegistry
-    from peasy.server.worker_pool import WorkerPool
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.worker_pool import WorkerPool
 
 LOG = logging.getLogger("peasy.server")
 
@@ -45,7 +43,7 @@ _GAUGES = {
 class RequestMetrics(Collector):
     """Prometheus metrics of one server: requests, engines, process; no label holds anything that a client sent."""
 
-    def __init__(self, models: "ModelRegistry", worker_pool: "WorkerPool") -> None:
+    def __init__(self, models: ModelRegistry, worker_pool: WorkerPool) -> None:
         self._models, self._collectors = models, (collectors := prometheus.CollectorRegistry())
         self.requests = prometheus.Counter(
             "peasy_requests", "requests", ("route", "method", "status"), registry=collectors

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import list_cached
@@ -20,10 +19,9 @@ from peasy.checkpoint.paths import ResolvedModel, built_in_models, find_runs, re
 from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, choose_device, open_resolved
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable, did_you_mean
-
-if TYPE_CHECKING:
-    from peasy.generation.engine_thread import EngineThread
-    from peasy.generation.limits import EngineLimits
+from peasy.generation.engine import Engine
+from peasy.generation.engine_thread import EngineThread
+from peasy.generation.limits import EngineLimits
 
 _DEFAULT_MEMORY_BYTES = 8 * 2**30
 """Default limit in bytes for the weights of all loaded models together."""
@@ -34,13 +32,15 @@ class LoadedEntry:
     """A loaded model, with its engine once it was requested.
 
     `num_users` counts the requests that use it now; `version` is the `run_version` of the name when it was loaded.
+    `encodes_elsewhere`: its tokenizer runs in another process, so that encoding a text may wait.
     """
 
     loaded: LoadedModel
     folder: Path
     weight_bytes: int
     version: tuple[int, ...]
-    engine_thread: "EngineThread | None" = None
+    encodes_elsewhere: bool = False
+    engine_thread: EngineThread | None = None
     num_users: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,7 +75,7 @@ class ModelRegistry:
         models: Sequence[str | Path | LoadedModel] = (),
         *,
         memory_bytes: int = _DEFAULT_MEMORY_BYTES,
-        limits: "EngineLimits | None" = None,
+        limits: EngineLimits | None = None,
         weights: str = "auto",
         device: str = "auto",
         only_given: bool | None = None,
@@ -125,10 +125,18 @@ class ModelRegistry:
         return name
 
     @contextmanager
-    def engine(self, name: str) -> Iterator["tuple[LoadedModel, EngineThread]"]:
-        """Yield the model and its engine thread, which is started on first use."""
+    def engine(self, name: str) -> Iterator[tuple[LoadedModel, Engine]]:
+        """Yield the model and its engine, whose thread is started on first use."""
         with self._in_use(name) as entry:
-            yield entry.loaded, self._start_engine(entry)
+            with entry.lock:
+                if entry.engine_thread is None:
+                    loaded = entry.loaded
+                    if loaded.kind in ("encoder", "words"):
+                        message = f"{loaded.name} ({loaded.kind}) cannot generate text."
+                        raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
+                    model, _ = pack_weights(loaded, self.weights)
+                    entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
+            yield entry.loaded, entry.engine_thread.engine
 
     def preload(self) -> None:
         """Load all given models now and start the engines of those that generate."""
@@ -142,7 +150,7 @@ class ModelRegistry:
             entry = self._loaded.get(name)
             if entry is None or entry.engine_thread is None or entry.version != self._version(name):
                 return False
-            return entry.loaded.tokenizer is None or not entry.loaded.tokenizer.is_isolated
+            return not entry.encodes_elsewhere
 
     def cancel_all(self) -> None:
         """Accept no more requests and cancel all running ones; each gets a final event."""
@@ -215,9 +223,9 @@ class ModelRegistry:
             loaded, folder = replace(open_resolved(resolved), name=name), resolved.folder
         if (device := choose_device(self.device)) != "cpu":
             loaded.model.to(device)
-        size = loaded.model.weight_bytes()
+        size, tokenizer = loaded.model.weight_bytes(), loaded.tokenizer
         self._evict_for(size, name)
-        return LoadedEntry(loaded, folder, size, version)
+        return LoadedEntry(loaded, folder, size, version, tokenizer is not None and tokenizer.is_isolated)
 
     def _evict_for(self, size: int, name: str) -> None:
         """Evict least recently used models until the new one fits."""
@@ -230,17 +238,3 @@ class ModelRegistry:
                     return
                 if not entry.in_use:
                     self._loaded.pop(other).close()
-
-    def _start_engine(self, entry: LoadedEntry) -> "EngineThread":
-        from peasy.generation.engine import Engine
-        from peasy.generation.engine_thread import EngineThread
-
-        with entry.lock:
-            if entry.engine_thread is None:
-                loaded = entry.loaded
-                if loaded.kind in ("encoder", "words"):
-                    message = f"{loaded.name} ({loaded.kind}) cannot generate text."
-                    raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
-                model, _ = pack_weights(loaded, self.weights)
-                entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
-            return entry.engine_thread

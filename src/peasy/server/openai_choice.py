@@ -3,14 +3,11 @@
 import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from peasy.commands.result import JsonDict
+from peasy.generation.request import Ended, Event, Token
+from peasy.generation.sampling import SampledToken
 from peasy.tokenization import Tokenizer
-
-if TYPE_CHECKING:
-    from peasy.generation.request import Event, Token
-    from peasy.generation.sampling import SampledToken
 
 _FINISH_REASONS = {"eos": "stop", "stop": "stop", "length": "length"}
 """OpenAI's finish_reason for each of the engine's. Other reasons are errors."""
@@ -55,7 +52,7 @@ class ChoiceBuilder:
     stop_token_ids: frozenset[int] = frozenset()
     with_logprobs: bool = False
     echo: bool = False
-    prompt_logprobs: "Sequence[SampledToken | None]" = ()
+    prompt_logprobs: Sequence[SampledToken | None] = ()
     complete: ChoiceDelta = field(default_factory=ChoiceDelta)
     token_ids: list[int] = field(default_factory=list)
     text_length: int = 0
@@ -73,10 +70,8 @@ class ChoiceBuilder:
         """True once the choice has a finish reason."""
         return self.complete.finish_reason is not None
 
-    def add_event(self, event: "Event") -> ChoiceDelta:
+    def add_event(self, event: Event) -> ChoiceDelta:
         """Add an event and return its delta; raise if the event carries an error."""
-        from peasy.generation.request import Ended
-
         if self.finished:
             return ChoiceDelta()
         if isinstance(event, Ended) and event.error is not None:
@@ -102,7 +97,7 @@ class ChoiceBuilder:
             echo.tokens.append(self._scored_fields(id, scored))
         return echo
 
-    def _token_delta(self, token: "Token") -> ChoiceDelta:
+    def _token_delta(self, token: Token) -> ChoiceDelta:
         self.token_ids.append(token.sampled.id)
         piece = ChoiceDelta(token.text, finish_reason="stop" if token.sampled.id in self.stop_token_ids else None)
         if self.with_logprobs and (self.echo or not self.tokenizer.is_special(token.sampled.id)):
@@ -111,7 +106,7 @@ class ChoiceBuilder:
             piece.attention.append(self._attention_entry(token))
         return piece
 
-    def _scored_fields(self, id: int, scored: "SampledToken | None") -> JsonDict:
+    def _scored_fields(self, id: int, scored: SampledToken | None) -> JsonDict:
         """Return a token with its log-probability and its offset in the text, which then goes on after it."""
         fields: JsonDict = {**self._token_fields(id), "logprob": None, "top": None, "offset": self.num_chars}
         if scored is not None and scored.logprob is not None:
@@ -131,7 +126,7 @@ class ChoiceBuilder:
             text = "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)
         return {"token": text, "bytes": list(raw or text.encode())}
 
-    def _attention_entry(self, token: "Token") -> JsonDict:
+    def _attention_entry(self, token: Token) -> JsonDict:
         heads: list[JsonDict] = []
         for layer in token.attention:
             part, rows = layer.path.part, zip(layer.heads, layer.keys.tolist(), layer.weights.tolist(), strict=True)

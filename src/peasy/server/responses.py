@@ -1,10 +1,9 @@
 """Responses of the command API: result envelope as printed by `--json`, file downloads, error mapping."""
 
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import Request, Response
+from fastapi import Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,13 +12,12 @@ from peasy.commands.result import Result
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import page_content
 from peasy.render.json import to_plain
-from peasy.server.worker_pool import WorkerPool
 
 _SCHEMA_VERSION = 1
 
 Text = Annotated[str, Field(max_length=200_000)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Seed = Annotated[int, Field(ge=0, le=2**31)]
+Seed = Annotated[int, Field(ge=0, lt=2**53)]
 
 _OutputFormat = Literal["html", "svg", "png", "pdf", "tex", "md", "csv", "json", "npz", "xlsx"]
 
@@ -68,13 +66,7 @@ class CommandBody(Strict):
         return {name: getattr(self, name) for name in self.model_fields_set if name not in _NON_ARGUMENTS}
 
 
-_NON_ARGUMENTS = ("html", "format", "model")
-
-
-async def respond(request: Request, command: str, body: CommandBody, work: Callable[[], Result]) -> Response:
-    """Run a command in the worker pool and return its result as a response."""
-    pool: WorkerPool = request.app.state.worker_pool
-    return await pool.run(lambda: make_response(command, body, work()))
+_NON_ARGUMENTS = ("html", "format", "model", "binary")
 
 
 def make_response(command: str, body: CommandBody, result: Result) -> Response:
@@ -100,12 +92,6 @@ class MalformedRequest(InvalidInput):
     """Request that does not match its schema."""
 
     code = "malformed"
-
-
-class ServerError(PeasyError):
-    """Internal error (500): a bug, not the client's mistake."""
-
-    code = "internal-error"
 
 
 _OPENAI_ERROR_TYPES = {

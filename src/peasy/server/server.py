@@ -10,7 +10,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,10 +17,9 @@ from fastapi import FastAPI
 from peasy.errors import ResourceUnavailable
 from peasy.server import http_timeouts
 from peasy.server.guard import MAX_HEADER_BYTES, Guard
+from peasy.server.model_registry import ModelRegistry
+from peasy.server.worker_pool import WorkerPool
 
-if TYPE_CHECKING:
-    from peasy.server.model_registry import ModelRegistry
-    from peasy.server.worker_pool import WorkerPool
 _SWITCH_INTERVAL = 0.0005
 """Thread switch interval in seconds. With Python's default, ten times as long, the event loop would wait for a busy
 engine thread at every read and write."""

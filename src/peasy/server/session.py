@@ -4,21 +4,21 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import Request
 from starlette.types import Receive
 
 from peasy.commands.load import LoadedModel
 from peasy.errors import InvalidInput
+from peasy.generation.admission import long_text_note
+from peasy.generation.engine import Engine
+from peasy.generation.request import AttentionQuery, Ended, Event
+from peasy.generation.request import Request as EngineRequest
+from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import MAX_CHOICES, CompletionBody, SamplingBody
-
-if TYPE_CHECKING:
-    from peasy.generation import request as engine
-    from peasy.generation.engine_thread import EngineThread
-    from peasy.generation.request_queue import ResponseStream
 
 LONG_PROMPT_CHARS = 20_000
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
@@ -39,17 +39,15 @@ class Session:
     """Running generation of one request. Open with `open_session`, read `events`; `close` frees the engine's memory."""
 
     loaded: LoadedModel
-    engine_thread: "EngineThread"
+    engine: Engine
     n: int
     exit_stack: contextlib.ExitStack
     prompts: Sequence[list[int]] = ()
-    streams: "list[ResponseStream]" = field(default_factory=list)
+    streams: list[ResponseStream] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    async def events(self) -> "AsyncIterator[list[tuple[int, engine.Event]]]":
+    async def events(self) -> AsyncIterator[list[tuple[int, Event]]]:
         """Yield the new events in order, as (index of the choice, event); no events after `KEEP_ALIVE_SECONDS`."""
-        from peasy.generation.request import Ended
-
         ready, loop = asyncio.Event(), asyncio.get_running_loop()
 
         def notify() -> None:
@@ -102,10 +100,6 @@ async def open_session(
 def _open_session(
     registry: ModelRegistry, body: SamplingBody, encode_prompts: _PromptEncoder, sampling: SamplingParams
 ) -> Session:
-    from peasy.generation.admission import long_text_note
-    from peasy.generation.request import AttentionQuery
-    from peasy.generation.request import Request as EngineRequest
-
     attention_query, n, long = None, body.n or 1, body.long or "refuse"
     scores_prompt = isinstance(body, CompletionBody) and bool(body.echo) and body.logprobs is not None
     if (options := body.attention) is not None:
@@ -132,7 +126,7 @@ def _open_session(
             )
             note = long_text_note(session.loaded.model, len(ids), sampling.max_tokens, long)
             session.notes += [] if note is None else [note]
-            session.streams.append(session.engine_thread.submit(engine_request))
+            session.streams.append(session.engine.submit(engine_request))
     except BaseException:
         session.close()
         raise

@@ -1,22 +1,15 @@
 """Bounded thread pool for blocking work."""
 
 import asyncio
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from peasy.errors import ResourceUnavailable
+from peasy.generation.openmp import release_openmp_threads
+from peasy.generation.request import Overloaded
 
 T = TypeVar("T")
 _NUM_WORKERS = 2
-
-
-class QueueFull(ResourceUnavailable):
-    """The queue of the thread pool is full; the client should retry."""
-
-    code = "overloaded"
-    retry_after = 1.0
 
 
 class WorkerPool:
@@ -29,7 +22,7 @@ class WorkerPool:
     async def run(self, work: Callable[[], T]) -> T:
         """Return the result of `work`; raise at once if the queue is full."""
         if self.num_pending >= self.max_pending:
-            raise QueueFull(f"{self.num_pending} requests are already pending.", hint="Retry in a second.")
+            raise Overloaded(f"{self.num_pending} requests are already pending.", retry_after=1.0)
         self.num_pending += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._executor, _run_and_release_threads, work)
@@ -46,7 +39,4 @@ def _run_and_release_threads(work: Callable[[], T]) -> T:
     try:
         return work()
     finally:
-        if "torch" in sys.modules:
-            from peasy.generation.openmp import release_openmp_threads
-
-            release_openmp_threads()
+        release_openmp_threads()

@@ -4,7 +4,6 @@ import contextlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
+from peasy.nn.functional import has_bfloat16
 from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
 from peasy.training.recipe import Precision, Recipe
@@ -44,12 +44,16 @@ class Learner(ABC):
     stopping = False
     """Whether the run ends after this step."""
 
-    def __init__(self, model: Model, optimizer: Optimizer | None = None) -> None:
-        self.model, self.optimizer = model, optimizer
+    def __init__(self, model: Model, objective: Objective, optimizer: Optimizer | None = None) -> None:
+        self.model, self.objective, self.optimizer = model, objective, optimizer
 
     @abstractmethod
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Do one training step on a batch, given as micro-batches; `lr_scale` multiplies the learning rate."""
+
+    def loss_sum(self, batch: Batch) -> Tensor:
+        """Return the summed loss of a validation batch."""
+        return self.objective.loss_sum(self.model, batch)
 
     def request_stop(self) -> None:
         """End the run after this step."""
@@ -62,8 +66,8 @@ class Learner(ABC):
         self.model.train()
 
     @contextlib.contextmanager
-    def full_state(self, folder: Path) -> Iterator[FullState | None]:
-        """State for the checkpoint `folder` inside the block; None in a process that does not write."""
+    def full_state(self) -> Iterator[FullState | None]:
+        """State for a checkpoint inside the block; None in a process that does not write."""
         yield FullState(self.model, {} if self.optimizer is None else self.optimizer.state_dict())
 
 
@@ -76,8 +80,8 @@ class GradientLearner(Learner):
         self, model: Model, objective: Objective, optimizer: Optimizer, *, seed: int, grad_clip: float | None = None,
         precision: str = "float32", compile: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(model, optimizer)
-        self.objective, self.seed, self.grad_clip, self.precision = objective, seed, grad_clip, precision
+        super().__init__(model, objective, optimizer)
+        self.seed, self.grad_clip, self.precision = seed, grad_clip, precision
         self.device = str(model.device)
         self._compiled_hidden = torch.compile(model.hidden) if compile else None
         self._has_dropout = getattr(model.config, "dropout", 0.0) > 0
@@ -142,9 +146,11 @@ class GradientLearner(Learner):
 class CountingLearner(Learner):
     """Counts every batch; the loss is measured beforehand on a few of its sequences."""
 
+    objective: NGramCounting
+
     def __init__(self, model: Model, objective: NGramCounting, *, loss_rows: int = 2) -> None:
-        super().__init__(model)
-        self.objective, self.loss_rows = objective, loss_rows
+        super().__init__(model, objective)
+        self.loss_rows = loss_rows
 
     def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
         """Measure the loss, then count one batch."""
@@ -185,8 +191,7 @@ def choose_precision(precision: Precision, device: str = "cpu") -> Literal["floa
     if device.startswith("cuda"):
         supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     else:
-        checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-        supported = device == "cpu" and any(check is not None and check() for check in checks)
+        supported = device == "cpu" and has_bfloat16()
     return "bfloat16" if supported else "float32"
 
 

@@ -135,7 +135,7 @@ class TrainLoop:
         yield self._train_step(before)
         after, last = self.fraction_done, self.fraction_done >= 1.0
         if due(recipe.num_validations, before, after):
-            validated = _validate(self.spec, self.progress, self.budget, last=last)
+            validated = _validate(self.spec, self.learner, self.progress, self.budget, last=last)
             if validated is not None:
                 self.validation_loss = validated.loss
                 self.losses.append(validated.loss)
@@ -212,7 +212,7 @@ def _has_converged(losses: Sequence[float], patience: int | None) -> bool:
 
 
 @torch.no_grad()  # not inference_mode: FSDP gathers weights in here, and trains with them afterwards
-def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool) -> Validated | None:
+def _validate(spec: TrainSpec, learner: Learner, progress: Progress, budget: Budget, *, last: bool) -> Validated | None:
     """Return the mean validation loss: on a subset during the run, on more at the end.
 
     None without validation data, or if the loss is not finite.
@@ -232,7 +232,7 @@ def _validate(spec: TrainSpec, progress: Progress, budget: Budget, *, last: bool
         batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, 0, number))
         batch = {name: array.to(device) for name, array in batch.items()}
         with learning.autocast(precision, device):
-            total += float(spec.objective.loss_sum(spec.model, batch))
+            total += float(learner.loss_sum(batch))
         count += spec.objective.num_targets(batch)
         is_enough = count >= min(max_tokens, recipe.validation_tokens)
         if count >= max_tokens or (is_enough and budget.elapsed > deadline):

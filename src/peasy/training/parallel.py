@@ -6,7 +6,6 @@ does the loss curve, and a run may resume with another number of processes.
 
 import contextlib
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +13,7 @@ from typing import cast
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
-from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -26,9 +21,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.datasets import rank_slice
-from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.errors import InvalidInput
 from peasy.models.build import build
-from peasy.models.config import ModelConfig
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
 from peasy.nn.block import Block
@@ -110,49 +104,23 @@ def _shard_like(weight: Tensor, full: Tensor) -> Tensor:
     return distribute_tensor(on_device, weight.device_mesh, weight.placements, src_data_rank=None)
 
 
-def _gather_model(model: Model, *, keep: bool) -> Model | None:
-    """Gather the full model on the CPU where `keep` is true; a collective, so all ranks must call it."""
-    tensors: dict[str, Tensor] = {}
-    for name, tensor in model.state_dict().items():
+def _gather(tensors: Mapping[str, Tensor], *, keep: bool) -> dict[str, Tensor]:
+    """Gather full tensors on the CPU where `keep` is true, one by one; a collective, so all ranks must call it."""
+    gathered: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
         full = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         if keep:
-            tensors[name] = full.detach().cpu()
-    return _model_from_tensors(model, tensors) if keep else None
+            gathered[name] = full.detach().cpu()
+    return gathered
 
 
-def _model_from_tensors(model: Model, tensors: Mapping[str, Tensor]) -> Model:
-    copy = build(model.config, seed=None)
-    copy.load_state_dict(dict(tensors), strict=True, assign=True)
-    return copy.eval()
-
-
-def _gather_checkpoint(folder: Path, model: Model, optimizer: Optimizer, *, is_main: bool) -> learning.FullState | None:
-    """Write the shards of all processes (DCP, safetensors) and read them back as full tensors on rank 0.
-
-    `folder` must be visible to all processes; it is deleted afterwards.
-    """
-    tensors = {f"weights.{name}": tensor for name, tensor in model.state_dict().items()}
-    tensors |= {f"state.{name}": tensor for name, tensor in optimizer.state_dict().items()}
-    # Scalars, equal on all ranks, come back from torch's consolidation as 0, so they are kept here.
-    scalars = {name: tensors.pop(name) for name in [name for name, tensor in tensors.items() if not tensor.ndim]}
-    writer = HuggingFaceStorageWriter(str(folder), save_distributed=True, enable_consolidation=True)
-    try:
-        save_shards(tensors, storage_writer=writer)
-    except CheckpointException as error:
-        cause = next((failure[0] for failure in error.failures.values()), error)
-        raise ResourceUnavailable(f"Cannot write the shards of {folder}: {str(cause)[:200]}.") from error
-    if not is_main:
+def _gather_model(model: Model, *, keep: bool) -> Model | None:
+    tensors = _gather(model.state_dict(), keep=keep)
+    if not keep:
         return None
-    files = sorted(folder.glob("model-*.safetensors"))
-    if not files:
-        raise InvalidInput(f"{folder} contains no shards.")
-    full = scalars | {name: tensor.clone() for file in files for name, tensor in load_file(file).items()}
-    shutil.rmtree(folder, ignore_errors=True)
-    weights, state = (
-        {name.removeprefix(prefix): tensor for name, tensor in full.items() if name.startswith(prefix)}
-        for prefix in ("weights.", "state.")
-    )
-    return learning.FullState(_model_from_tensors(model, weights), state)
+    copy = build(model.config, seed=None)
+    copy.load_state_dict(tensors, strict=True, assign=True)
+    return copy.eval()
 
 
 def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
@@ -173,8 +141,7 @@ def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
         learner = _DistributedLearner(spec, group)
         if newest is not None:
             load_optimizer_state(SafeFolder(newest), learner.optimizer)
-        objective = _DistributedObjective(spec.objective, learner.loss_module, group)
-        spec = replace(spec, clock=group.clock, objective=objective, warning=warning)
+        spec = replace(spec, clock=group.clock, warning=warning)
         if group.is_main:
             trim_snapshots(spec.run, progress.step)
         sinks = (*spec.recipe.sinks, *spec.sinks)
@@ -226,9 +193,9 @@ class _DistributedLearner(learning.GradientLearner):
         optimizer_class = _ShardedOptimizer if self.is_sharded else Optimizer
         optimizer = optimizer_class(spec.model, recipe.optimizer, bfloat16=precision == "bfloat16")
         super().__init__(
-            spec.model, spec.objective, optimizer, seed=recipe.seed, grad_clip=recipe.grad_clip, precision=precision,
-            compile=recipe.compile and not self.is_sharded,
-        )  # fmt: skip
+            spec.model, spec.objective, optimizer, seed=recipe.seed + group.rank, grad_clip=recipe.grad_clip,
+            precision=precision, compile=recipe.compile and not self.is_sharded,
+        )  # fmt: skip  # the seed of dropout differs on each rank
 
     def _backward(self, micro_batch: Batch, count: int, is_last: bool) -> float:
         """Compute this rank's rows; gradients are synchronised with the last micro-batch only."""
@@ -247,12 +214,6 @@ class _DistributedLearner(learning.GradientLearner):
         loss = self.group.reduce_step(loss)
         self.stopping = self.group.stopping
         return loss
-
-    def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
-        """Seed dropout differently on each rank."""
-        return (
-            learning.seeded_step(self.seed + self.group.rank, step) if self._has_dropout else contextlib.nullcontext()
-        )
 
     def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> learning.Diverged:
         if not self.is_sharded:
@@ -275,38 +236,24 @@ class _DistributedLearner(learning.GradientLearner):
         self.model.train()
 
     @contextlib.contextmanager
-    def full_state(self, folder: Path) -> Iterator[learning.FullState | None]:
+    def full_state(self) -> Iterator[learning.FullState | None]:
         """Full state on rank 0, None on the others; they wait until the end of the block."""
+        model, state, is_main = self.model, self.optimizer.state_dict(), self.group.is_main
         if self.is_sharded:
             with self.group.detect_lost_ranks():
-                shards = folder.with_name(f".{folder.name}.part-shards")
-                yield _gather_checkpoint(shards, self.model, self.optimizer, is_main=self.group.is_main)
-        else:
-            yield learning.FullState(self.model, self.optimizer.state_dict()) if self.group.is_main else None
+                model, state = _gather_model(model, keep=is_main) or model, _gather(state, keep=is_main)
+        yield learning.FullState(model, state) if is_main else None
         self.group.broadcast_str()
 
-
-class _DistributedObjective(Objective):
-    """Validation objective: splits the rows over the ranks if possible; every rank gets the sum."""
-
-    kind = "distributed"
-
-    def __init__(self, objective: Objective, loss_module: nn.Module, group: ProcessGroup) -> None:
-        self.inner, self.loss_module, self.group = objective, loss_module, group
+    def loss_sum(self, batch: Batch) -> Tensor:
+        """Split the rows of a validation batch over the ranks if possible; every rank gets the sum."""
+        loss_module = self.loss_module
         if isinstance(loss_module, DistributedDataParallel):
-            self.loss_module = loss_module.module
-
-    def prepare(self, batch: Batch, config: ModelConfig, rng: torch.Generator) -> Batch:
-        return self.inner.prepare(batch, config, rng)
-
-    def num_targets(self, batch: Batch) -> int:
-        return self.inner.num_targets(batch)
-
-    def loss_sum(self, model: Model, batch: Batch) -> Tensor:
-        if len(batch["ids"]) % self.group.world_size or isinstance(self.inner, Contrastive):
-            loss: Tensor = self.loss_module(batch)
+            loss_module = loss_module.module
+        if len(batch["ids"]) % self.group.world_size or isinstance(self.objective, Contrastive):
+            loss: Tensor = loss_module(batch)
             return loss
-        return self.group.all_reduce(self.loss_module(local_rows(batch, self.group)).detach().clone())
+        return self.group.all_reduce(loss_module(local_rows(batch, self.group)).detach().clone())
 
 
 def local_rows(batch: Batch, group: ProcessGroup) -> Batch:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import Ge, Gt
 
 from peasy import config
+from peasy.config import merge_settings
 from peasy.datasets.records import FilesConfig
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.models.preset import ModelKind, ModelSize
@@ -178,21 +179,6 @@ def _check_setting_names(kind: str, size: str, settings: Mapping[str, Any]) -> N
         hint = f"Did you mean {' or '.join(list(meant)[:3])}?" if meant else did_you_mean(name, known)
         hint = hint or f"Known: {', '.join(known)}. See docs/settings.md."
         raise InvalidInput(f"{name}: unknown setting.", hint=hint)
-
-
-def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
-    merged = dict(data)
-    for key, value in changes.items():
-        old = merged.get(key)
-        if (
-            isinstance(old, Mapping)
-            and isinstance(value, Mapping)
-            and value.get("kind", old.get("kind")) == old.get("kind")
-        ):
-            value = merge_settings(old, value)
-        merged[key] = value
-    return merged
 
 
 def changed_settings(old: Recipe, new: Recipe) -> list[str]:

@@ -19,7 +19,7 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.datasets import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build
-from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, context_length, read_config
+from peasy.models.config import ModelConfig, SpecialTokensConfig, Word2VecConfig, read_config
 from peasy.models.preset import preset
 from peasy.models.protocol import Model
 from peasy.tokenization import Tokenizer
@@ -65,7 +65,7 @@ def resolve_setup(
     tokenizer = train_tokenizer(recipe, corpus) if pretrained is None else pretrained.tokenizer
     config = _model_config(recipe, tokenizer) if pretrained is None else _pretrained_config(recipe, pretrained)
     objective = recipe.objective or _default_objective(recipe, config, corpus.kind)
-    seq_len = min(recipe.seq_len, context_length(config) or recipe.seq_len)
+    seq_len = min(recipe.seq_len, config.max_seq_len or recipe.seq_len)
     precision = choose_precision(recipe.precision, device)
     bos, is_next_token = config.special_tokens.bos, isinstance(objective, NextToken)
     if pretrained is None and bos is not None and recipe.sample_unit == "documents" and is_next_token:
@@ -150,7 +150,7 @@ def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     name = f"{recipe.model_kind}-{recipe.preset}"
     special = settings.to_plain(special_ids(tokenizer))
     changes: dict[str, Any] = {"vocab_size": len(tokenizer), "special_tokens": special}
-    max_seq_len = context_length(preset(name))
+    max_seq_len = preset(name).max_seq_len
     if max_seq_len is not None:
         changes["max_seq_len"] = max(max_seq_len, recipe.seq_len)
     return preset(name, **changes | dict(recipe.model))

@@ -59,7 +59,7 @@ class Checkpointer:
     def save(self, learner: Learner, progress: Progress) -> Saved:
         """Write the checkpoint of a step; with several processes, one of them writes and all wait for it."""
         self.newest = self.run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
-        with learner.full_state(self.newest) as state:
+        with learner.full_state() as state:
             if state is not None:
                 tokenizers = self.tokenizer, self.target_tokenizer
                 save_state(self.run, *state, progress, *tokenizers, keep=self.keep)

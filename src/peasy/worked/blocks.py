@@ -17,7 +17,7 @@ from peasy.formula.normalise import NORMALISATIONS
 from peasy.parameters import BoundedSettings
 from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name
 from peasy.worked.builder import GraphBuilder
-from peasy.worked.example import Example, NormalisationName, ScoringName
+from peasy.worked.example import Example, NormalisationName, ScoringName, check_size
 from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
 from peasy.worked.operations import Add, Apply, Constant, Mean, Multiply, Project, Standardise, Variance, WeightedSum
 from peasy.worked.position_steps import PositionAngles, SineCosine
@@ -159,6 +159,7 @@ class AttentionBlock(GraphBlock):
         own = {name: getattr(self, name) for name in ("qk_norm", "rotary_base", "rotary_factor")}
         settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
         example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
+        check_size(example)
         numbers = range(1, self.heads + 1) if self.heads > 1 else (0,)
         names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), *EXTRA_MATRICES]
         names_of += [head_name("position_bias", number) for number in numbers]

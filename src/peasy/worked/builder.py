@@ -4,6 +4,7 @@ Blocks call `add` within a named scope, so `layer1.attention.weights` is the nod
 `layer1.attention`. The gradient of a node `x` is the node `d_x` of the same scope, its updated value `new_x`.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +18,9 @@ from peasy.worked.example import Example
 from peasy.worked.graph import Application, Graph, GraphNode, Route, Step
 from peasy.worked.operations import Add, Constant, PlaceColumns
 from peasy.worked.steps import Mask
+
+_MAX_NODES, _MAX_CELLS = 20_000, 100_000_000
+"""Maximum number of nodes, and of numbers that a node may have with the sizes of its inputs."""
 
 _LOSS_SYMBOL = "L"
 _TEX_NAMES = {
@@ -180,6 +184,12 @@ class GraphBuilder:
         if node.name in self.nodes:
             raise InvalidInput(f"There are two steps {node.name}.", hint="Give every step its own name.")
         route = node.routes[0]
+        sizes = sorted((size for parent in route.inputs for size in self.values[parent].shape), reverse=True)[:2]
+        if len(self.nodes) >= _MAX_NODES or math.prod(sizes) > _MAX_CELLS:
+            raise InvalidInput(
+                f"The example is too large at {node.name}.",
+                hint=f"At most {_MAX_NODES:,} steps, and {_MAX_CELLS:,} numbers in each, can be calculated.",
+            )
         try:
             with np.errstate(all="ignore"):
                 values = route.step.forward(np, *(self.values[parent] for parent in route.inputs))

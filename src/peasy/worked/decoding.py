@@ -26,11 +26,16 @@ class Selection(Step):
     needs_order: ClassVar[bool] = True
     """False if the result grows with every number, whatever their order."""
 
+    over_table: ClassVar[bool] = False
+    """True if the order of all numbers of the table counts, not only that of each row."""
+
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the results of the lower and of the upper bounds, if they cannot change the order."""
         ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
-        order = np.argsort(inputs[0].low, axis=-1)
-        lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (inputs[0].low, inputs[0].high))
+        shape = (1, -1) if self.over_table else inputs[0].shape
+        low, high = inputs[0].low.reshape(shape), inputs[0].high.reshape(shape)
+        order = np.argsort(low, axis=-1)
+        lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (low, high))
         is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
         if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
             return Interval(np.minimum(*ends), np.maximum(*ends))
@@ -42,6 +47,12 @@ def _ahead(xp: Namespace, numbers: Array) -> Array:
     larger = numbers[:, None, :] > numbers[:, :, None]
     index = xp.arange(numbers.shape[1])
     return larger | ((numbers[:, None, :] == numbers[:, :, None]) & (index[None, :] <= index[:, None])[None, :, :])
+
+
+def _chosen(xp: Namespace, numbers: Array, count: int) -> Array:
+    """Return 1 at `[r, j]` if number j of the whole table is the r-th largest, else 0."""
+    rank = xp.sum(xp.astype(_ahead(xp, xp.reshape(numbers, (1, -1))), xp.float64), axis=-1)
+    return xp.concat([xp.astype(rank == place, xp.float64) for place in range(1, count + 1)], axis=0)
 
 
 @dataclass(frozen=True)
@@ -142,8 +153,8 @@ class BestScores(Selection):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return one column."""
-        ordered = -xp.sort(-xp.reshape(inputs[0], (-1,)))
-        return xp.reshape(ordered[: self.count], (-1, 1))
+        chosen = _chosen(xp, inputs[0], self.count)
+        return xp.sum(chosen * xp.reshape(inputs[0], (1, -1)), axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the number."""
@@ -151,10 +162,31 @@ class BestScores(Selection):
 
 
 @dataclass(frozen=True)
+class BestWords(Selection):
+    """One-hot rows of the words that the largest numbers of a whole table stand for, the best first."""
+
+    count: int
+    over_table = True
+    label = "chosen or 0"
+    sentence = "The last word of each beam: the column of each of the best numbers, whatever its row."
+    tex = r"\operatorname{word}(\operatorname{best}($0))"
+
+    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+        """Return one row for each beam."""
+        rows, words = inputs[0].shape
+        chosen = _chosen(xp, inputs[0], self.count)
+        return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return 1 or 0."""
+        return format_number(float(self.forward(np, *inputs)[row, column]))
+
+
+@dataclass(frozen=True)
 class BeamSearchBlock(BoundedSettings, GraphBlock):
     """Beam search, or greedy decoding with one beam, over a given table of logits: a row for each last word.
 
-    The words of the beams follow from the numbers when the graph is built.
+    The choices are steps; only the names of the rows are those of the given numbers.
     """
 
     beams: Annotated[int, Ge(1)] = 2
@@ -166,13 +198,12 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
         probabilities = g.add("probabilities", SOFTMAX, logits)
         table = g.add("log_probabilities", Apply(FUNCTIONS["log"]), probabilities)
         vocabulary = g.example.vocabulary
-        sequences, total = [g.example.tokens], ""
+        sequences, total, words = [g.example.tokens], "", ""
         for number in range(1, self.steps + 1):
-            scope, rows = g.scope(f"step{number}"), f"beam{number - 1}"
+            scope, rows, best_rows = g.scope(f"step{number}"), f"{g.path[:-1]}{number - 1}", f"{g.path[:-1]}{number}"
             g.labels[rows] = tuple(" ".join(sequence) for sequence in sequences)
-            words = [sequence[-1] for sequence in sequences]
-            last = scope.add_one_hot("last_word", words, "The last word of each beam.", rows)
-            scores = scope.add("next", Project("one-hot · table"), last, table)
+            words = words or scope.add_one_hot("last_word", [sequences[0][-1]], "The last word.", rows)
+            scores = scope.add("next", Project("one-hot · table"), words, table, axes=(rows, "vocabulary"))
             if total:
                 about = "Log-probabilities add up along a sequence."
                 scores = scope.add("scores", Add(), scores, total, description=about)
@@ -180,8 +211,13 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
             best = np.argsort(-values, axis=None, kind="stable")[: self.beams]
             places = [divmod(int(place), len(vocabulary)) for place in best]
             sequences = [(*sequences[beam], vocabulary[word]) for beam, word in places]
-            g.labels[f"beam{number}"] = tuple(" ".join(sequence) for sequence in sequences)
-            total = scope.add("totals", BestScores(len(places)), scores, axes=(f"beam{number}", "total"))
+            g.labels[best_rows] = tuple(" ".join(sequence) for sequence in sequences)
+            total = scope.add("totals", BestScores(len(places)), scores, axes=(best_rows, "total"))
+            if number < self.steps:
+                about = f"{BestWords.sentence} Rows are named by the words of the given numbers."
+                words = scope.add(
+                    "last_words", BestWords(len(places)), scores, description=about, axes=(best_rows, "vocabulary")
+                )
         return total
 
 

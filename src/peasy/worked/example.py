@@ -28,6 +28,9 @@ Window = int | tuple[int, int]
 _MATRICES = ("x", "source_x", "w_q", "w_k", "w_v", "w_o", "q", "k", "v", "weights")
 """Fields of an example that hold a matrix of numbers."""
 
+_MAX_SCORES = 1_000_000
+"""Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
+
 _SCALAR_SETTINGS = ("causal", "window", "scoring", "scale", "normalise", "heads")
 """Settings that are a single value."""
 
@@ -208,6 +211,17 @@ class Example:
         """Return this example with the settings of one of its variants."""
         changes = {name: value for name, value in vars(variant).items() if name != "name" and value is not None}
         return dataclasses.replace(self, variants=(), **changes)
+
+
+def check_size(example: Example) -> None:
+    """Raise if the example has more than _MAX_SCORES scores, before anything is computed."""
+    scores = len(example.tokens) * len(example.keys) * example.heads
+    if scores > _MAX_SCORES:
+        raise InvalidInput(
+            f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
+            f"the maximum is {_MAX_SCORES:,}.",
+            hint="Use a shorter example: up to 1,000 tokens with one head.",
+        )
 
 
 def read_example(source: str | Path | Mapping[str, Any]) -> Example:

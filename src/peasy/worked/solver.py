@@ -12,13 +12,10 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
 from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
 from peasy.worked.builder import related_name
-from peasy.worked.example import Example
+from peasy.worked.example import Example, check_size
 from peasy.worked.graph import Graph, GraphNode
 from peasy.worked.step_lines import build_example
 from peasy.worked.steps import SelectHead
-
-_MAX_SCORES = 1_000_000
-"""Maximum number of scores of an example (1,000 queries by 1,000 keys)."""
 
 _STEP_ALIASES = {"q": "query", "k": "key", "v": "value", "x_source": "source", "z": "context", "qk^t": "scores"}
 """Aliases of step names as written on paper; case does not matter."""
@@ -271,17 +268,6 @@ def _labelled_node(
 def _numbered(axis: str, size: int) -> tuple[str, ...]:
     """Numbers from 0; the single entry of a sum or bias has its name."""
     return (axis,) if size == 1 and not axis.startswith("d_") else tuple(map(str, range(size)))
-
-
-def check_size(example: Example) -> None:
-    """Raise if the example has more than _MAX_SCORES scores, before anything is computed."""
-    scores = len(example.tokens) * len(example.keys) * example.heads
-    if scores > _MAX_SCORES:
-        raise InvalidInput(
-            f"{len(example.tokens):,} queries on {len(example.keys):,} keys make {scores:,} scores; "
-            f"the maximum is {_MAX_SCORES:,}.",
-            hint="Use a shorter example: up to 1,000 tokens with one head.",
-        )
 
 
 def _check_given_weights(example: Example, settings: FormulaSettings) -> None:

@@ -4,8 +4,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -14,11 +13,12 @@ from starlette.types import Receive, Scope, Send
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict
 from peasy.errors import InvalidInput, PeasyError
+from peasy.generation.request import InternalError
 from peasy.render.json import to_plain
 from peasy.server.guard import HTTPRefusal
 from peasy.server.openai_choice import ChoiceBuilder, ChoiceDelta, chat_logprobs, completion_logprobs
 from peasy.server.openai_schema import ChatBody, CompletionBody, SamplingBody
-from peasy.server.responses import ServerError, openai_error
+from peasy.server.responses import openai_error
 from peasy.server.session import LONG_PROMPT_CHARS, Session, open_session, run_until_disconnect
 
 router = APIRouter(prefix="/v1")
@@ -46,7 +46,7 @@ async def post_completions(request: Request, body: CompletionBody) -> Response:
         return list(texts)
 
     session = await open_session(request.app.state.registry, body, encode, size, sampling)
-    return await _respond(request, body, session, _COMPLETION_FORMAT)
+    return await _respond(request, body, _CompletionResponse(body, session))
 
 
 @router.post("/chat/completions")
@@ -67,47 +67,10 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
     sampling = body.sampling_params(max_tokens, num_logprobs)
     session = await open_session(request.app.state.registry, body, encode_chat, LONG_PROMPT_CHARS, sampling)
-    return await _respond(request, body, session, _CHAT_FORMAT)
+    return await _respond(request, body, _ChatResponse(body, session))
 
 
-@dataclass(frozen=True)
-class _CompletionFormat:
-    """Differences between completions and chat completions: object names, choice and delta formats."""
-
-    id_prefix: str
-    object_type: str
-    chunk_type: str
-    make_choice: Callable[[ChoiceDelta, bool], JsonDict]
-    make_delta: Callable[[ChoiceDelta, bool], JsonDict]
-    first_delta: JsonDict | None = None
-
-
-def _completion_choice(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
-    return {"text": delta.text, "logprobs": completion_logprobs(delta.tokens) if logprobs else None}
-
-
-def _chat_choice(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
-    message = {"role": "assistant", "content": delta.text, "refusal": None}
-    return {"message": message, "logprobs": chat_logprobs(delta.tokens) if logprobs else None}
-
-
-def _chat_delta(delta: ChoiceDelta, logprobs: bool) -> JsonDict:
-    content = {"content": delta.text} if delta.text or not delta.finish_reason else {}
-    return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if logprobs and delta.tokens else None}
-
-
-_TYPE = "text_completion"
-_COMPLETION_FORMAT = _CompletionFormat("cmpl", _TYPE, _TYPE, _completion_choice, _completion_choice)
-_CHAT_START = {"role": "assistant", "content": ""}
-_CHAT_FORMAT = _CompletionFormat(
-    "chatcmpl", "chat.completion", "chat.completion.chunk", _chat_choice, _chat_delta, _CHAT_START
-)
-
-
-async def _respond(
-    request: Request, body: SamplingBody, session: Session, response_format: _CompletionFormat
-) -> Response:
-    reply = _CompletionResponse(body, session, response_format)
+async def _respond(request: Request, body: SamplingBody, reply: "_CompletionResponse") -> Response:
     prompts = body.model_dump(include={"prompt", "messages"}) if request.app.state.log_prompts else {}
     logged = {"model": body.model, "stream": bool(body.stream)}
     request.state.log_fields = lambda: logged | reply.usage() | prompts
@@ -133,20 +96,24 @@ class _CompletionStream(StreamingResponse):
 
 
 class _CompletionResponse:
-    """Response of one request, as one JSON object or as a stream of chunks."""
+    """Response of /v1/completions, as one JSON object or as a stream of chunks."""
 
-    def __init__(self, body: SamplingBody, session: Session, response_format: _CompletionFormat) -> None:
-        self.body, self.session, self.format = body, session, response_format
+    id_prefix, object_type, chunk_type = "cmpl", "text_completion", "text_completion"
+    first_delta: JsonDict | None = None
+
+    def __init__(self, body: SamplingBody, session: Session) -> None:
+        self.body, self.session = body, session
         self.common_fields = {
-            "id": f"{response_format.id_prefix}-{secrets.token_hex(12)}",
+            "id": f"{self.id_prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": body.model,
         } | ({"notes": session.notes} if session.notes else {})
         loaded = session.loaded
-        tokenizer, source_tokenizer = loaded.output_tokenizer(), loaded.require_tokenizer()
+        source_tokenizer = loaded.require_tokenizer()
+        tokenizer = session.engine.tokenizer or source_tokenizer
         eos, logprobs = tokenizer.special_tokens.eos, getattr(body, "logprobs", None)
         self.logprobs = logprobs is not None and logprobs is not False
-        stop_ids = frozenset([eos]) if response_format is _CHAT_FORMAT and eos is not None else frozenset[int]()
+        stop_ids = frozenset([eos]) if isinstance(body, ChatBody) and eos is not None else frozenset[int]()
         echo = isinstance(body, CompletionBody) and bool(body.echo)
         self.choices = [
             ChoiceBuilder(
@@ -182,18 +149,25 @@ class _CompletionResponse:
             pass
         for choice in self.choices:
             _raise_if_incomplete(choice.complete.finish_reason)
-        choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
-        fields = {"object": self.format.object_type, "choices": choices, "usage": self.usage()}
+        choices = [
+            {"index": index, **self._choice(choice.complete), "finish_reason": choice.complete.finish_reason}
+            | self._attention(choice.complete)
+            for index, choice in enumerate(self.choices)
+        ]
+        fields = {"object": self.object_type, "choices": choices, "usage": self.usage()}
         if self.body.ignored_fields:
             fields["note"] = f"Ignored: {', '.join(self.body.ignored_fields)}."
         reply = to_plain(self.common_fields | fields)
         assert isinstance(reply, dict)
         return reply
 
-    def _choice(self, index: int, choice: ChoiceBuilder) -> JsonDict:
-        delta = choice.complete
-        fields = self.format.make_choice(delta, self.logprobs)
-        return {"index": index, **fields, "finish_reason": delta.finish_reason} | self._attention(delta)
+    def _choice(self, delta: ChoiceDelta) -> JsonDict:
+        """Return the fields of a choice."""
+        return {"text": delta.text, "logprobs": completion_logprobs(delta.tokens) if self.logprobs else None}
+
+    def _delta(self, delta: ChoiceDelta) -> JsonDict:
+        """Return the fields of a choice in a chunk of a stream."""
+        return self._choice(delta)
 
     def _attention(self, delta: ChoiceDelta) -> JsonDict:
         return {} if self.body.attention is None else {"attention": delta.attention}
@@ -201,12 +175,16 @@ class _CompletionResponse:
     async def stream(self) -> AsyncIterator[bytes]:
         """Yield server-sent events; errors too are sent as events, and the stream always ends with [DONE]."""
         try:
-            first, indices = self.format.first_delta, range(len(self.choices))
+            first, indices = self.first_delta, range(len(self.choices))
             yield b"" if first is None else b"".join(self._chunk_event(index, {"delta": first}) for index in indices)
             async for deltas in self._deltas():
                 for _, delta in deltas:
                     _raise_if_incomplete(delta.finish_reason)
-                chunks = (self._chunk(index, delta) for index, delta in deltas if delta)
+                chunks = (
+                    self._chunk_event(index, self._delta(delta) | self._attention(delta), delta.finish_reason)
+                    for index, delta in deltas
+                    if delta
+                )
                 yield b"".join(chunks) if deltas else b": keep-alive\n\n"
             if self.body.include_usage:
                 yield self._event({"choices": [], "usage": self.usage()})
@@ -214,12 +192,8 @@ class _CompletionResponse:
             yield _server_sent_event(openai_error(error))
         except Exception as error:
             logging.getLogger("peasy.server").exception("unhandled exception in a stream")
-            yield _server_sent_event(openai_error(ServerError(f"This is a bug in peasy: {type(error).__name__}.")))
+            yield _server_sent_event(openai_error(InternalError(f"This is a bug in peasy: {type(error).__name__}.")))
         yield b"data: [DONE]\n\n"
-
-    def _chunk(self, index: int, delta: ChoiceDelta) -> bytes:
-        fields = self.format.make_delta(delta, self.logprobs)
-        return self._chunk_event(index, fields | self._attention(delta), delta.finish_reason)
 
     def _chunk_event(self, index: int, fields: JsonDict, finish_reason: str | None = None) -> bytes:
         choice = {"index": index, "logprobs": None, **fields, "finish_reason": finish_reason}
@@ -227,7 +201,22 @@ class _CompletionResponse:
         return self._event({"choices": [choice], **usage})
 
     def _event(self, fields: JsonDict) -> bytes:
-        return _server_sent_event({**self.common_fields, "object": self.format.chunk_type, **fields})
+        return _server_sent_event({**self.common_fields, "object": self.chunk_type, **fields})
+
+
+class _ChatResponse(_CompletionResponse):
+    """Response of /v1/chat/completions."""
+
+    id_prefix, object_type, chunk_type = "chatcmpl", "chat.completion", "chat.completion.chunk"
+    first_delta: JsonDict = {"role": "assistant", "content": ""}  # noqa: RUF012
+
+    def _choice(self, delta: ChoiceDelta) -> JsonDict:
+        message = {"role": "assistant", "content": delta.text, "refusal": None}
+        return {"message": message, "logprobs": chat_logprobs(delta.tokens) if self.logprobs else None}
+
+    def _delta(self, delta: ChoiceDelta) -> JsonDict:
+        content = {"content": delta.text} if delta.text or not delta.finish_reason else {}
+        return {"delta": content, "logprobs": chat_logprobs(delta.tokens) if self.logprobs and delta.tokens else None}
 
 
 def _server_sent_event(data: JsonDict) -> bytes:

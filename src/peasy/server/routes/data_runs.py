@@ -5,27 +5,20 @@ from starlette.datastructures import State
 
 from peasy.commands.data import data
 from peasy.commands.result import Result
-from peasy.commands.runs import Run, RunResult, runs
+from peasy.commands.runs import Run, runs
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
 from peasy.server.derive import add_command_route, command_route
-from peasy.server.responses import CommandBody, Name, Seed
+from peasy.server.responses import Name, Seed
 
 router = APIRouter(prefix="/api")
 
 
-class DataBody(CommandBody):
-    """Name of a built-in data set; without it, all of them."""
-
-    source: Name | None = None
-    seed: Seed = 0
-
-
 @command_route(router, "/data")
-def post_data(state: State, body: DataBody) -> Result:
+def post_data(state: State, source: Name | None = None, seed: Seed = 0) -> Result:
     """List the data sets or describe one; built-in ones only, never a path."""
-    return data() if body.source is None else data(check_built_in(body.source), seed=body.seed)
+    return data() if source is None else data(check_built_in(source), seed=seed)
 
 
 def check_built_in(name: str) -> str:
@@ -41,16 +34,10 @@ add_command_route(
 )
 
 
-class RunsBody(CommandBody):
-    """Name of a run; without it, all of them."""
-
-    name: Name | None = None
-
-
 @command_route(router, "/runs")
-def post_runs(state: State, body: RunsBody) -> Result:
+def post_runs(state: State, name: Name | None = None) -> Result:
     """List training runs, or show one with its curves and samples."""
-    return runs() if body.name is None else RunResult(find_run(body.name))
+    return runs() if name is None else find_run(name)
 
 
 def find_run(name: str) -> Run:

@@ -17,8 +17,8 @@ from peasy.commands.semantic_map import MAX_POINTS, map_texts, map_words, simila
 from peasy.config import parse_toml
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.experiments.why_root_dk import MAX_D_K, scale
-from peasy.server.derive import add_command_route, command_route, derive_body
-from peasy.server.responses import CommandBody, Seed, Text
+from peasy.server.derive import add_command_route, command_route
+from peasy.server.responses import Seed, Text
 from peasy.worked import Example, example_names, read_example
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
@@ -27,11 +27,22 @@ from peasy.worked.tables.notes import Notes, as_written_names, read_text
 router = APIRouter(prefix="/api")
 
 _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
-"""Limits of an example that is computed in full."""
+_MAX_LINES, _MAX_GIVEN, _MAX_SIZE = 100, 20_000, 512
+"""Limits of an example that is computed in full: words, characters, lines of steps, given numbers, their rows."""
 
-_ExplainBody = derive_body(
-    "ExplainBody",
+
+def _prepare_explain(arguments: dict[str, Any]) -> None:
+    if "source" in arguments:
+        arguments["source"] = _resolve_example(arguments["source"])
+    if isinstance(arguments.get("cell"), list):
+        arguments["cell"] = tuple(arguments["cell"])
+
+
+add_command_route(
+    router,
+    "/explain",
     explain,
+    prepare=_prepare_explain,
     hide=("normalize", "model", "layer", "head", "stack"),
     changes={
         "source": str | dict[str, Any],
@@ -42,17 +53,6 @@ _ExplainBody = derive_body(
         "heads": Annotated[int, Ge(1), Le(64)] | None,
     },
 )
-
-
-@command_route(router, "/explain")
-def post_explain(state: State, body: _ExplainBody) -> Result:  # type: ignore[valid-type]
-    """Compute every step of attention for an example or a sentence."""
-    arguments = body.arguments()  # type: ignore[attr-defined]
-    if arguments.get("source") is not None:
-        arguments["source"] = _resolve_example(arguments["source"])
-    if isinstance(arguments.get("cell"), list):
-        arguments["cell"] = tuple(arguments["cell"])
-    return explain(**arguments)
 
 
 def _resolve_example(source: str | dict[str, Any]) -> str | Example:
@@ -73,37 +73,45 @@ def _check_size(example: Example) -> Example:
     words = max(len(example.tokens), len(example.source_tokens or ()))
     if words > _MAX_WORDS:
         raise InvalidInput(f"The example has {words:,} words.", hint=f"At most {_MAX_WORDS} are allowed.")
+    if len(example.steps) > _MAX_LINES:
+        raise InvalidInput(f"The example has {len(example.steps):,} steps.", hint=f"At most {_MAX_LINES} are allowed.")
+    sizes = [(len(rows), len(rows[0])) for rows in example.given_nodes.values()]
+    if sum(rows * columns for rows, columns in sizes) > _MAX_GIVEN or max(map(max, sizes), default=0) > _MAX_SIZE:
+        message = "The matrices of the example are too large."
+        raise InvalidInput(
+            message, hint=f"At most {_MAX_GIVEN:,} numbers, and {_MAX_SIZE} rows or columns, are allowed."
+        )
     return example
 
 
-class CheckBody(CommandBody):
-    """Hand-worked tables: `text` is the content of the file, `text_format` its format."""
-
-    text: str | None = None
-    text_format: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md"
-    example: dict[str, Any] | None = None
-    name: str | None = None
-
-
 @command_route(router, "/check")
-def post_check(state: State, body: CheckBody) -> Result:
-    """Find the wrong cells in hand-worked tables."""
-    notes = _read_notes(body)
-    for part in notes.parts if isinstance(notes, Notes) else ():
-        _check_size(part)
-    return check(notes)
+def post_check(
+    state: State,
+    text: str | None = None,
+    text_format: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md",
+    example: dict[str, Any] | None = None,
+    name: str | None = None,
+) -> Result:
+    """Find the wrong cells in hand-worked tables.
 
-
-def _read_notes(body: CheckBody) -> str | Example | Notes:
-    if body.example is not None:
-        return _check_size(read_example(body.example))
-    if body.text is None:
-        if body.name not in as_written_names():
-            raise InvalidInput("There is nothing to check.", hint="Give a text, an example, or a name of the library.")
-        return body.name
-    if body.text_format in ("toml", "json"):
-        return _check_size(read_example(_parse(body.text, body.text_format)))
-    return read_text(body.text, f".{body.text_format}")
+    Args:
+        text: Content of the file.
+        text_format: Its format.
+        example: An example instead of a file.
+        name: Name of an example of the library that is checked as it was written.
+    """
+    if text is not None and text_format in ("toml", "json"):
+        example = _parse(text, text_format)
+    if example is not None:
+        return check(_check_size(read_example(example)))
+    if text is not None:
+        notes = read_text(text, f".{text_format}")
+        for part in notes.parts if isinstance(notes, Notes) else ():
+            _check_size(part)
+        return check(notes)
+    if name not in as_written_names():
+        raise InvalidInput("There is nothing to check.", hint="Give a text, an example, or a name of the library.")
+    return check(name)
 
 
 def _parse(text: str, text_format: str) -> dict[str, Any]:

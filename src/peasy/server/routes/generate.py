@@ -21,8 +21,7 @@ from peasy.commands.result import plain_data
 from peasy.errors import PeasyError
 from peasy.generation.sampling_params import SamplingParams
 from peasy.server.derive import add_command_route, derive_body
-from peasy.server.responses import CommandBody, Text
-from peasy.server.routes.inference import Seed
+from peasy.server.responses import CommandBody, Seed, Text
 
 router = APIRouter(prefix="/api")
 

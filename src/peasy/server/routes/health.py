@@ -2,16 +2,13 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
+from peasy.generation.engine_thread import EngineThread
 from peasy.server.metrics import RequestMetrics
-
-if TYPE_CHECKING:
-    from peasy.generation.engine_thread import EngineThread
 
 router = APIRouter()
 
@@ -28,7 +25,7 @@ class Watchdog:
     Call `poll` about once a second; a long step uses CPU time, a hung one does not.
     """
 
-    def __init__(self, engine_thread: "EngineThread") -> None:
+    def __init__(self, engine_thread: EngineThread) -> None:
         self.engine_thread, self._cpu_time, self._last_progress = engine_thread, -1.0, time.monotonic()
 
     def poll(self) -> None:

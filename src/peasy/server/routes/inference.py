@@ -1,7 +1,7 @@
 """Inference routes: models, tokenize, generate, translate, align, beams, embed, classify."""
 
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any
 
 from annotated_types import Le
 from fastapi import APIRouter
@@ -20,29 +20,22 @@ from peasy.commands.translate import translate
 from peasy.errors import InvalidInput
 from peasy.server.derive import add_command_route, command_route
 from peasy.server.model_registry import ModelRegistry
-from peasy.server.responses import CommandBody, Name, Text
+from peasy.server.responses import Name, Seed, Text
 
 router = APIRouter(prefix="/api")
 
 Texts = Text | Annotated[list[Text], Field(min_length=1, max_length=256)]
-Seed = Annotated[int, Field(ge=0, lt=2**53)]
 _LengthPenalty = Annotated[float, Field(ge=-10, le=10)]
 
 
-class ModelsBody(CommandBody):
-    """Name of a model; without it, all of them."""
-
-    name: Name | None = None
-
-
 @command_route(router, "/models")
-def post_models(state: State, body: ModelsBody) -> Result:
+def post_models(state: State, name: Name | None = None) -> Result:
     """List models or describe one."""
     registry, cards = state.registry, {card.name: card for card in models().models}
-    if body.name is None:
-        return ModelsResult(tuple(cards.get(name) or _given_card(registry, name) for name in registry.names))
-    with registry.use(body.name) as loaded:
-        card = cards.get(body.name) or _given_card(registry, body.name)
+    if name is None:
+        return ModelsResult(tuple(cards.get(known) or _given_card(registry, known) for known in registry.names))
+    with registry.use(name) as loaded:
+        card = cards.get(name) or _given_card(registry, name)
         return ModelResult(card, loaded.describe(), read_card(loaded.folder))
 
 
@@ -52,38 +45,26 @@ def _given_card(registry: ModelRegistry, name: str) -> ModelEntry:
         return ModelEntry(name, "given", loaded.folder or Path(), loaded.kind, facts["parameters"], facts["bytes"])
 
 
-class TokenizeBody(CommandBody):
-    """Text to tokenize."""
-
-    model: Name
-    text: Text
-
-
 @command_route(router, "/tokenize")
-def post_tokenize(state: State, body: TokenizeBody) -> Result:
+def post_tokenize(state: State, model: Name, text: Text) -> Result:
     """Tokenize a text."""
-    with state.registry.use(body.model) as loaded:
+    with state.registry.use(model) as loaded:
         tokenizer = loaded.require_tokenizer()
-        return TokenizeResult(tokenizer.encode(body.text), tokenizer, loaded.name)
+        return TokenizeResult(tokenizer.encode(text), tokenizer, loaded.name)
 
 
 _MAX_UNCACHED_TOKENS = 128
 """Limit of max_tokens without KV cache, where the cost grows quadratically."""
 
 
-class _GenerateFields(Protocol):
-    max_tokens: int
-    show_cache: bool
-    use_cache: bool
-
-
-def _check_uncached(body: _GenerateFields) -> None:
-    if body.max_tokens > _MAX_UNCACHED_TOKENS and (body.show_cache or not body.use_cache):
+def _check_uncached(arguments: dict[str, Any]) -> None:
+    is_uncached = arguments.get("show_cache") or not arguments.get("use_cache", True)
+    if is_uncached and arguments.get("max_tokens", 0) > _MAX_UNCACHED_TOKENS:
         raise InvalidInput(f"Without KV cache, max_tokens is at most {_MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")
 
 
 add_command_route(
-    router, "/generate", generate, options=GenerateSampling, hide=("logit_bias",), check=_check_uncached,
+    router, "/generate", generate, options=GenerateSampling, hide=("logit_bias",), prepare=_check_uncached,
     changes={
         "prompt": Texts, "n": Le(16), "max_tokens": Le(1024), "logprobs": Le(100), "seed": Seed,
         "stop": Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=16)],

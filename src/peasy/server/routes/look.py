@@ -2,16 +2,17 @@
 
 import json
 import struct
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from annotated_types import Ge, Le, Lt
-from fastapi import APIRouter, Request, Response
+from annotated_types import Le
+from fastapi import APIRouter, Response
 from pydantic import AfterValidator, Field
 
 from peasy.commands.forward_pass import forward_pass
 from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
+from peasy.commands.result import Result
 from peasy.commands.trace import trace
 from peasy.errors import InvalidInput, parameter_names
 from peasy.generation.sampling_params import SamplingParams
@@ -19,8 +20,8 @@ from peasy.inspection import edit
 from peasy.inspection.edit import Edit, Where
 from peasy.inspection.results import AttentionRecord
 from peasy.render.json import to_plain
-from peasy.server.derive import add_command_route, derive_body
-from peasy.server.responses import CommandBody, Strict, Text, make_response
+from peasy.server.derive import add_command_route
+from peasy.server.responses import CommandBody, Seed, Strict, Text, make_response
 
 router = APIRouter(prefix="/api")
 
@@ -80,33 +81,14 @@ _EDIT = {
     "heads": Indices | None,
     "edit": Annotated[list[EditField], Field(max_length=64)],
 }
-_LookBody = derive_body(
-    "LookBody", look_view, base=_BinaryBody, hide=("gold", "words", "data", "max_memory", "seed"),
-    changes=_EDIT | {
-        "target": Text | None,
-        "queries": list[TokenRef] | None,
-        "steps": Annotated[list[str], Field(max_length=20)],
-        "query": TokenRef | None,
-    },
-)  # fmt: skip
 
 
-async def post_look(request: Request, body: Any) -> Response:
-    """Return the attention of a model on a text."""
-
-    def run() -> Response:
-        arguments = body.arguments()
-        arguments.pop("binary", None)
-        with request.app.state.registry.use(body.model) as loaded:
-            result = look_view(loaded, **arguments)
-        if not body.binary:
-            return make_response("look", body, result)
-        if not isinstance(result, LookResult) or result.overviews:
-            raise InvalidInput("binary needs captured arrays.", hint='Leave out view and overview, or "binary".')
-        return Response(_pack_arrays(result), media_type=ARRAYS_MEDIA_TYPE)
-
-    response: Response = await request.app.state.worker_pool.run(run)
-    return response
+def _look_response(command: str, body: _BinaryBody, result: Result) -> Response:
+    if not body.binary:
+        return make_response(command, body, result)
+    if not isinstance(result, LookResult) or result.overviews:
+        raise InvalidInput("binary needs captured arrays.", hint='Leave out view and overview, or "binary".')
+    return Response(_pack_arrays(result), media_type=ARRAYS_MEDIA_TYPE)
 
 
 def _pack_arrays(record: AttentionRecord) -> bytes:
@@ -139,8 +121,16 @@ add_command_route(
     },
 )  # fmt: skip
 
-post_look.__annotations__["body"] = _LookBody
-router.post("/look")(post_look)
+add_command_route(
+    router, "/look", look_view, base=_BinaryBody, hide=("gold", "words", "data", "max_memory", "seed"),
+    respond=_look_response,
+    changes=_EDIT | {
+        "target": Text | None,
+        "queries": list[TokenRef] | None,
+        "steps": Annotated[list[str], Field(max_length=20)],
+        "query": TokenRef | None,
+    },
+)  # fmt: skip
 
 add_command_route(
     router, "/trace", trace, options=SamplingParams,
@@ -149,6 +139,6 @@ add_command_route(
         "stop", "logprobs", "logit_bias",
     ),
     changes=_EDIT | {
-        "num_beams": Le(32), "top": Le(1000), "max_tokens": Le(512), "seed": Annotated[int, Ge(0), Lt(2**53)],
+        "num_beams": Le(32), "top": Le(1000), "max_tokens": Le(512), "seed": Seed,
     },
 )  # fmt: skip

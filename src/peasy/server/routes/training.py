@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
+from annotated_types import Ge, Le
 from fastapi import APIRouter, FastAPI
 from pydantic import Field
 from starlette.datastructures import State
@@ -29,9 +30,11 @@ from peasy.server.derive import command_route
 from peasy.server.jobs import JobRunner
 from peasy.server.responses import CommandBody, Name, Seed, Text
 from peasy.server.routes.data_runs import check_built_in, find_run
+from peasy.training.attention_snapshots import find_snapshots
 from peasy.training.run_folder import random_run_name
 from peasy.views.document import Document, Paragraph
 
+UploadId = Annotated[str, Field(max_length=100)]
 RunName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,60}$")]
 
 
@@ -71,7 +74,7 @@ class TrainingBudgetBody(CommandBody):
     """Training data (a built-in data set or an upload), preset, budget in minutes or steps, seed."""
 
     data: Name | None = None
-    upload_id: Annotated[str, Field(max_length=100)] | None = None
+    upload_id: UploadId | None = None
     preset: ModelSize | None = None
     minutes: float | None = Field(None, gt=0, le=1440)
     steps: int | None = Field(None, ge=1, le=1_000_000)
@@ -152,53 +155,42 @@ def post_compare(state: State, body: CompareBody) -> Result:
 
 
 @command_route(router, "/job")
-def post_job(state: State, body: CommandBody) -> Result:
+def post_job(state: State) -> Result:
     """Return the running job, or the last one."""
     return _job_status(state.job_runner)
 
 
 @command_route(router, "/job/stop", "job")
-def post_stop(state: State, body: CommandBody) -> Result:
+def post_stop(state: State) -> Result:
     """Request the running job to save and stop."""
     state.job_runner.stop()
     return _job_status(state.job_runner)
 
 
-class MetricsBody(CommandBody):
-    """Name of a run, and the index of the first event to return."""
-
-    name: Name
-    since: int = Field(0, ge=0)
-
-
 @command_route(router, "/metrics")
-def post_metrics(state: State, body: MetricsBody) -> Result:
-    """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them."""
-    if _is_preparing(state.job_runner, body.name):
-        empty = {"run": body.name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
-        return _StatusResult(body.name, "The run is being prepared.", empty)
-    return metrics_since(find_run(body.name), body.since)
+def post_metrics(state: State, name: Name, since: Annotated[int, Field(ge=0)] = 0) -> Result:
+    """Return the events of a run (steps, validations, samples) as `peasy train --json` prints them.
 
-
-class AttentionHistoryBody(CommandBody):
-    """Name of a run, and the module path of one attention, such as decoder.0.attention."""
-
-    name: Name
-    module_path: Name | None = None
+    Args:
+        name: Name of a run.
+        since: Index of the first event to return.
+    """
+    if _is_preparing(state.job_runner, name):
+        empty = {"run": name, "since": 0, "next": 0, "live": True, "events": [], "samples": []}
+        return _StatusResult(name, "The run is being prepared.", empty)
+    return metrics_since(find_run(name), since)
 
 
 @command_route(router, "/attention-history")
-def post_attention_history(state: State, body: AttentionHistoryBody) -> Result:
-    """Return how attention on one sentence changed during training."""
-    from peasy.training.attention_snapshots import find_snapshots
-
-    if not _is_preparing(state.job_runner, body.name):
-        run = find_run(body.name)
+def post_attention_history(state: State, name: Name, module_path: Name | None = None) -> Result:
+    """Return how the attention of a run on one sentence, of a module such as decoder.0.attention, changed."""
+    if not _is_preparing(state.job_runner, name):
+        run = find_run(name)
         if find_snapshots(run.folder):
-            return module_attention_history(run.folder, body.module_path)
-    empty: JsonDict = {"run": body.name, "text": "", "steps": []}
+            return module_attention_history(run.folder, module_path)
+    empty: JsonDict = {"run": name, "text": "", "steps": []}
     empty |= {"module_paths": [], "module_path": None, "heads": 0, "caveat": ""}
-    return _StatusResult(body.name, "No attention has been recorded yet.", empty)
+    return _StatusResult(name, "No attention has been recorded yet.", empty)
 
 
 def _is_preparing(job_runner: JobRunner, name: str) -> bool:
@@ -207,19 +199,16 @@ def _is_preparing(job_runner: JobRunner, name: str) -> bool:
     return job is not None and job.running and name in job.run_names and not run_path(name).exists()
 
 
-class UploadBody(CommandBody):
-    """Chunk of a text; `upload_id` is the id returned for the first chunk."""
-
-    name: Annotated[str, Field(max_length=200)] = "text.txt"
-    text: Annotated[str, Field(max_length=400_000)]
-    upload_id: Annotated[str, Field(max_length=100)] | None = None
-
-
 @command_route(router, "/upload")
-def post_upload(state: State, body: UploadBody) -> Result:
-    """Append a chunk to an uploaded training text."""
-    id = body.upload_id or upload.new_upload_id(body.name)
-    size = upload.append_text(id, body.text)
+def post_upload(
+    state: State,
+    text: Annotated[str, Field(max_length=400_000)],
+    name: Annotated[str, Field(max_length=200)] = "text.txt",
+    upload_id: UploadId | None = None,
+) -> Result:
+    """Append a chunk to an uploaded training text; `upload_id` is the id returned for the first chunk."""
+    id = upload_id or upload.new_upload_id(name)
+    size = upload.append_text(id, text)
     return _StatusResult("Upload", f"{size:,} bytes.", {"upload_id": id, "bytes": size})
 
 
@@ -247,33 +236,25 @@ class StoredExperimentResult(ExperimentResult):
 
 
 @command_route(router, "/experiments")
-def post_experiments(state: State, body: CommandBody) -> Result:
+def post_experiments(state: State) -> Result:
     """List all experiments with their last verdicts."""
     return ExperimentVerdicts()
 
 
-class ExperimentNameBody(CommandBody):
-    """Name and seed of one experiment."""
-
-    name: Name
-    seed: Seed = 0
-
-
 @command_route(router, "/experiments/last", "experiments")
-def post_last(state: State, body: ExperimentNameBody) -> Result:
+def post_last(state: State, name: Name, seed: Seed = 0) -> Result:
     """Return the last result of an experiment, with its tables and figures."""
-    last = load_result(_check_experiment(body.name))
+    last = load_result(_check_experiment(name))
     if last is None:
-        raise NotFound(f"{body.name} has not been run yet.", hint="Run it; it takes about a minute.")
+        raise NotFound(f"{name} has not been run yet.", hint="Run it; it takes about a minute.")
     result, time = last
     return StoredExperimentResult(**vars(result), time=time)
 
 
 @command_route(router, "/experiments/run", "experiments")
-def post_run(state: State, body: ExperimentNameBody) -> Result:
+def post_run(state: State, name: Name, seed: Seed = 0) -> Result:
     """Run an experiment as a background job; /api/job gives its progress."""
-    name = _check_experiment(body.name)
-    return _start_job(state, "experiment", [name, "--seed", str(body.seed)], f"Experiment {name}")
+    return _start_job(state, "experiment", [_check_experiment(name), "--seed", str(seed)], f"Experiment {name}")
 
 
 def _check_experiment(name: str) -> str:
@@ -282,37 +263,26 @@ def _check_experiment(name: str) -> str:
     return name
 
 
-class ProveBody(CommandBody):
-    """Model and prompts for the proof; without prompts, three built-in sentences."""
-
-    model: Name
-    prompts: list[Text] | None = Field(None, min_length=1, max_length=8)
-    max_tokens: int = Field(64, ge=1, le=512)
-    seed: Seed = 0
-
-
 @command_route(router, "/prove")
-def post_prove(state: State, body: ProveBody) -> Result:
+def post_prove(
+    state: State,
+    model: Name,
+    prompts: Annotated[list[Text], Field(min_length=1, max_length=8)] | None = None,
+    max_tokens: Annotated[int, Ge(1), Le(512)] = 128,
+    seed: Seed = 0,
+) -> Result:
     """Check that a model's execution paths agree: cached or not, alone or batched, fused or by the formula."""
-    with state.registry.use(body.model) as loaded:
-        return prove(loaded, **body.arguments())
-
-
-class ImportBody(CommandBody):
-    """Model in the hub's cache to import; `yes` confirms that the user agreed."""
-
-    model: Name
-    name: RunName | None = None
-    yes: bool = False
+    with state.registry.use(model) as loaded:
+        return prove(loaded, prompts, max_tokens=max_tokens, seed=seed)
 
 
 @command_route(router, "/import")
-def post_import(state: State, body: ImportBody) -> Result:
-    """Import a model from the hub's cache; nothing is downloaded, no path is opened."""
+def post_import(state: State, model: Name, name: RunName | None = None, yes: bool = False) -> Result:
+    """Import a model from the hub's cache, if the user agreed (`yes`); nothing is downloaded, no path opened."""
     cached = list_cached()
-    if body.model not in cached:
-        hint = did_you_mean(body.model, cached) or f"In a terminal: peasy import {body.model[:100]}"
-        raise NotFound(f"{body.model[:100]} is not in this machine's hub cache.", hint=hint)
-    if not body.yes:
-        raise UsageError(f"Copying {body.model} into peasy's data directory needs consent.", hint="Send yes: true.")
-    return import_model(body.model, name=body.name, offline=True)
+    if model not in cached:
+        hint = did_you_mean(model, cached) or f"In a terminal: peasy import {model[:100]}"
+        raise NotFound(f"{model[:100]} is not in this machine's hub cache.", hint=hint)
+    if not yes:
+        raise UsageError(f"Copying {model} into peasy's data directory needs consent.", hint="Send yes: true.")
+    return import_model(model, name=name, offline=True)

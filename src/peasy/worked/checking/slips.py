@@ -5,7 +5,8 @@ turned round, W transposed. A slip of a cell explains one number: a product left
 neighbour copied. Each comes with the arithmetic that gives the written number.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -17,7 +18,9 @@ from peasy.formula.normalise import NORMALISATIONS
 from peasy.worked.attention_graph import FormulaSettings
 from peasy.worked.checking.cell import CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading
+from peasy.worked.checking.step_slips import step_slips
 from peasy.worked.checking.table import AlignedTable
+from peasy.worked.graph import Graph
 from peasy.worked.label import format_number, format_operand
 from peasy.worked.operations import Project
 from peasy.worked.steps import Normalise
@@ -25,6 +28,9 @@ from peasy.worked.steps import Normalise
 _Show = Callable[[int, int], str]
 _MAX_COMBINED = 400
 """Maximum number of combinations of two slips that are tried."""
+
+_MAX_ANCESTORS = 24
+"""Maximum number of steps before a wrong table in which a slip is looked for."""
 
 _SOFTMAX = Normalise(NORMALISATIONS["softmax"])
 _PRODUCT = Project("", ("", ""))
@@ -48,10 +54,17 @@ class Slip:
 
 
 class SlipFinder:
-    """Finds the slip behind the wrong rows of a table. `tables` are the right numbers of the tables before it."""
+    """Finds the slip behind the wrong rows of a table. `tables` are the right numbers of the tables before it.
 
-    def __init__(self, settings: FormulaSettings, tables: Mapping[str, np.ndarray]) -> None:
-        self.settings, self.tables = settings, tables
+    Slips of attention come from `settings`. With `graph`, each step of it that the table depends on and that is not
+    `written` is also calculated in the wrong ways that are known for it, and the steps after it from that.
+    """
+
+    def __init__(
+        self, settings: FormulaSettings, tables: Mapping[str, np.ndarray], graph: Graph | None = None,
+        written: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.settings, self.tables, self.graph, self.written = settings, tables, graph, written
 
     def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading) -> Slip | None:
         """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None."""
@@ -79,7 +92,24 @@ class SlipFinder:
             "output": lambda: self._projection_slips("output"), "concat": self._concat_slips,
         }  # fmt: skip
         yield from by_step.get(table.step, lambda: iter(()))()
+        if self.graph is not None:
+            yield from self._graph_slips(self.graph, table.node)
         yield from _whole_table_slips(table, right)
+
+    def _graph_slips(self, graph: Graph, node: str) -> Iterator[Slip]:
+        """Yield the tables that follow if one step before, or the step itself, is calculated in a wrong way."""
+        for name in _unwritten_before(graph, node, self.written, self.tables):
+            route = graph.route(name, self.tables)
+            if route is None:
+                continue
+            later = _between(graph, name, node)
+            for text, values in step_slips(route.step, [self.tables[i] for i in route.inputs], route.inputs):
+                known = {**self.tables, name: values}
+                for following in later:
+                    next_route = graph.route(following, known)
+                    assert next_route is not None
+                    known[following] = next_route.step.forward(np, *(known[parent] for parent in next_route.inputs))
+                yield Slip(text if name == node else f"in {name}, {text}", known[node])
 
     def _table(self, name: str) -> np.ndarray | None:
         """Return the right numbers of an earlier table, or None."""
@@ -257,6 +287,28 @@ class SlipFinder:
         if heads:
             interleaved = np.stack(heads, axis=-1).reshape(len(heads[0]), -1)
             yield Slip("the columns of the heads were interleaved", interleaved)
+
+
+def _unwritten_before(graph: Graph, node: str, written: Collection[str], known: Collection[str]) -> Iterator[str]:
+    """Yield a node and those that it is calculated from, the nearest first, up to what is written."""
+    pending, seen = deque([node]), {node}
+    while pending and len(seen) <= _MAX_ANCESTORS:
+        name = pending.popleft()
+        yield name
+        route = graph.route(name, dict.fromkeys(known, np.empty(0)))
+        for parent in () if route is None else route.inputs:
+            if parent not in seen and parent not in written:
+                seen.add(parent)
+                pending.append(parent)
+
+
+def _between(graph: Graph, first: str, last: str) -> list[str]:
+    """Return the nodes after `first` that depend on it, in order, up to `last`."""
+    changed, order = {first}, list(graph.nodes)
+    for name in order[order.index(first) + 1 : order.index(last) + 1]:
+        if any(parent in changed for route in graph.nodes[name].routes[:1] for parent in route.inputs):
+            changed.add(name)
+    return [name for name in order if name in changed and name != first]
 
 
 def _explains(slip: Slip, cells: Iterable[tuple[tuple[int, int], object]], spare: np.ndarray) -> bool:

@@ -1,4 +1,4 @@
-// Page Work: attention computed by hand, step by step, with the library's examples or the user's own numbers.
+// Page Work: attention and other networks by hand, step by step, with the library's examples or the user's own numbers.
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
@@ -6,7 +6,7 @@ import { button, card, details, element, field, fieldRow, quiet, select } from "
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
-import { baseName, equationOf, headsOf, sectionsOf, usedCells } from "../work/equation.js";
+import { baseName, blocksOf, equationOf, headsOf, isNetwork, sectionsOf, usedCells } from "../work/equation.js";
 import {
 	BLANK_EXAMPLE,
 	compact,
@@ -80,8 +80,9 @@ export class Page {
 		this.ownExample = state.d ? fromUrlText(state.d) : null;
 		this.sectionNumber = Number(state.s) || 0;
 		this.chosenHead = Number(state.h) || 0;
-		// The page shows the six steps of attention; other networks are explained by the command line.
-		this.library ??= (await this.shell.request("examples")).result.examples.filter((e) => e.topic === "attention");
+		this.library ??= (await this.shell.request("examples")).result.examples.sort((a, b) =>
+			a.topic.localeCompare(b.topic),
+		); // attention first, then other networks
 		await this.load();
 	}
 
@@ -120,7 +121,8 @@ export class Page {
 	draw() {
 		const heads = headsOf(this.result.steps);
 		this.shownHead = heads.includes(this.chosenHead) ? this.chosenHead : (heads[0] ?? 0);
-		this.sections = sectionsOf(this.result.steps, this.shownHead);
+		this.isNetwork = isNetwork(this.example);
+		this.sections = this.isNetwork ? blocksOf(this.result.steps) : sectionsOf(this.result.steps, this.shownHead);
 		const lastIndex = this.sections.length - 1;
 		const index = this.sectionIndex();
 		this.sectionNumber = this.sections[index < 0 ? (this.sectionNumber ? lastIndex : 0) : index].number;
@@ -162,13 +164,12 @@ export class Page {
 		};
 		this.decimalsField.replaceChildren(field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)));
 		const { title, description, source, note } = this.example;
+		const hint = this.isNetwork
+			? "Every number can be clicked."
+			: "Attention on paper: every number can be clicked, and every input changed.";
 		this.header.replaceChildren(
 			element("h1", {}, title || "Work"),
-			element(
-				"p",
-				{ class: "lead" },
-				`${description ? `${description}. ` : ""}Attention on paper: every number can be clicked, and every input changed.`,
-			),
+			element("p", { class: "lead" }, `${description ? `${description}. ` : ""}${hint}`),
 			note ? quiet(note) : "",
 			source ? quiet(`From: ${source}`) : "",
 			fieldRow(
@@ -179,7 +180,7 @@ export class Page {
 					() => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)),
 					{ title: "Change any number; paste from a spreadsheet" },
 				),
-				button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) }),
+				!this.isNetwork && button("Quiz", () => this.toggleQuiz(), { "aria-pressed": Boolean(this.state.quiz) }),
 			),
 		);
 	}
@@ -266,7 +267,7 @@ export class Page {
 	}
 
 	drawBoard() {
-		const isQuiz = Boolean(this.state.quiz);
+		const isQuiz = Boolean(this.state.quiz) && !this.isNetwork;
 		this.arithmetic.replaceChildren(
 			quiet(
 				isQuiz
@@ -405,8 +406,9 @@ export class Page {
 			this.state.dk = dimension;
 			this.shell.setState({ dk: dimension });
 		};
-		if (this.sectionNumber === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
-		if (this.sectionNumber === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
+		const section = this.isNetwork ? 0 : this.sectionNumber;
+		if (section === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
+		if (section === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
 			panels.push(this.normalisationPanel());
 		this.extras.replaceChildren(...panels);
 	}

@@ -15,6 +15,20 @@ export const SECTIONS = [
 export const baseName = (name) => name.split(".").at(-1);
 const headOf = (name) => Number(/^head-(\d+)\./.exec(name)?.[1] ?? 0);
 
+export const isNetwork = (example) => Object.keys(example.steps ?? {}).length > 0;
+
+/** The sections of a network: one for each of its blocks, in order. */
+export function blocksOf(steps) {
+	const sections = [];
+	for (const step of steps) {
+		const label = step.name.split(".").slice(0, -1).join(", ").replaceAll("_", " ") || baseName(step.name);
+		if (sections.at(-1)?.label !== label)
+			sections.push({ number: sections.length + 1, title: label.split(", ").slice(-2).join(", "), label, steps: [] });
+		sections.at(-1).steps.push(step);
+	}
+	return sections;
+}
+
 /** The sections of a result, each with its steps of one head (steps without a head belong to all). */
 export function sectionsOf(steps, head) {
 	return SECTIONS.map((section) => ({
@@ -29,6 +43,7 @@ export function headsOf(steps) {
 
 /** The equation of a step: operators and operands before the result; missing operands are left out. */
 export function equationOf(step, steps, example) {
+	if (isNetwork(example)) return [];
 	const head = headOf(step.name);
 	const find = (name) =>
 		steps.find((candidate) => candidate.name === (head ? `head-${head}.${name}` : name)) ??

@@ -26,8 +26,8 @@ class Selection(Step):
     needs_order: ClassVar[bool] = True
     """False if the result grows with every number, whatever their order."""
 
-    over_table: ClassVar[bool] = False
-    """True if the order of all numbers of the table counts, not only that of each row."""
+    count: int = 0
+    """Number of the largest numbers of the whole table whose order counts; 0: that of all numbers in each row."""
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the number that was selected."""
@@ -36,12 +36,13 @@ class Selection(Step):
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the results of the lower and of the upper bounds, if they cannot change the order."""
         ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
-        shape = (1, -1) if self.over_table else inputs[0].shape
+        shape = (1, -1) if self.count else inputs[0].shape
         low, high = inputs[0].low.reshape(shape), inputs[0].high.reshape(shape)
         order = np.argsort(low, axis=-1)
         lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (low, high))
         is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
-        if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
+        is_known = (np.maximum.accumulate(highs, axis=-1)[:, :-1] < lows[:, 1:]) | is_equal
+        if not self.needs_order or np.all(is_known[:, -self.count :]):
             return Interval(np.minimum(*ends), np.maximum(*ends))
         return Interval(np.full_like(ends[0], -np.inf), np.full_like(ends[0], np.inf))
 
@@ -141,7 +142,7 @@ class SamplingBlock(BoundedSettings, GraphBlock):
 class BestScores(Selection):
     """The largest numbers of a whole table, in descending order, one per row."""
 
-    count: int
+    count: int = 1
     needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
@@ -157,8 +158,7 @@ class BestScores(Selection):
 class BestWords(Selection):
     """One-hot rows of the words that the largest numbers of a whole table stand for, the best first."""
 
-    count: int
-    over_table = True
+    count: int = 1
     label = "chosen or 0"
     sentence = "The last word of each beam: the column of each of the best numbers, whatever its row."
     tex = r"\operatorname{word}(\operatorname{best}($0))"

@@ -270,7 +270,7 @@ def glossary_module() -> str:
         for group in _toml("docs/glossary.toml")["group"]
     ]
     note = "// Terms of the field by group; generated from docs/glossary.toml by `make docs`.\n\n"
-    return note + f"export const GROUPS = {json.dumps(groups, ensure_ascii=False, indent=1)};\n"
+    return note + f"export const GROUPS = {json.dumps(groups, ensure_ascii=False)};\n"
 
 
 def coverage_rows() -> dict[str, dict[str, Any]]:
@@ -312,7 +312,7 @@ def _verdicts() -> list[str]:
                 *(f"- {part}" for part in stored[name].comparisons),
                 "",
             ]
-            lines += [f"{stored[name].origin}\n"]
+            lines += [f"{stored[name].origin} A seed varies: {entry.seeds}.\n"]
         else:
             lines += [f"**Not measured with five seeds yet**: `peasy experiment {name}` runs one.\n"]
         lines += [f"Caveat: {entry.caveat}\n"]

@@ -61,8 +61,8 @@ def test_sweeps_of_translators_attend_to_the_encoder_in_every_row():
 
     text = ModelInput(tuple(CLEAN), (3, 4, 5, 6))
     variants = [variant for row in sweeps.head_variants(loaded.model, "context") for variant in row]
-    zeros = sweeps.zeros_like(loaded.model, text)
-    (logits,) = sweeps.run_variants(loaded.model, text, variants, {v.address: zeros(v.address) for v in variants})
+    zeros = sweeps.make_replacements(loaded.model, [variant.address for variant in variants], text, "zero")
+    (logits,) = sweeps.run_variants(loaded.model, text, variants, zeros)
     for variant, row in zip(variants, logits[1:], strict=True):
         edit = make_intervention([peasy.edit.zero(variant.address.layer, variant.index)], EditContext(loaded.model))
         torch.testing.assert_close(row, forward_logits(loaded.model, text, None, edit), atol=1e-5, rtol=0)

@@ -1,7 +1,10 @@
 """Figures for papers: the size that was asked for, labels as data, every format."""
 
+import base64
+import io
 import re
 import xml.etree.ElementTree as ElementTree
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -22,6 +25,24 @@ def test_svg_has_the_size_in_centimetres_labels_and_no_title_unless_asked():
     assert "Pattern" not in texts
     assert "Pattern" in peasy.Figure(MATRIX, title="Pattern").svg()
     assert len(peasy.Figure(MATRIX, colour_bar=False).svg()) < len(drawn)
+
+
+def test_svg_embeds_the_characters_it_needs_as_freetype_reads_them():
+    truetype = pytest.importorskip("PIL.ImageFont").truetype
+    drawn = peasy.Figure(LabelledMatrix(np.eye(2), ("é", "·it"), ("≈", "&"), name="x")).svg()
+    woff = base64.b64decode(re.search(r"data:font/woff;base64,([^)]*)", drawn)[1])
+    assert len(woff) < 10_000
+    embedded, shipped = (
+        truetype(io.BytesIO(woff), 40),
+        truetype(str(files("peasy.render") / "fonts/DejaVuSans.ttf"), 40),
+    )
+
+    def shape(font, text):
+        return font.getbbox(text), bytes(font.getmask(text))
+
+    for character in "é·it≈&":
+        assert shape(embedded, character) == shape(shipped, character)
+    assert shape(embedded, "Q") != shape(shipped, "Q"), "a character that the figure does not need"
 
 
 def test_pdf_and_png_have_the_same_size(tmp_path):

@@ -1,26 +1,22 @@
 """`sweep`: one intervention for each head, attention pattern or position, and a metric of each: a heat map."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, get_args
 
 import numpy as np
+from torch import Tensor
 
-from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.model_input import LabelledInput, edit_context, make_input, word_token_id
 from peasy.commands.result import OnProgress, RecordResult
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import InvalidInput, lookup
+from peasy.inspection import sweep as sweeps
+from peasy.inspection.edit import TextOrIds, Texts
+from peasy.inspection.forward import ModelInput, forward_logits
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
 from peasy.views.document import Document
 from peasy.views.inspection import sweep_document
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from peasy.inspection.edit import TextOrIds, Texts
-    from peasy.inspection.forward import ModelInput
-    from peasy.nn.module_path import Address
 
 SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
@@ -33,10 +29,8 @@ class LogitDifference:
     first: str
     second: str
 
-    def of(self, loaded: LoadedModel) -> "Callable[[Tensor], Tensor]":
+    def of(self, loaded: LoadedModel) -> Callable[[Tensor], Tensor]:
         """Return the metric as a function of logits `[..., vocab_size]`."""
-        from peasy.commands.effect import word_token_id
-
         first, second = (word_token_id(loaded, word) for word in (self.first, self.second))
         return lambda logits: logits[..., first] - logits[..., second]
 
@@ -86,13 +80,13 @@ class SweepResult(RecordResult, LabelledMatrix):
 
 def sweep(
     model: ModelSource,
-    clean: "TextOrIds",
-    corrupt: "TextOrIds | None" = None,
+    clean: TextOrIds,
+    corrupt: TextOrIds | None = None,
     *,
-    metric: "LogitDifference | Callable[[Tensor], Tensor]",
+    metric: LogitDifference | Callable[[Tensor], Tensor],
     over: SweepAxis = "heads",
     method: SweepMethod = "patch",
-    data: "Texts | None" = None,
+    data: Texts | None = None,
     on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Change one head, pattern or position after the other, and measure a metric of the logits after the last token.
@@ -111,24 +105,21 @@ def sweep(
     >>> result.shape, result.row_axis, result.column_axis
     ((3, 3), 'layer', 'head')
     """
-    from peasy.inspection import sweep as sweeps
-
     loaded = load(model)
+    lookup(over, dict.fromkeys(get_args(SweepAxis)), "sweep over")
+    lookup(method, dict.fromkeys(get_args(SweepMethod)), "method")
     clean_input = make_input(loaded, clean)
     base = _base_text(loaded, clean_input, corrupt, method)
     tokens = base.target or base.tokens
     if over == "layers×positions":
         rows, columns = sweeps.position_variants(loaded.model, len(tokens)), tokens.pieces
-    elif over in ("heads", "patterns"):
+    else:
         rows = sweeps.head_variants(loaded.model, "context" if over == "heads" else "weights")
         columns = tuple(map(str, range(len(rows[0]))))
-    else:
-        choices = ("heads", "patterns", "layers×positions")
-        hint = did_you_mean(over, choices) or f"Choose {', '.join(choices)}."
-        raise InvalidInput(f'There is no sweep over "{over}".', hint=hint)
-    make = _replacement(loaded, clean_input.model_input, method, data)
     variants = [variant for row in rows for variant in row]
-    replacements = {address: make(address) for address in dict.fromkeys(variant.address for variant in variants)}
+    addresses = list(dict.fromkeys(variant.address for variant in variants))
+    texts = _mean_texts(loaded, data) if method == "mean" else ()
+    replacements = sweeps.make_replacements(loaded.model, addresses, clean_input.model_input, method, texts)
     measure = metric.of(loaded) if isinstance(metric, LogitDifference) else metric
     values: list[float] = []
     unchanged = 0.0
@@ -147,10 +138,8 @@ def sweep(
     )  # fmt: skip
 
 
-def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | None", method: str) -> LabelledInput:
+def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: TextOrIds | None, method: str) -> LabelledInput:
     """Return the text that runs: the corrupt one of patches, the clean one of ablations."""
-    if method not in ("patch", "zero", "mean"):
-        raise InvalidInput(f'There is no method "{method}".', hint="Choose patch, zero or mean.")
     if (method == "patch") != (corrupt is not None):
         hint = "Patches go from the clean text into the corrupt one; ablations change the clean text alone."
         raise InvalidInput(f"{method} {'needs' if corrupt is None else 'takes no'} corrupt text.", hint=hint)
@@ -164,24 +153,15 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | 
     return base
 
 
-def _replacement(
-    loaded: LoadedModel, clean: "ModelInput", method: str, data: "Texts | None"
-) -> "Callable[[Address], Tensor]":
-    """Return the function from an address to what its activation is replaced by."""
-    from peasy.inspection import sweep as sweeps
-
-    if method != "mean":
-        return (sweeps.patch_from if method == "patch" else sweeps.zeros_like)(loaded.model, clean)
+def _mean_texts(loaded: LoadedModel, data: Texts | None) -> Sequence[ModelInput]:
     if not data:
         raise InvalidInput("The method mean needs data.", hint="Give data=: texts, or the name of a data set.")
     read_texts = edit_context(loaded).read_texts
     assert read_texts is not None
-    return sweeps.mean_over(loaded.model, read_texts(data), clean)
+    return read_texts(data)
 
 
-def _measure_text(loaded: LoadedModel, text: "ModelInput", measure: "Callable[[Tensor], Tensor]") -> float:
-    from peasy.inspection.forward import forward_logits
-
+def _measure_text(loaded: LoadedModel, text: ModelInput, measure: Callable[[Tensor], Tensor]) -> float:
     logits = forward_logits(loaded.model, text)
     assert logits is not None
     return float(measure(logits.float()[None])[0])

@@ -11,7 +11,7 @@ from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound, PeasyError, UsageError, check_keywords, did_you_mean, parameter_names
 from peasy.experiments.result import EXPERIMENTS, Experiment, ExperimentResult, OnStatus, ignore_status, save_result
 from peasy.experiments.statistics import pool
-from peasy.experiments.stored import SeedsResult, settings_hash, stored_results, versions
+from peasy.experiments.stored import SeedsResult, code_hash, stored_results, versions
 from peasy.views.document import Document
 from peasy.views.evaluation import experiments_document
 
@@ -123,11 +123,11 @@ def _run_seeds(
     name: str, run: Callable[..., ExperimentResult], seeds: Sequence[int], on_status: OnStatus,
     options: ExperimentOptions,
 ) -> SeedsResult:  # fmt: skip
-    """Run an experiment with each seed; options other than the defaults give another settings hash."""
+    """Run an experiment with each seed; the result of options other than the defaults is never current."""
     start, runs = time.perf_counter(), []
     for seed in seeds:
         on_status(f"seed {seed} ({seed - seeds[0] + 1} of {len(seeds)}) ...")
         runs.append(run(seed=seed, on_status=on_status, **options).comparisons)
-    settings = "other settings" if options else settings_hash(name)
+    code = "other options" if options else code_hash(name)
     seconds = round(time.perf_counter() - start, 1)
-    return SeedsResult(name, tuple(seeds), pool(runs), settings, versions(), seconds)
+    return SeedsResult(name, tuple(seeds), pool(runs), code, versions(), seconds)

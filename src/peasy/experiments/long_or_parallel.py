@@ -90,15 +90,12 @@ class ArchitectureResult:
 
 
 def run(
-    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 600, probes: int = 96,
+    seed: int = 0, on_status: OnStatus = ignore_status, steps: int = 800, probes: int = 96,
     distances: Sequence[int] = _RECALL_DISTANCES, lengths: Sequence[int] = _SEQUENCE_LENGTHS,
     models: Sequence[str] = tuple(KINDS),
 ) -> ExperimentResult:  # fmt: skip
     """Train each architecture on the task, then measure speed by sequence length."""
     require_extra("torch")
-    from peasy.models.build import build
-    from peasy.models.preset import preset
-
     results = {}
     puzzles = _RecallCorpus(distances, seed=seed, size=steps * _BATCH_SIZE)
     for name in models:
@@ -106,16 +103,32 @@ def run(
         hits = {n: tuple(story_hits(recaller, validation_probes(n, probes, seed))) for n in distances}
         config: Any = recaller.model.config  # of one of the four architectures
         num_layers = 1 if recaller.model.trained_by == "counts" else int(getattr(config, "stack", config).num_layers)
-        kind = ArchitectureResult(recaller.model.count_parameters(), hits, num_layers)
-        overrides = _MODEL_SETTINGS[name] | ({"max_seq_len": max(lengths) + 64} if name == "Transformer" else {})
-        for length in lengths:
-            on_status(f"{name}: sequences of {length} tokens ...")
-            # Random weights: speed does not depend on training.
-            model = build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **overrides), seed=0)
-            kind.step_seconds[length] = _step_seconds(model, length)
-            kind.seconds_per_token[length] = _seconds_per_token(model, length)
-        results[name] = kind
+        results[name] = ArchitectureResult(recaller.model.count_parameters(), hits, num_layers)
+    for length in lengths:
+        on_status(f"speed with sequences of {length} tokens ...")
+        _measure_speed(results, length, max(lengths))
     return conclude(results, seed)
+
+
+def _measure_speed(results: Mapping[str, ArchitectureResult], length: int, longest: int, repeats: int = 8) -> None:
+    """Time training steps of all architectures in turn, so that other load slows all of them alike; then generation.
+
+    Weights are random: speed does not depend on training.
+    """
+    from peasy.models.build import build
+    from peasy.models.preset import preset
+
+    models = {}
+    for name in results:
+        overrides = _MODEL_SETTINGS[name] | ({"max_seq_len": longest + 64} if name == "Transformer" else {})
+        models[name] = build(preset(f"{KINDS[name]}-tiny", vocab_size=512, **overrides), seed=0)
+    steps = {name: _training_step(model, length) for name, model in models.items()}
+    for step in steps.values():
+        step()  # the first step also allocates memory
+    rounds = [{name: time_call(step) for name, step in steps.items()} for _ in range(repeats)]
+    for name, result in results.items():
+        result.step_seconds[length] = tuple(one[name] for one in rounds)
+        result.seconds_per_token[length] = _seconds_per_token(models[name], length)
 
 
 def _train_architecture(name: str, data: Corpus, seed: int, steps: int, on_status: OnStatus) -> LoadedModel:
@@ -132,8 +145,8 @@ def validation_probes(distance: int, count: int, seed: int) -> list[Probe]:
     return [corpus.probe(number, "valid") for number in range(count)]
 
 
-def _step_seconds(model: "Model", length: int, repeats: int = 8) -> tuple[float, ...]:
-    """Return the durations of full training steps with a fixed number of tokens."""
+def _training_step(model: "Model", length: int) -> Callable[[], None]:
+    """Return a full training step with a fixed number of tokens."""
     import torch
 
     ids = torch.randint(5, 512, (_TOKENS_PER_STEP // length, length), generator=torch.Generator().manual_seed(0))
@@ -146,8 +159,7 @@ def _step_seconds(model: "Model", length: int, repeats: int = 8) -> tuple[float,
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
         torch.autograd.backward(loss)
 
-    step()
-    return tuple(time_call(step) for _ in range(repeats))
+    return step
 
 
 def _seconds_per_token(model: "Model", length: int, repeats: int = 48) -> float:

@@ -1,23 +1,18 @@
-"""`pronoun`: which heads attend to the referent of a pronoun (coreference), ablation, and training from scratch."""
+"""`pronoun`: heads that attend to the referent of "it", their ablation, and training with few or many examples."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations, islice
+from itertools import combinations, count, islice
 from random import Random
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel
-from peasy.datasets import Probe, open_corpus
-from peasy.experiments.models import (
-    ModelSource,
-    ablate_heads,
-    format_head,
-    open_model,
-    stories_for_steps,
-    train_temporary,
-)  # fmt: skip
+from peasy.datasets import Probe
+from peasy.datasets.stories import Stories, StoriesConfig, story_words
+from peasy.experiments.models import ModelSource, ablate_heads, format_head, open_model, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, Outcome, claim_outcome, least_above_chance
 from peasy.inspection.results import CAVEAT
@@ -31,9 +26,15 @@ _NUM_CONTROLS = 12
 """Largest number of other sets of heads that are ablated for comparison."""
 _SETTINGS: dict[str, object] = {
     "model": {"stack": {"token_shift": False}, "embedding": {"max_ngram": 1}},
+    "tokenizer": {"algorithm": "words", "vocab_size": 512},
     "num_saves": 8,
     "num_validations": 4,
 }
+_RARITY = {"few": (2, 1 / 256), "some": (2, 1 / 16), "all": (6, 1.0)}
+"""Number of the ten nouns of each class, and the fraction of their stories that stay in the training texts."""
+_QUERIES = ("it", "was", "told")
+"""Words whose attention to the referent is measured: the pronoun, and the word after it, which fits several classes of
+nouns, such as "was", or one class only, such as "told"."""
 ReferentWeights = Mapping[LayerHead, np.ndarray]
 """By head, for each story: the attention weight on the referent and on the other noun."""
 
@@ -51,6 +52,16 @@ class CheckpointResult:
     def accuracy(self) -> float:
         """Fraction of right endings."""
         return float(np.mean(self.hits))
+
+
+@dataclass(frozen=True)
+class NounExamples:
+    """Nouns with few, some or all examples: examples of each as the referent, and, in other stories, right endings and
+    the attention to them by query word."""
+
+    examples: float
+    accuracy: float
+    weights: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -72,20 +83,28 @@ class HeadAblation:
 
     def accuracies(self) -> dict[str, dict[str, float]]:
         """Accuracy by kind of ablation: with all heads, without these, and the spread of the control sets."""
+        by_set = {kind: rows.mean(axis=1) for kind, rows in self.controls.items()}
         return {
             kind: {
                 "none": float(self.hits.mean()),
                 "ablated": float(hits.mean()),
-                "control_lowest": float(self.controls[kind].mean(axis=1).min()),
-                "control_mean": float(self.controls[kind].mean()),
+                "control_lowest": float(by_set[kind].min()),
+                "control_mean": float(by_set[kind].mean()),
+                "control_highest": float(by_set[kind].max()),
             }
             for kind, hits in self.ablated.items()
         }
 
+    def strongest_control(self, kind: str) -> np.ndarray:
+        """Endings of the control set that hurts most."""
+        rows: np.ndarray = self.controls[kind]
+        worst: np.ndarray = rows[rows.mean(axis=1).argmin()]
+        return worst
+
 
 def run(
     seed: int = 0, on_status: OnStatus = ignore_status, model: ModelSource = "stories", probes: int = 96,
-    search_probes: int = 48, steps: int = 600,
+    search_probes: int = 48, steps: int = 900,
 ) -> ExperimentResult:  # fmt: skip
     """Measure attention, ablate heads, and train a model from scratch (`steps=0`: skip the training).
 
@@ -95,18 +114,17 @@ def run(
     stories = pronoun_stories(probes + search_probes, seed)
     search, test = stories[:search_probes], stories[search_probes:]
     on_status(f'attention from "it" in {len(stories)} stories ...')
-    head = best_referent_head(referent_weights(loaded, search))
-    weights = {"it": referent_weights(loaded, test), "the next word": referent_weights(loaded, test, after=True)}
+    heads = {query: best_referent_head(referent_weights(loaded, search, query)) for query in _QUERIES}
+    weights = {query: referent_weights(loaded, test, query) for query in _QUERIES}
     ablation = _find_responsible_heads(loaded, search, test, seed, on_status)
-    checkpoints = train_from_scratch(seed, steps, search, on_status) if steps else []
-    return conclude(pronoun_attention(loaded), head, weights, ablation, checkpoints, seed)
+    checkpoints, examples = train_from_scratch(seed, steps, search, on_status) if steps else ([], {})
+    return conclude(pronoun_attention(loaded), heads, weights, ablation, checkpoints, examples, seed)
 
 
 def pronoun_stories(count: int, seed: int) -> list[Probe]:
     """Validation stories with the pronoun "it"; each seed selects different ones."""
-    return list(
-        islice(open_corpus("stories:things", num_valid=10**6).probes("valid"), seed * count, (seed + 1) * count)
-    )
+    corpus = Stories(StoriesConfig(topic="things"))
+    return [corpus.probe(number, "valid") for number in range(seed * count, (seed + 1) * count)]
 
 
 def pronoun_attention(loaded: LoadedModel) -> Matrix:
@@ -123,14 +141,19 @@ def pronoun_attention(loaded: LoadedModel) -> Matrix:
     return Matrix(title, values, rows, record.tokens.words, "layer.head", "key", description=CAVEAT, shaded=True)
 
 
-def referent_weights(loaded: LoadedModel, probes: Sequence[Probe], after: bool = False) -> dict[LayerHead, np.ndarray]:
-    """Return, by head, the attention weights from the pronoun to its referent and to the other noun, story by story.
+def referent_weights(loaded: LoadedModel, probes: Sequence[Probe], query: str = "it") -> dict[LayerHead, np.ndarray]:
+    """Return, by head, the attention weights from a query word to the referent and to the other noun, story by story.
 
-    `after`: from the first word of the right ending instead, such as "tasted".
+    `query`: "it"; or "was" or "told": the first word of the right ending, if that fits several classes or one.
     """
+    if query != "it":
+        classes = Counter(
+            word for kind in story_words().noun_classes.values() for word in set(map(_first, kind.endings))
+        )
+        probes = [probe for probe in probes if (classes[_first(probe.right)] == 1) == (query == "told")]
     weights: dict[LayerHead, list[tuple[float, float]]] = {}
     for probe in probes:
-        record = loaded.look(f"{probe.prompt} {probe.right.split()[0]}" if after else probe.prompt, queries=-1)
+        record = loaded.look(probe.prompt if query == "it" else f"{probe.prompt} {_first(probe.right)}", queries=-1)
         words = list(zip(record.tokens.words, record.tokens.word_positions, strict=True))
         referent, other = (
             [position for word, group in words if word == noun.split()[-1] for position in group]
@@ -142,6 +165,10 @@ def referent_weights(loaded: LoadedModel, probes: Sequence[Probe], after: bool =
                 pair = (float(row[referent].sum()), float(row[other].sum()))
                 weights.setdefault((path.layer, head), []).append(pair)
     return {head: np.array(pairs) for head, pairs in weights.items()}
+
+
+def _first(ending: str) -> str:
+    return ending.split()[0]
 
 
 def best_referent_head(weights: ReferentWeights) -> LayerHead:
@@ -235,75 +262,122 @@ def search_heads(
     return kept[0], tried
 
 
-def train_from_scratch(seed: int, steps: int, probes: Sequence[Probe], on_status: OnStatus) -> list[CheckpointResult]:
-    """Train a model of the same architecture from scratch and evaluate every checkpoint.
+class UnevenStories(Stories):
+    """`stories` about things in which some nouns of each class, chosen by the seed, are rare (`groups`)."""
 
-    The head is chosen on the first half of the stories, its weights are those of the second half.
+    name = "stories with rare nouns"
+
+    def __init__(self, seed: int, num_train: int) -> None:
+        super().__init__(StoriesConfig(topic="things", num_train=num_train, num_valid=400))
+        self.groups: dict[str, str] = {}
+        for kind in (one for one in story_words().noun_classes.values() if one.pronouns == ("it",)):
+            nouns, start = Random(seed).sample(kind.nouns, len(kind.nouns)), 0
+            for group, (number, _) in _RARITY.items():
+                self.groups |= dict.fromkeys(nouns[start : start + number], group)
+                start += number
+
+    def draw(self, rng: Random) -> tuple[str, Probe]:
+        """Draw stories until one is kept."""
+        while True:
+            key, probe = super().draw(rng)
+            if rng.random() < _RARITY[self.groups[probe.referent]][1] * _RARITY[self.groups[probe.other]][1]:
+                return key, probe
+
+
+def train_from_scratch(
+    seed: int, steps: int, probes: Sequence[Probe], on_status: OnStatus
+) -> tuple[list[CheckpointResult], dict[str, NounExamples]]:
+    """Train a model with few, some or all examples of a noun; evaluate every checkpoint, and the end by examples.
+
+    Heads are chosen on the first half of the stories, their weights are those of the second half or of other stories.
     """
     checkpoints: list[CheckpointResult] = []
-    corpus = stories_for_steps(steps)
-    batch_size = int(corpus.suggested_settings["batch_size"])
+    batch_size, half = int(Stories.suggested_settings["batch_size"]), len(probes) // 2
+    corpus = UnevenStories(seed, steps * batch_size)
 
     def evaluate(step: int, loaded: LoadedModel) -> None:
-        weights, half = referent_weights(loaded, probes), len(probes) // 2
+        weights = referent_weights(loaded, probes)
         head = best_referent_head({head: pairs[:half] for head, pairs in weights.items()})
         means = map(float, weights[head][half:].mean(axis=0))
         checkpoints.append(CheckpointResult(step * batch_size, tuple(story_hits(loaded, probes)), *means))
 
-    train_temporary(
+    model = train_temporary(
         "gpt", corpus, "from scratch", on_status,
         steps=steps, seed=seed, settings=_SETTINGS, preset="small", on_checkpoint=evaluate,
-    )  # fmt: skip
-    return checkpoints
+    ).model  # fmt: skip
+    on_status("attention to nouns with few, some and all examples ...")
+    heads = {query: best_referent_head(referent_weights(model, probes, query)) for query in _QUERIES}
+    return checkpoints, {group: _evaluate_group(model, corpus, group, heads, len(probes)) for group in _RARITY}
+
+
+def _evaluate_group(
+    loaded: LoadedModel, corpus: UnevenStories, group: str, heads: Mapping[str, LayerHead], number: int
+) -> NounExamples:
+    """Evaluate unseen stories whose referent is of a group, and whose other noun has all examples."""
+    valid = Stories(StoriesConfig(topic="things"), seed=1)
+    unseen = (valid.probe(index, "valid") for index in count())
+    wanted = (one for one in unseen if (corpus.groups[one.referent], corpus.groups[one.other]) == (group, "all"))
+    stories = [*islice(wanted, number)]
+    counts = Counter(probe.referent for probe in corpus.probes("train"))
+    examples = np.mean([counts[noun] for noun, of in corpus.groups.items() if of == group])
+    weights = {
+        query: float(referent_weights(loaded, stories, query)[head][:, 0].mean()) for query, head in heads.items()
+    }
+    return NounExamples(float(examples), float(np.mean(story_hits(loaded, stories))), weights)
 
 
 def comparisons(
-    weights: np.ndarray, ablation: HeadAblation, checkpoints: Sequence[CheckpointResult]
-) -> list[Comparison]:
-    """Attention to the referent, endings against chance, ablation against the control sets, end of training against its
-    beginning."""
-    referent, other = weights.T.tolist()
-    chance = [_CHANCE] * len(ablation.hits)
+    weights: Mapping[str, np.ndarray], ablation: HeadAblation, checkpoints: Sequence[CheckpointResult],
+    examples: Mapping[str, NounExamples],
+) -> list[Comparison]:  # fmt: skip
+    """Attention to the referent, endings against chance, ablation against the control set that hurts most, the end of
+    training against its beginning, and nouns with all examples against nouns with few."""
     parts = [
         Comparison.of_pairs(
-            '"it" attends to its referent', "weight on it", referent, "on the other noun", other
-        ),
-        Comparison.of_pairs("endings are right", "accuracy", ablation.hits.tolist(), "chance", chance),
-        *(
-            Comparison.of_pairs(
-                f"these heads decide ({kind} ablation)", "accuracy without them", hits.tolist(), "without others",
-                ablation.controls[kind].mean(axis=0).tolist(), lower=True,
-            )
-            for kind, hits in ablation.ablated.items()
-        ),
+            f'"{query}" attends to the referent', "weight on it", by[:, 0].tolist(), "on the other noun",
+            by[:, 1].tolist(),
+        )
+        for query, by in weights.items()
     ]  # fmt: skip
+    chance = [_CHANCE] * len(ablation.hits)
+    parts.append(Comparison.of_pairs("endings are right", "accuracy", ablation.hits.tolist(), "chance", chance))
+    for kind, hits in ablation.ablated.items():
+        name, control = f"these heads decide ({kind} ablation)", ablation.strongest_control(kind).tolist()
+        sides = "accuracy without them", hits.tolist(), "without the most harmful others", control
+        parts.append(Comparison.of_pairs(name, *sides, lower=True))
     if checkpoints:
         first, last = checkpoints[0], checkpoints[-1]
         parts.append(Comparison.of_pairs("it is learned", "accuracy at the end", last.hits, "at first", first.hits))
+    if examples:
+        for query in _QUERIES:
+            name, (many, few) = f'more examples, more attention from "{query}"', (examples[by] for by in ("all", "few"))
+            sides = "weight with all examples", many.weights[query], "with few", few.weights[query]
+            parts.append(Comparison(name, *sides))
     return parts
 
 
 def conclude(
-    matrix: Matrix, head: LayerHead, weights: Mapping[str, ReferentWeights], ablation: HeadAblation,
-    checkpoints: Sequence[CheckpointResult], seed: int,
+    matrix: Matrix, heads: Mapping[str, LayerHead], weights: Mapping[str, ReferentWeights], ablation: HeadAblation,
+    checkpoints: Sequence[CheckpointResult], examples: Mapping[str, NounExamples], seed: int,
 ) -> ExperimentResult:  # fmt: skip
-    """All parts count: attention, endings, ablation of these heads against others, and learning."""
-    referent, other = weights["it"][head].mean(axis=0)
-    next_referent, next_other = weights["the next word"][head].mean(axis=0)
-    decided = comparisons(weights["it"][head], ablation, checkpoints)
-    responsible = claim_outcome(decided[1:4]) is Outcome.SUPPORTED
+    """All parts count: attention, endings, ablation of these heads against others, learning, number of examples."""
+    decided = comparisons({query: weights[query][heads[query]] for query in heads}, ablation, checkpoints, examples)
+    responsible = claim_outcome(decided[len(heads) : len(heads) + 3]) is Outcome.SUPPORTED
     accuracy = ablation.accuracies()
     spread = ", ".join(
-        f"{kind} ablation {by['control_mean']:.0%} on average and {by['control_lowest']:.0%} at least"
-        for kind, by in accuracy.items()
+        f"{kind} ablation {by['control_lowest']:.0%} to {by['control_highest']:.0%}" for kind, by in accuracy.items()
+    )
+    attention = "; ".join(
+        '"{}" in head {} with weight {:.2f} (the other noun: {:.2f})'.format(
+            query, format_head(head), *weights[query][head].mean(axis=0)
+        )
+        for query, head in heads.items()
     )
     verdict = (
-        f'In head {format_head(head)}, "it" attends to its referent with weight {referent:.2f} and to the other noun '
-        f'with {other:.2f}; the next word, such as "tasted", with {next_referent:.2f} and {next_other:.2f}. With all '
-        f"heads {np.mean(ablation.hits):.0%} of {len(ablation.hits)} endings are right, without "
-        f"{', '.join(map(format_head, ablation.heads))} {accuracy['zero']['ablated']:.0%} (set to their mean: "
-        f"{accuracy['mean']['ablated']:.0%}; "
-        f"chance: {_CHANCE:.0%}), without as many others: {spread}. The loss before the pronoun is "
+        f"The referent is attended to by {attention}. With all heads {np.mean(ablation.hits):.0%} of "
+        f"{len(ablation.hits)} endings are right, without {', '.join(map(format_head, ablation.heads))} "
+        f"{accuracy['zero']['ablated']:.0%} (set to their mean: {accuracy['mean']['ablated']:.0%}; chance: "
+        f"{_CHANCE:.0%}), without as many others: {spread}. The loss before the pronoun is "
         f"{ablation.loss['none']:.2f}, {ablation.loss['ablated']:.2f} and {ablation.loss['control']:.2f} nats per "
         f"token: {'these heads are responsible' if responsible else 'no small set of heads is responsible alone'}."
     )
@@ -321,6 +395,13 @@ def conclude(
             "weight on the other noun": {by.stories: by.other_weight for by in checkpoints},
         }
         parts.append(curves("Learning to resolve the pronoun", by_stories, "stories seen", "accuracy, weight"))
+    if examples:
+        rows = [(by.examples, by.accuracy, *by.weights.values()) for by in examples.values()]
+        columns = [("examples of a noun", ".0f"), ("right endings", ".0%"), *((f'from "{q}"', ".2f") for q in _QUERIES)]
+        parts.append(table("Attention to nouns with few or many examples", columns, rows))
+        few, many = examples["few"], examples["all"]
+        verdict += f' Nouns with {few.examples:.0f} examples get a weight of {few.weights["it"]:.2f} from "it", nouns '
+        verdict += f"with {many.examples:.0f} examples {many.weights['it']:.2f}."
     means = {by: pairs.mean(axis=0).tolist() for by, pairs in weights["it"].items()}
     numbers = {
         "heads": {format_head(by): {"referent_weight": on, "other_weight": off} for by, (on, off) in means.items()},
@@ -332,6 +413,7 @@ def conclude(
             "sets_tried": ablation.sets_tried,
         },
         "checkpoints": [asdict(checkpoint) for checkpoint in checkpoints],
+        "examples": {group: asdict(by) for group, by in examples.items()},
     }
     return make_result("pronoun", parts, verdict, decided, numbers, seed)
 
@@ -353,11 +435,11 @@ def _ablation_parts(weights: Mapping[str, ReferentWeights], ablation: HeadAblati
         )
         for head in weights["it"]
     )
+    sets = f"{len(next(iter(ablation.controls.values())))} sets of {len(ablation.heads)} others"
     labels = {
         "none": "none",
         "ablated": ", ".join(map(format_head, ablation.heads)),
-        "control_mean": f"{len(ablation.heads)} of the others, mean",
-        "control_lowest": f"{len(ablation.heads)} of the others, lowest",
+        **{f"control_{part}": f"{sets}, {part}" for part in ("lowest", "mean", "highest")},
     }
     by_kind = ablation.accuracies()
     accuracies = ((label, *(by[name] for by in by_kind.values())) for name, label in labels.items())

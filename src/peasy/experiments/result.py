@@ -78,7 +78,8 @@ class ExperimentResult(Result):
         conclusions = [Paragraph(self.verdict, _tone(self.outcome))]
         if self.stored is not None:
             decided.append(self.stored.table())
-            conclusions.append(Paragraph(f"Stored result: {self.stored.origin}", "note"))
+            varied = f"A seed varies: {EXPERIMENTS[self.experiment].seeds}."
+            conclusions.append(Paragraph(f"Stored result: {self.stored.origin} {varied}", "note"))
         whole = (*self.parts, *decided, *conclusions)
         return experiment_document(self.experiment, self.claim, self.question, whole, self.caveat, self.seed)
 
@@ -107,7 +108,10 @@ def _tone(outcome: Outcome) -> str:
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result."""
+    """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result.
+
+    `seeds`: what a seed varies.
+    """
 
     name: str
     question: str
@@ -116,12 +120,11 @@ class Experiment:
     claim: str
     full_question: str = field(repr=False)
     caveat: str = field(repr=False)
+    seeds: str = field(repr=False)
 
 
 EXPERIMENTS = {
-    name: Experiment(
-        name, row["title"], tuple(row["claims"]), row["duration"], row["claim"], row["question"], row["caveat"]
-    )
+    name: Experiment(name, row.pop("title"), full_question=row.pop("question"), claims=tuple(row.pop("claims")), **row)
     for name, row in config.load(Path(__file__).with_name("experiments.toml")).items()
 }
 """All experiments by name, in display order."""

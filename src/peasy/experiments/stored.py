@@ -1,5 +1,6 @@
-"""Results over several seeds, stored with the package: values by seed, means, effect sizes, versions, settings hash."""
+"""Results over several seeds, stored with the package: values by seed, means, effect sizes, versions, code hash."""
 
+import ast
 import hashlib
 import json
 from dataclasses import dataclass, fields
@@ -7,7 +8,6 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from importlib.resources import files
-from inspect import signature
 from platform import python_version
 from typing import TypeVar
 
@@ -18,7 +18,8 @@ from peasy.views.document import Document, Paragraph, Table
 T = TypeVar("T", SeedsComparison, "SeedsResult")
 
 _FOLDER = "results"
-_PLAIN = (str, int, float, bool, tuple, list, dict, frozenset, type(None))
+_NOT_MEASURING = frozenset({"result", "statistics", "stored"})
+"""Modules that compare and show values, but do not measure them."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class SeedsResult(Result):
     experiment: str
     seeds: tuple[int, ...]
     comparisons: tuple[SeedsComparison, ...]
-    settings_hash: str
+    code_hash: str
     versions: dict[str, str]
     seconds: float
 
@@ -39,8 +40,8 @@ class SeedsResult(Result):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the settings of the experiment have changed since these seeds were run."""
-        return self.settings_hash != settings_hash(self.experiment)
+        """Whether the code of the experiment has changed since these seeds were run."""
+        return self.code_hash != code_hash(self.experiment)
 
     @property
     def verdict(self) -> str:
@@ -49,10 +50,10 @@ class SeedsResult(Result):
 
     @property
     def origin(self) -> str:
-        """What was run: seeds, versions, settings hash, and whether the settings have changed since."""
+        """What was run: seeds, versions, code hash, and whether the code has changed since."""
         versions = ", ".join(f"{name} {number}" for name, number in self.versions.items())
-        stale = " STALE: the settings have changed since; run it again with --seeds." if self.is_stale else ""
-        return f"{len(self.seeds)} seeds, {versions}, settings {self.settings_hash}.{stale}"
+        stale = " STALE: the code has changed since; run it again with --seeds." if self.is_stale else ""
+        return f"{len(self.seeds)} seeds, {versions}, code {self.code_hash}.{stale}"
 
     def table(self) -> Table:
         """Mean and 95 % interval of each value and its control, effect size, p-value and outcome."""
@@ -92,19 +93,43 @@ def _interval(values: tuple[float, ...]) -> str:
 
 
 @cache
-def settings_hash(name: str) -> str:
-    """Return the hash of an experiment's settings: the defaults of its `run` and the constants of its module."""
-    module, models = (import_module(f"peasy.experiments.{part}") for part in (name.replace("-", "_"), "models"))
-    parameters = signature(module.run).parameters.items()
-    defaults = {key: repr(one.default) for key, one in parameters if isinstance(one.default, _PLAIN)}
-    constants = {
-        key: repr(value)
-        for part in (models, module)
-        for key, value in vars(part).items()
-        if key.isupper() and isinstance(value, _PLAIN) and not key.startswith("__")
-    }
-    settings = json.dumps([defaults, constants], sort_keys=True)
-    return hashlib.sha256(settings.encode()).hexdigest()[:12]
+def code_hash(name: str) -> str:
+    """Return the hash of the code that measures: the experiment's module, and the modules here that it imports from.
+
+    What does not change a number does not change the hash: formatting, comments, docstrings, the text of f-strings,
+    and the version of Python. How values are compared and shown is computed when a result is read.
+    """
+    trees: dict[str, object] = {}
+    waiting = {name.replace("-", "_")}
+    while waiting:
+        module = waiting.pop()
+        tree = ast.parse(_source(module))
+        trees[module] = _syntax(tree)
+        imports = (node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+        found = {path.rpartition(".")[2] for path in imports if path.startswith("peasy.experiments.")}
+        waiting |= found - trees.keys() - _NOT_MEASURING
+    return hashlib.sha256(json.dumps(trees, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _source(module: str) -> str:
+    return files("peasy.experiments").joinpath(f"{module}.py").read_text(encoding="utf-8")
+
+
+def _syntax(node: object) -> object:
+    """Return a syntax tree as plain data, without docstrings, imports, empty fields and the text of f-strings."""
+    if isinstance(node, list):
+        return [_syntax(item) for item in node if not _is_text(item)]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value not in (None, []))
+    if isinstance(node, ast.JoinedStr):
+        fields = (("values", [part for part in node.values if isinstance(part, ast.FormattedValue)]) for _ in "1")
+    return [type(node).__name__, {name: _syntax(value) for name, value in fields}]
+
+
+def _is_text(node: object) -> bool:
+    is_string = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_string or isinstance(node, ast.Import | ast.ImportFrom)
 
 
 def versions() -> dict[str, str]:

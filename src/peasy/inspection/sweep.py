@@ -4,19 +4,19 @@ Row 0 of the batch is the unchanged text. A variant that changes layer l is a co
 nothing is computed twice that no variant has changed yet: the batch grows from layer to layer.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.inspection.apply_edits import capture_activation
-from peasy.inspection.forward import ModelInput, attentions_of, default_stack
+from peasy.inspection.forward import ModelInput, attentions_of, default_stack, forward_hidden
 from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import Address
 from peasy.nn.stack import Stack
+from peasy.nn.tap import Activation, Tap
 
 MAX_BATCH_TOKENS = 4096
 """Tokens of all variants that run at once: more need memory and are not faster."""
@@ -93,24 +93,26 @@ def run_variants(
         yield model.logits(hidden[:, -1:])[:, -1]
 
 
-def patch_from(model: Model, source: ModelInput) -> Callable[[Address], Tensor]:
-    """Return the function that takes the activation of another text."""
-    return lambda address: capture_activation(model, source, address)[0]
+def make_replacements(
+    model: Model, addresses: Sequence[Address], clean: ModelInput, method: str, texts: Sequence[ModelInput] = ()
+) -> dict[Address, Tensor]:
+    """Return what each activation is replaced by: that of the clean text, zeros, or the mean over tokens of texts."""
+    found = _capture_all(model, clean, addresses)
+    if method == "patch":
+        return found
+    if method == "zero":
+        return {address: torch.zeros_like(array) for address, array in found.items()}
+    if any(address.step == "weights" for address in addresses):
+        raise InvalidInput("Patterns of different texts have no mean.", hint='Choose method="patch" or "zero".')
+    captured = [_capture_all(model, text, addresses) for text in texts]
+    means = {at: torch.cat([one[at] for one in captured], dim=-2).double().mean(dim=-2, keepdim=True) for at in found}
+    return {at: means[at].to(array).expand_as(array) for at, array in found.items()}
 
 
-def zeros_like(model: Model, source: ModelInput) -> Callable[[Address], Tensor]:
-    """Return the function that gives zeros in the shape of the activation."""
-    return lambda address: torch.zeros_like(capture_activation(model, source, address)[0])
-
-
-def mean_over(model: Model, texts: Sequence[ModelInput], shape_of: ModelInput) -> Callable[[Address], Tensor]:
-    """Return the function that gives the mean over all tokens of some texts, in the shape of the activation."""
-
-    def make(address: Address) -> Tensor:
-        if address.step == "weights":
-            raise InvalidInput("Patterns of different texts have no mean.", hint='Choose method="patch" or "zero".')
-        tokens = torch.cat([capture_activation(model, text, address)[0] for text in texts], dim=-2)
-        like = capture_activation(model, shape_of, address)[0]
-        return tokens.double().mean(dim=-2, keepdim=True).to(like).expand_as(like)
-
-    return make
+def _capture_all(model: Model, text: ModelInput, addresses: Sequence[Address]) -> dict[Address, Tensor]:
+    """Return the activations of a text at some addresses of one step and part, in one pass."""
+    found: list[Activation] = []
+    stacks, _, parts, steps = zip(*addresses, strict=True)
+    forward_hidden(model, text, Tap(found.append, steps=set(steps), parts=set(parts), stacks=set(stacks)))
+    by_address = {Address(*one.path, one.step): one.array[0].clone() for one in found}
+    return {address: by_address[address] for address in addresses}

@@ -1,5 +1,6 @@
 """Figure for a paper: one heat map in a given size, as SVG, PDF or PNG; no title unless asked."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from peasy.atomic import write_atomic
 from peasy.errors import UsageError
-from peasy.render import palette, picture, sanitize
+from peasy.render import font, palette, picture, sanitize
 from peasy.render.number import format_number
 from peasy.render.svg_layout import text_width, truncate_to_width
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from peasy.inspection.results import LabelledMatrix
 
 _POINTS_PER_CM = 72 / 2.54
-_FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+_FONT = f"'{font.FAMILY}', 'DejaVu Sans', Helvetica, Arial, 'Liberation Sans', sans-serif"
 _SIZE, _GAP, _BAR, _MAX_LABEL = 7.0, 3.0, 6.0, 60.0
 """Font size, gap, width of the colour bar and longest label, in points."""
 
@@ -40,11 +41,12 @@ class Figure:
             raise UsageError(f"width_cm is {self.width_cm}.", hint="Give a width between 1 and 200 cm.")
 
     def svg(self) -> str:
-        """Return the figure as SVG, in centimetres."""
-        return _Drawing(self).svg("cm")
+        """Return the figure as SVG, in centimetres, with the characters it needs of the shipped font embedded."""
+        drawn = _Drawing(self).svg("cm")
+        return drawn.replace("<title>", f"<style>{font.font_face(re.sub('<[^>]*>', '', drawn))}</style><title>", 1)
 
     def save(self, path: str | Path) -> Path:
-        """Write .svg, .pdf or .png (288 dots per inch); PDF and PNG need the extra `plots`. PDF embeds its font."""
+        """Write .svg, .pdf or .png (288 dots per inch); PDF and PNG need the extra `plots`. Fonts are embedded."""
         suffix = Path(path).suffix.lower()
         if suffix == ".svg":
             return write_atomic(path, self.svg())
@@ -74,7 +76,7 @@ class _Drawing:
         self.width = figure.width_cm * _POINTS_PER_CM
         self.scale = palette.scale_for(matrix.values.tolist())
         ends = [format_number(value, 2) for value in (self.scale.high, self.scale.low)]
-        bar = _GAP + _BAR + _GAP + max(text_width(text, _SIZE) for text in ends) if figure.colour_bar else 0.0
+        bar = _GAP + _BAR + _GAP + max(text_width(text, _SIZE) for text in ends) + _GAP if figure.colour_bar else 0.0
         self.ends, axis = ends, _SIZE + _GAP
         self.left = axis + max((text_width(label, _SIZE) for label in self.rows), default=0) + _GAP
         self.cell = max((self.width - self.left - bar) / max(len(self.columns), 1), 0.5)
@@ -92,7 +94,7 @@ class _Drawing:
         name = escape(self.figure.title or self.figure.matrix.name)
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {self.width:.2f} {self.height:.2f}" '
-            f'role="img" font-family="{_FONT}" font-size="{_SIZE}"><title>{name}</title>'
+            f'role="img" shape-rendering="crispEdges" font-family="{_FONT}" font-size="{_SIZE}"><title>{name}</title>'
             f"{_rect(0, 0, self.width, self.height, '#ffffff')}{''.join(body)}</svg>\n"
         )
 

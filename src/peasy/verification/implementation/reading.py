@@ -78,6 +78,16 @@ class Reading:
     head_factors: bool = False
 
     @property
+    def rows(self) -> dict[str, TokenRows]:
+        """Tokens of queries, keys and values."""
+        return {"query": self.query, "key": self.key, "value": self.value}
+
+    @property
+    def lines(self) -> dict[str, Lineage]:
+        """What led to queries, keys and values."""
+        return {"query": self.query_line, "key": self.key_line, "value": self.value_line}
+
+    @property
     def d_key(self) -> int:
         """Width of queries and keys."""
         return int(self.core.left.shape[-1])

@@ -25,7 +25,11 @@ def verdict_exit_code(passed: bool | None) -> int:
 
 
 class PeasyError(Exception):
-    """Base class of errors that the user can fix; `hint` says how."""
+    """Base class of errors that the user can fix; `hint` says how.
+
+    >>> PeasyError("There is no model x.", hint="List the models: peasy models").hint
+    'List the models: peasy models'
+    """
 
     code = "error"
     exit_code = 1

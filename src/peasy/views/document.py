@@ -327,3 +327,17 @@ def capitalized_note(text: str) -> Paragraph:
 def pluralize(count: int, noun: str) -> str:
     """Return a count with its noun: "1 token", "2,000 tokens"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as text.
+
+    >>> format_duration(7), format_duration(75), format_duration(3 * 3600 + 120)
+    ('7 s', '1 min 15 s', '3 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

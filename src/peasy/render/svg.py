@@ -117,7 +117,11 @@ def _fragment(part: DocumentPart, document: Document, with_text: bool) -> SvgFra
             return figures_svg.cache_fragment(part)
         case doc.Table():
             return heatmap.table_fragment(part, document)
-        case doc.Paragraph(text, tone) if with_text or tone in {"good", "bad"}:  # a verdict belongs to its figures
+        case doc.Paragraph(text, tone) if with_text or tone in {
+            "main",
+            "good",
+            "bad",
+        }:  # a verdict belongs to its figures
             return svg_layout.text_fragment(wrap(part.sign + sanitize.one_line(text), _LINE_LENGTH))
         case doc.Arithmetic(title, lines):
             return svg_layout.text_fragment([sanitize.one_line(title), *map(sanitize.one_line, lines)])

@@ -285,6 +285,11 @@ class Layout:
     key_axes: str = ""
     channels_first: bool = False
 
+    @property
+    def one_query(self) -> bool:
+        """True if each sequence asks once."""
+        return "t" not in self.axes and "t" in self.key_axes
+
     def shape(self, sizes: Sizes, role: str = "query") -> tuple[int, ...]:
         """Return the shape of an array with this role."""
         axes = self.key_axes if self.key_axes and role in ("key", "value", "source") else self.axes

@@ -251,10 +251,11 @@ def _call_attempts(
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
     parameters = signature_of(function)
     roles = roles_of(parameters)
+    worked = False
     for form in _forms(made, function, parameters, roles, sizes):
         subject = _subject(made, function, text, parameters, roles, form, seed)
-        if subject is None:
-            continue
+        if subject is None or (worked and (form.layout.one_query or form.with_unknown)):
+            continue  # guesses only where nothing better runs
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
             subject.plain()
@@ -267,6 +268,7 @@ def _call_attempts(
         except Exception as error:
             failures.append(failure(error, subject.text, file))
             continue
+        worked = True
         masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
         flags = [n for n, r in roles.items() if r == "causal"]
         input_roles = {n: roles.get(n, "") for n in subject.inputs}

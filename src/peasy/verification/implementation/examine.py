@@ -301,7 +301,9 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
     bias = np.where(reading.allowed, reading.bias, 0.0)
     if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
         return
-    if reading.bias_learned:
+    if reading.bias_from_inputs:
+        found.not_understood("A learned term that depends on the inputs is added to the scores (relative positions?).")
+    elif reading.bias_learned:
         found.convention("a learned bias is added to the scores")
     elif _is_alibi(reading, bias):
         found.convention("ALiBi: a bias that falls with the distance")
@@ -421,7 +423,7 @@ def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Jud
                 if value is True and re.search("flash|sdpa|fused", name)]  # fmt: skip
     for owner, name in switches[:1]:
         setattr(owner, name, False)
-        more = _judge_attempt(state, attempt, 1)
+        more = _judge_attempt(state, replace(attempt, mask_names={}), 1)
         setattr(owner, name, True)
         found.take(more)
         if more.compared and not more.unknown:

@@ -266,13 +266,11 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
     described = filter(None, (target, getattr(target, "forward", None)))
     docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
-    true = r"(?:true|\b1|ones?)\b[^.,;\n]{0,40}?"
-    if re.search(
-        true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring
-    ):
-        return False
-    if re.search(true + r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)", docstring):
-        return True
+    hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
+    seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
+    first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
+    if first:
+        return first[1] is None
     words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {
         "hide": False,
         "hidden_mask": False,

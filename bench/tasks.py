@@ -36,7 +36,7 @@ def stories() -> bool:
 def locales() -> bool:
     run = _train("translator", "locales:en-fr", 5)
     evaluation = peasy.evaluate(run.folder, "locales:en-fr")
-    categories = {name: (correct, count) for name, correct, count in evaluation.facts.categories}
+    categories = {name: (correct, count) for name, correct, count in evaluation.categories}
     correct, count = (sum(categories[name][index] for name in EXACT) for index in (0, 1))
     details = ", ".join(f"{name} {categories[name][0] / categories[name][1]:.2%}" for name in EXACT)
     print(f"locales en-fr: {correct / count:.2%} of {count:,} exactly right (>= 97 %): {details}")

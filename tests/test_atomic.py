@@ -44,16 +44,21 @@ def test_never_overwrites(tmp_path):
         pytest.fail("began to write")
 
 
-def test_a_concurrent_writer_is_not_overwritten(tmp_path):
+@pytest.mark.parametrize("theirs", [[], ["theirs"]])
+def test_a_concurrent_writer_is_not_overwritten(tmp_path, theirs):
+    """Also its empty folder, which a rename would replace without an error."""
+
     def write():
-        with atomic_dir(tmp_path / "run"):
+        with atomic_dir(tmp_path / "run") as folder:
+            (folder / "ours").touch()
             (tmp_path / "run").mkdir()
-            (tmp_path / "run" / "theirs").touch()
+            for name in theirs:
+                (tmp_path / "run" / name).touch()
 
     with pytest.raises(InvalidInput, match="never overwrites"):
         write()
     assert left(tmp_path) == ["run"]
-    assert left(tmp_path / "run") == ["theirs"]
+    assert left(tmp_path / "run") == theirs
 
 
 @pytest.mark.parametrize(("call", "code"), [("fsync", errno.ENOSPC), ("rename", errno.EIO), ("fsync", errno.EIO)])

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import resources
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +25,11 @@ def verdict_exit_code(passed: bool | None) -> int:
 
 
 class PeasyError(Exception):
-    """Base class of errors that the user can fix; `hint` says how."""
+    """Base class of errors that the user can fix; `hint` says how.
+
+    >>> PeasyError("There is no model x.", hint="List the models: peasy models").hint
+    'List the models: peasy models'
+    """
 
     code = "error"
     exit_code = 1
@@ -122,23 +126,27 @@ def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) ->
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of a function or class.
+    """Return the names of the parameters of a function or class, with those of `**options: Unpack[...]`.
 
     >>> parameter_names(did_you_mean)
     ('word', 'known')
     """
-    return tuple(inspect.signature(function).parameters)
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        options = get_args(parameter.annotation) if parameter.kind is parameter.VAR_KEYWORD else ()
+        names += options[0].__annotations__ if options else [name]
+    return tuple(names)
 
 
 def with_checked_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with unknown keywords rejected by `check_keywords`; one with ** checks them itself."""
-    parameters = inspect.signature(function).parameters
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+    """Return the function with unknown keywords rejected by `check_keywords`; one with any ** checks them itself."""
+    parameters, known = inspect.signature(function).parameters.values(), parameter_names(function)
+    if any(parameter.kind is parameter.VAR_KEYWORD and parameter.name in known for parameter in parameters):
         return function
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        check_keywords(function.__name__, kwargs, parameters)
+        check_keywords(function.__name__, kwargs, known)
         return function(*args, **kwargs)
 
     return checked

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peasy.checkpoint import paths
-from peasy.errors import InvalidInput, UsageError
+from peasy.errors import InvalidInput, NotFound, UsageError
 
 
 def test_data_directory(tmp_path, monkeypatch):
@@ -52,6 +52,20 @@ def run(saved, tmp_path):
 def test_latest_is_the_highest_step(run):
     newest, skipped = paths.latest_checkpoint(run)
     assert (newest.name, skipped) == ("step-000010", [])
+
+
+def test_one_checkpoint_of_a_run_by_its_step(run, tmp_path):
+    steps = [str(int(folder.name.removeprefix("step-"))) for folder in paths.list_checkpoints(run)]
+    target = tmp_path / "home" / "runs" / "mine"
+    shutil.copytree(run, target)
+    for step in steps:
+        found = paths.resolve_model(f"mine@{step}")
+        assert (found.kind, found.name) == ("run", f"mine@{step}")
+        assert int(found.folder.name.removeprefix("step-")) == int(step)
+    for step in ("77777", "", "../x", "latest"):
+        with pytest.raises(NotFound, match="has no checkpoint of step") as caught:
+            paths.resolve_model(f"mine@{step}")
+        assert steps[0] in str(caught.value.hint)
 
 
 def test_damaged_newest_checkpoint_is_skipped(run):

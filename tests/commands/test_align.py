@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from peasy.commands.align import align, find_anchors, word_order
-from peasy.commands.alignment_head import find_alignment_head, read_alignment_head
+from peasy.commands.align import align, find_alignment_head, find_anchors, read_alignment_head, word_order
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.look import look
 from peasy.datasets import open_corpus

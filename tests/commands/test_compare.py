@@ -3,10 +3,10 @@
 import pytest
 
 from peasy.checkpoint import paths
-from peasy.commands.compare import compare
+from peasy.commands.compare import ComparedModel, CompareResult, compare
+from peasy.commands.evaluate import EvaluationMetric
 from peasy.errors import UsageError
-from peasy.views.document import Curves
-from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
+from peasy.views.document import Curves, Table
 
 SMALL = {
     "batch_size": 4,
@@ -23,24 +23,39 @@ def test_kinds_are_trained_on_the_same_data():
         ["ngram", "rnn"], "copy:3", preset="tiny", steps=3, seed=5, name="both", settings=SMALL, max_samples=4,
         on_event=lambda kind, event: events.append(kind),
     )  # fmt: skip
-    models = {model.kind: model for model in result.facts.models}
+    models = {model.kind: model for model in result.models}
     assert set(models) == {"ngram", "rnn"} == set(events)
-    assert result.facts.metric == "bits per byte"
-    values = [{n: v for n, v, _ in c.metrics}["bits per byte"] for c in result.facts.models]
+    assert result.metric == "bits per byte"
+    values = [next(m.value for m in c.metrics if m.name == "bits per byte") for c in result.models]
     assert values == sorted(values)
     assert set(paths.find_runs()) == {"both-ngram", "both-rnn"}
     assert models["rnn"].tokens == 3 * 4 * 16
     curve = models["rnn"].curve
-    measured = {n: v for n, v, _ in models["rnn"].metrics}
+    measured = {metric.name: metric.value for metric in models["rnn"].metrics}
     assert curve[-1][1] == pytest.approx(measured["bits per byte"], rel=0.02)
     assert [type(part) for part in result.document().parts].count(Curves) == 1
     assert result.data()["seed"] == 5
 
 
-def test_any_measure_can_rank():
-    model = ComparedModel("a", "r-a", 1, 1, 1.0, (("exact match", 0.5, True),))
-    page = comparison_document(ComparisonFacts("d", "1 step", 0, "exact match", (model,)))
-    assert "50.00%" in str(page)
+LOSS, ENDINGS = EvaluationMetric("loss", 1.0, ""), EvaluationMetric("endings", 0.98, "", is_fraction=True)
+GPT = ComparedModel("gpt", "r-gpt", 10, 100, 61.0, (LOSS, ENDINGS), ((1.0, 2.0), (2.0, 1.0)))
+NGRAM = ComparedModel("ngram", "r-ngram", 5, 100, 1.0, (LOSS,))
+
+
+def test_missing_metric_is_an_empty_cell():
+    parts = CompareResult("d", "1 minutes each", 0, "loss", (GPT, NGRAM)).document().parts
+    table = next(part for part in parts if isinstance(part, Table))
+    assert table.columns[-2:] == ("loss", "endings")
+    assert table.rows[0][-2:] == ("1.0000", "98.00%")
+    assert table.rows[1][-1] == ""
+    curves = next(part for part in parts if isinstance(part, Curves))
+    assert [name for name, _ in curves.lines] == ["gpt"]
+
+
+def test_curves_name_their_metric():
+    for measure, drawn in (("bits per byte", "bits per byte"), ("exact match", "loss")):
+        parts = CompareResult("d", "1 steps each", 0, measure, (GPT,)).document().parts
+        assert next(part for part in parts if isinstance(part, Curves)).y_axis == drawn
 
 
 @pytest.mark.parametrize("kinds", [["gpt"], ["gpt", "gpt", "rnn"], []])

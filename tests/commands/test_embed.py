@@ -40,3 +40,11 @@ def test_pooling(encoder):
     assert not np.allclose(loaded.embed(TEXTS, pooling="last"), loaded.embed(TEXTS, pooling="cls"), atol=1e-3)
     with pytest.raises(InvalidInput, match='no pooling "median"'):
         loaded.embed(TEXTS, pooling="median")
+
+
+def test_texts_that_are_cut_are_counted(encoder):
+    longest = peasy.load(encoder).max_text_tokens
+    result = embed(encoder, ["The pizza", "pizza " * (longest + 5)])
+    assert result.note == f"1 of 2 texts were cut to the first {longest} tokens: the model reads no more."
+    assert result.note in " ".join(result.text().split())
+    assert embed(encoder, TEXTS).note is None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from peasy.checkpoint.model import save_model
-from peasy.commands.evaluate import evaluate
+from peasy.commands.evaluate import EvaluateResult, EvaluationMetric, evaluate
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus, prepare_shards, sequential_windows
 from peasy.errors import InvalidInput
@@ -16,6 +16,7 @@ from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
 from peasy.training.setup import special_ids
+from peasy.views.document import Table
 
 LINES = "The pizza came out of the oven and it tasted good.\nThe oven baked the pizza — it was switched off.\n" * 40
 
@@ -50,7 +51,7 @@ def test_every_validation_token_counts_once(book, tmp_path):
         total -= float(logprobs[torch.from_numpy(batch.padding_mask)].double().sum())
         count += int(batch.padding_mask.sum())
     assert result["loss"] == pytest.approx(total / count, abs=1e-5)
-    assert result.facts.sample_count == f"{count:,} tokens"
+    assert result.sample_count == f"{count:,} tokens"
     text = "".join(map(str, corpus.documents("valid")))
     assert result["bits per byte"] == pytest.approx(total / math.log(2) / len(text[1:].encode()), abs=1e-5)
     assert result["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-4)
@@ -66,20 +67,20 @@ def test_translations_are_compared_with_their_references(monkeypatch):
         language, "translate_greedy", lambda loaded, sources: [answers[s] if s in dates else "non" for s in sources]
     )
     result = evaluate(loaded, corpus)
-    by_category = {name: (correct, count) for name, correct, count in result.facts.categories}
+    by_category = {name: (correct, count) for name, correct, count in result.categories}
     assert by_category["date"] == (len(dates), len(dates))
     assert all(correct == 0 for name, (correct, _) in by_category.items() if name != "date")
     assert result["exact match"] == pytest.approx(len(dates) / len(answers))
     assert 0 < result["BLEU"] < 100
     assert "version:" in result.data()["description"]["BLEU"]
-    assert 0 < len(result.facts.errors) <= 5
+    assert 0 < len(result.errors) <= 5
 
 
 def test_max_samples_counts_pairs():
     corpus = open_corpus("locales:en-fr", num_pairs=200)
     tokenizer = train_tokenizer(list(corpus.texts("train")), "bpe", 400)
     result = evaluate(small("translator", tokenizer), corpus, max_samples=4)
-    assert result.facts.sample_count == "4 pairs"
+    assert result.sample_count == "4 pairs"
     assert result["loss"] > 1
 
 
@@ -141,3 +142,30 @@ def small_ngram(tokenizer) -> LoadedModel:
     from peasy.models.config import NGramConfig
 
     return LoadedModel("ngram", build(NGramConfig(len(tokenizer), special_tokens=special_ids(tokenizer))), tokenizer)
+
+
+def tables(result):
+    return [part for part in result.document().parts if isinstance(part, Table)]
+
+
+def test_number_formats():
+    measures = (
+        EvaluationMetric("loss", 1.25, ""),
+        EvaluationMetric("perplexity", 1234.5, ""),
+        EvaluationMetric("exact match", 0.975, "", True),
+    )
+    (table,) = tables(EvaluateResult("m", "d", "valid", "3 tokens", measures))
+    assert [row[1] for row in table.rows] == ["1.2500", "1,234.50", "97.50%"]
+
+
+def test_single_category_has_no_table():
+    facts = EvaluateResult("m", "d", "valid", "3 pairs", (), (("date", 1, 2),))
+    assert len(tables(facts)) == 1
+    assert len(tables(EvaluateResult("m", "d", "valid", "3", (), (("date", 1, 2), ("unit", 2, 2))))) == 2
+
+
+def test_a_long_answer_is_cut_and_says_so():
+    facts = EvaluateResult("m", "d", "valid", "1 pair", (), errors=(("a", "b", "u" * 500),))
+    written = tables(facts)[1].rows[0][2]
+    assert len(written) == 60
+    assert written.endswith("…")

@@ -10,8 +10,8 @@ import torch
 import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.attention_history import attention_history
-from peasy.commands.effect import intervened_model
 from peasy.commands.look import save_activations
+from peasy.commands.look_result import intervened_model
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.inspection.activation_store import read_activations
 from peasy.inspection.results import CAVEAT

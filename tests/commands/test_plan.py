@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from peasy.checkpoint import paths
-from peasy.commands.plan import TruncatedCorpus, measure_activations, plan
+from peasy.commands.plan import PlanResult, TruncatedCorpus, measure_activations, plan
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.training.objective import NextToken
+from peasy.views.document import Arithmetic, Paragraph
 
 SMALL = {"batch_size": 2, "seq_len": 16, "seq_len_warmup": None, "data_options": {"num_train": 300, "num_valid": 20}}
 PAPER = {"accelerators": 4, "flops": "1T", "memory": "1GB", "bandwidth": "1GB/s"}
@@ -87,3 +88,12 @@ def test_plan_uses_the_settings_that_the_dataset_suggests(tmp_path, monkeypatch)
     assert expected in plan("gpt", "stories", preset="tiny", steps=2).text()
     other = plan("gpt", "stories", preset="tiny", steps=2, batch_size=4, settings={"seq_len": 32}).text()
     assert "batches of 4 samples of up to 32 tokens" in other
+
+
+def test_verdict_tone_and_formulas():
+    formulas = (("weights", ("weights = 4 · 10 = 40 bytes",)),)
+    rows, verdict = (("a", "b", "c"),), ("It does not fit.", False)
+    document = PlanResult("A plan", "A description.", rows, {}, formulas, ("A note.",), verdict).document()
+    tones = [part.tone for part in document.parts if isinstance(part, Paragraph)]
+    assert tones == ["plain", "bad", "note"]
+    assert [part.lines for part in document.parts if isinstance(part, Arithmetic)] == [("weights = 4 · 10 = 40 bytes",)]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from peasy.commands.runs import diff_runs, open_run, remove_run, runs, show_run
+from peasy.commands.runs import diff_runs, open_run, remove_run, runs
 from peasy.errors import NotFound, UsageError
 from peasy.training.run_folder import RunLocked, run_lock
 
@@ -53,11 +53,11 @@ def test_empty_list_says_how_to_start(tmp_path, monkeypatch):
 
 
 def test_show_run(run_folders):
-    facts = show_run("fox").run.facts()
+    facts = open_run("fox").facts()
     assert (facts.step, facts.loss, facts.validation_loss, facts.elapsed) == (4, 0.0, 2.5, 2.5)
     assert facts.train_losses == ((1, 3.0), (2, 2.0), (3, 1.0), (4, 0.0))
     assert facts.samples == (("The", " cat"),)
-    assert show_run(run_folders / "fox").data()["recipe"]["optimizer"] == {"lr": 0.1}
+    assert open_run(run_folders / "fox").data()["recipe"]["optimizer"] == {"lr": 0.1}
 
 
 def test_diff_lists_settings(run_folders):

@@ -230,13 +230,13 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
         "falcon-grouped": (
             "FalconForCausalLM",
             "FalconConfig",
-            SMALL_FALCON
-            | {"new_decoder_architecture": True, "num_kv_heads": 2, "activation": "relu", "tie_word_embeddings": False},
+            SMALL_FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "tie_word_embeddings": False},
         ),
         "falcon-sequential": (
             "FalconForCausalLM",
             "FalconConfig",
-            SMALL_FALCON | {"parallel_attn": False, "multi_query": False, "bias": True, "ffn_hidden_size": 40},
+            SMALL_FALCON
+            | {"parallel_attn": False, "multi_query": False, "bias": True, "ffn_hidden_size": 40, "activation": "relu"},
         ),
     },
     "encoder": {

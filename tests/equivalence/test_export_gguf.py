@@ -20,7 +20,18 @@ from peasy.tokenization import train_tokenizer
 gguf = pytest.importorskip("gguf", reason="the package gguf is not installed")
 
 CASES = ["gpt2", "llama-grouped", "llama-bands", "llama-linear", "llama-yarn", "mistral", "qwen2-windows", "qwen3"]
-CASES += ["smollm3-every-fourth", "olmo2", "phi3", "granite", "neox", "gemma", "gemma2-exported", "gemma3-exported"]
+CASES += [
+    "smollm3-every-fourth",
+    "olmo2",
+    "phi3",
+    "granite",
+    "neox",
+    "falcon",
+    "falcon-grouped",
+    "gemma",
+    "gemma2-exported",
+    "gemma3-exported",
+]
 SMALL = DecoderConfig(
     vocab_size=40,
     d_model=64,

@@ -87,4 +87,6 @@ def test_stored_results_are_current(name):
     assert name in EXPERIMENTS
     assert len(RESULTS[name].seeds) >= 5
     assert not RESULTS[name].is_stale, f"run again: peasy experiment {name} --seeds 5 --out {name}.json"
+    shortest, longest = {"seconds": (0, 60), "a minute": (30, 90), "minutes": (60, 1200)}[EXPERIMENTS[name].duration]
+    assert shortest <= RESULTS[name].seconds / len(RESULTS[name].seeds) <= longest, "the promised duration"
     assert stored.stored_result(name) == RESULTS[name]

@@ -67,6 +67,32 @@ def test_first_token_costs_at_most_three_times_the_prompt(length):
     assert sum(computed) <= 3 * length + CHUNK
 
 
+def tokens_until_all_have_begun(engine, prompts):
+    """Submit prompts and step until each has its first token; return the tokens computed up to each first token."""
+    computed, begun = [0], {}
+    engine.on_pass = lambda rows, seconds: computed.append(computed[-1] + sum(len(row.ids) for row in rows))
+    waiting = [engine.submit(Request(prompt, SamplingParams(max_tokens=2))) for prompt in prompts]
+    while len(begun) < len(prompts):
+        engine.step()
+        for index, response in enumerate(waiting):
+            if index not in begun and token_ids(response.pop_all()):
+                begun[index] = computed[-1]
+        assert len(computed) < 500, "no token"
+    return sorted(begun.values())
+
+
+def test_sixty_short_prompts_beside_four_long_ones():
+    """As in `bench.serving mixed`, with counted tokens as the clock: three times the work alone, and one chunk."""
+    rng = random.Random(3)
+    short = [tuple(rng.randrange(1, 60) for _ in range(2 + 62 * number // 59)) for number in range(60)]
+    alone_, beside = Engine(model_of("decoder"), limits=LIMITS), Engine(model_of("decoder"), limits=LIMITS)
+    for shift in range(4):
+        beside.submit(Request(LONG[shift:]))
+    beside.step()
+    pairs = zip(tokens_until_all_have_begun(beside, short), tokens_until_all_have_begun(alone_, short), strict=True)
+    assert all(together <= 3 * own + CHUNK for together, own in pairs)
+
+
 def test_long_prompt_finishes_beside_an_endless_row_of_short_ones():
     """One step in four is its own."""
     engine = Engine(model_of("decoder"), limits=LIMITS)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -56,11 +57,8 @@ def send(port: int, count: int, wrong: list) -> None:
 
 def send_all(port: int, count: int) -> None:
     wrong: list = []
-    threads = [threading.Thread(target=send, args=(port, count // CLIENTS, wrong)) for _ in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(CLIENTS) as pool:  # a client that fails raises here
+        list(pool.map(lambda _: send(port, count // CLIENTS, wrong), range(CLIENTS)))
     assert wrong == []
 
 
@@ -80,6 +78,6 @@ def test_memory_and_descriptors_stay_flat(server, warm_up, count):
     send_all(port, count)
     assert resident_bytes(process) - before < MAX_GROWTH
     assert num_descriptors(process) <= descriptors + CLIENTS
-    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("GET", "/health")
     assert connection.getresponse().status == 200

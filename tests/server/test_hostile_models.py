@@ -57,6 +57,7 @@ def test_foreign_tokenizers_never_block_the_event_loop(registry, client):
 
 def test_a_stream_that_waits_sends_comments(client, registry, folders, monkeypatch):
     monkeypatch.setattr(session, "KEEP_ALIVE_SECONDS", 0.05)
+    client.post("/v1/completions", json={"model": "writer", "prompt": "the", "max_tokens": 1})  # loads the model
     engine = registry.loaded["writer"].engine_thread.engine
     step = engine.step
     monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.3), step())[1])

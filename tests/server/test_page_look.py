@@ -91,7 +91,7 @@ def test_ablated_head_changes_the_next_token(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=1")
     page = window.page
     maps(page)
-    page.get_by_role("button", name="Ablate layer 1, head 1").click()
+    page.get_by_role("button", name="Switch layer 1, head 1 off").click()
     window.wait_until_idle()
     assert window.state["off"] == "1.1"
     edit = [{"kind": "zero", "layer": 1, "head": 1}]

@@ -66,12 +66,14 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_malicious_templates_are_refused(bpe, name):
-    before = os.times()
+    before = sum(os.times()[2:4])
     with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
         apply_chat_template(with_template(bpe, HOSTILE[name]), MESSAGES)
-    assert os.times().children_user - before.children_user < 3, "single operations are bounded in CPU time"
+    assert sum(os.times()[2:4]) - before < 3, "single operations are bounded in CPU time"
     if name in ("never ends", "maps"):  # by counting, not by the clock: the same on a busy machine
         assert "more than 300,000 operations" in caught.value.message
+    if name in ("power", "long power", "repeats"):  # before it is computed
+        assert "a product is too large" in caught.value.message
     if name == "refuses":
         assert "Only user and assistant roles!" in caught.value.message
 

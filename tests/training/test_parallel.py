@@ -216,6 +216,7 @@ def test_frozen_rank_is_reported(folder, monkeypatch):
     assert re.search(rf"Process 1 \(pid {started[1].pid} on .*\) of 2 is gone", output), output
 
 
+@pytest.mark.timeout(1200)  # starts three interpreters with torch: minutes on a loaded machine
 def test_processes_started_by_peasy(folder, one):
     """One command starts, connects and ends the other ranks; they listen on loopback only."""
     settings = {

@@ -58,6 +58,8 @@ def test_steps_replace_minutes():
         ({"batch_size": "many"}, "recipe.batch_size should be a whole number"),
         ({"batch_size": 5, "grad_accum_steps": 2}, "cannot be split into 2 equal parts"),
         ({"steps": 1, "minutes": 1}, "steps or minutes"),
+        ({"steps": 0}, "steps is 0"),
+        ({"minutes": 0.0}, "minutes is 0.0"),
         ({"keep_checkpoints": 0}, "keep_checkpoints is 0"),
     ],
 )

@@ -239,16 +239,17 @@ def test_risks_that_depend_on_dtype_and_lengths_are_cautions():
 class FeatureMap(nn.Module):
     """Attention over the pixels of a feature map, after a group norm, with 1 x 1 convolutions."""
 
-    def __init__(self, channels, scale=True):
+    power = -0.5
+
+    def __init__(self, channels):
         super().__init__()
         self.norm = nn.GroupNorm(32, channels)
         self.q, self.k, self.v, self.out = (nn.Conv2d(channels, channels, 1) for _ in range(4))
-        self.scale = scale
 
     def forward(self, x):
         normed = self.norm(x)
         q, k, v = (layer(normed).flatten(2).mT for layer in (self.q, self.k, self.v))
-        weights = torch.softmax(q @ k.mT * (q.size(-1) ** -0.5 if self.scale else 1), dim=-1)
+        weights = torch.softmax(q @ k.mT * q.size(-1) ** self.power, dim=-1)
         return x + self.out((weights @ v).mT.reshape(x.shape))
 
 
@@ -284,13 +285,16 @@ def test_unusual_arguments_are_found(target):
 
 
 def test_mistakes_in_feature_maps_are_named():
-    """Inverse: with the group norm's means kept, the attention itself is still judged."""
+    """Inverse: with the group norm's means kept, the attention itself is still judged; some are published unscaled."""
+
+    class WronglyScaled(FeatureMap):
+        power = -1
 
     class NotScaled(FeatureMap):
-        def __init__(self, channels):
-            super().__init__(channels, scale=False)
+        power = 0
 
-    assert examine(NotScaled).mistakes == ("no scale",)
+    assert examine(WronglyScaled).mistakes == ("scale by d_k",)
+    assert examine(NotScaled).verdict == NOT_COMPARED
 
 
 def test_line_of_the_operation_is_quoted():

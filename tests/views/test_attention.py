@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from tests.views.conftest import LATER, PIZZA, SELF
 
-from peasy.errors import NotFound
 from peasy.inspection.results import AttentionInfo
 from peasy.views.attention import attention_document, attention_maps, merge_words, tiled_document
 from peasy.views.document import Links, Maps, Paragraph, Table
@@ -63,19 +62,18 @@ def test_scaled_weights_are_weights_times_value_norms(look):
     assert np.allclose(scaled, 2 * plain, equal_nan=True)
 
 
-def test_requested_head_is_selected_and_drawn_as_links(look):
-    document = attention_document(look, layer=1, head=0)
-    assert maps_of(document).selected == (1, 0)
-    links = next(part for part in document.parts if isinstance(part, Links))
-    assert np.allclose(np.nan_to_num(links.weights), look.by_path("weights")[LATER].array[0])
-    with pytest.raises(NotFound, match="Layer 7"):
-        attention_document(look, layer=7)
+def test_sharpest_head_is_drawn_as_links(look):
+    document = attention_document(look)
+    maps, links = maps_of(document), next(part for part in document.parts if isinstance(part, Links))
+    sharpness = np.nan_to_num(maps.values[..., 1:]).max(axis=-1).mean(axis=-1)
+    assert sharpness[maps.selected] == sharpness.max() > sharpness.min()
+    assert np.array_equal(links.weights, maps.values[maps.selected], equal_nan=True)
 
 
 def test_only_captured_rows_are_shown(look):
     capture = look.by_path("weights")[SELF]
     some = dataclasses.replace(capture, array=capture.array[:, [1, 4]], rows=(1, 4))
-    maps = attention_maps(dataclasses.replace(look, captures=(some,)), [some])
+    maps = attention_maps(dataclasses.replace(look, captures=(some,)), [some], False, "weight")
     assert maps.rows == ("·piz", "·hot")
     assert np.array_equal(np.isnan(maps.values[0, 0, 0]), [False, False, True, True, True])
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from peasy.views.document import CacheFigure, Curves, Links, Maps, Matrix, Table
+from peasy.views.document import CacheFigure, Curves, Links, Maps, Matrix, Paragraph, Table
 from peasy.views.embedding import similarity_document
 from peasy.views.inspection import (
     alignment_document,
@@ -36,6 +36,9 @@ def test_heads_are_ranked_by_the_given_score(report):
 
 def test_lens_starts_at_the_last_layer_and_marks_agreement(lens):
     matrix = first(lens_document(lens), Matrix)
+    legend = " ".join(part.text for part in lens_document(lens).parts if isinstance(part, Paragraph))
+    assert "Marked: same as the final prediction" in legend
+    assert "Colours: its probability, from dark (0) to bright (1)" in legend
     assert matrix.rows == ("1", "0")
     assert matrix.values[0] == ("·piz", "za")
     assert matrix.shades[0] == (0.9, 0.7)

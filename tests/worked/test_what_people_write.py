@@ -233,6 +233,34 @@ def test_given_numbers_have_their_printed_precision():
     assert any("too coarse" in remark for remark in remarks)
 
 
+def _sheet(seed, exact):
+    """A sheet of three decimals from inputs printed with one: as they are, or rounded from longer ones."""
+    rng = np.random.default_rng(seed)
+    x, *weights = (rng.normal(size=shape) for shape in ((4, 3), (3, 3), (3, 3), (3, 3)))
+    printed = [array.round(1) for array in (x, *weights)]
+    x, *weights = printed if exact else (x, *weights)
+    tables = dict(zip(("Q", "K", "V"), (x @ each for each in weights), strict=True))
+    tables["scores"] = tables["Q"] @ tables["K"].T
+    tables["scaled"] = tables["scores"] / 3**0.5
+    powers = np.exp(tables["scaled"])
+    tables["weights"] = powers / powers.sum(axis=1, keepdims=True)
+    tables["context"] = tables["weights"] @ tables["V"]
+    given = dict(zip(("x", "w_q", "w_k", "w_v"), (array.tolist() for array in printed), strict=True))
+    written = [{"table": name, "cells": [[f"{v:.3f}" for v in row] for row in t]} for name, t in tables.items()]
+    return {"tokens": list("abcd"), **given, "written": written}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slip_in_the_last_digit_is_wrong_where_the_sheet_takes_its_decimals_as_exact(seed):
+    sheet = _sheet(seed, exact=True)
+    row = sheet["written"][3]["cells"][1]
+    row[2] = f"{float(row[2]) + 0.002:.3f}"
+    result = check(sheet)
+    assert [cell.written for part in result.parts for cell in part.cells if cell.verdict == "wrong"] == [row[2]]
+    assert any("exact here" in remark for remark in result.data()["remarks"])
+    assert "wrong" not in verdicts(check(_sheet(seed, exact=False)))
+
+
 def test_bounds_contain_every_calculation_with_inputs_in_their_bounds():
     """Two ways to one number: intervals, and 200 random choices of the inputs within their bounds."""
     rng = np.random.default_rng(0)

@@ -7,12 +7,14 @@ from torch import Tensor
 
 from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.weight_map import (
+    QUERY_KEY_VALUE,
     AddOne,
     InterleaveRope,
     SplitFused,
     WeightMap,
     WeightRule,
     WeightTransform,
+    fused_rules,
     module_rules,
 )
 from peasy.errors import InvalidInput
@@ -60,6 +62,7 @@ ARCHITECTURES = {
     "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
     "granite": GGUFArchitecture("granite", "silu", interleaved_rope=True, has_biases=False, has_scales=True),
     "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv", needs_all=True),
+    "falcon": GGUFArchitecture("falcon", "gelu", has_biases=False, fused="qkv"),
     "gemma": GGUFArchitecture("gemma", "gelu-tanh", has_biases=False),
     "gemma2": GGUFArchitecture("gemma2", "gelu-tanh", has_biases=False, full_every=2, has_softcaps=True),
     "gemma3_text": GGUFArchitecture("gemma3", "gelu-tanh", has_biases=False, full_every=6, local_base=10_000.0),
@@ -74,6 +77,10 @@ _NORM_NAMES = {
         "ffn_norm": "feedforward_norm",
         "post_ffw_norm": "feedforward_output_norm",
     },
+}
+_FALCON_NORM_NAMES = {
+    True: {"attn_norm": "attention_norm"},
+    False: {"attn_norm_2": "attention_norm", "attn_norm": "feedforward_norm"},
 }
 
 
@@ -103,6 +110,7 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     usual_yarn = not isinstance(scaling, yarn) or scaling == yarn(scaling.factor, scaling.original_max_seq_len)
     checks = {
         "a classification head": config.classifier is not None,
+        "attention before the MLP": architecture.name == "falcon" and not config.stack.parallel,
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
         "attention without biases": architecture.needs_all and not attention.bias,
@@ -121,9 +129,9 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
 def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightMap:
     """Return the two-way map between GGUF tensor names and peasy's."""
     external, internal = "blk.{layer}.", "decoder.blocks.{layer}."
-    norm = config.stack.norm
+    norm, is_falcon = config.stack.norm, architecture.name == "falcon"
     norms = module_rules(external, internal, {
-        **_NORM_NAMES[norm.placement],
+        **(_FALCON_NORM_NAMES[config.stack.shared_norm] if is_falcon else _NORM_NAMES[norm.placement]),
         "attn_q_norm": "attention.query_norm", "attn_k_norm": "attention.key_norm",
     })  # fmt: skip
     norms += module_rules("", "", {"output_norm": "decoder.norm"})
@@ -153,14 +161,7 @@ def _fused_rules(
     attention, d_ff = config.stack.attention, config.stack.feedforward.d_ff
     kv_size = (attention.num_kv_heads or attention.num_heads) * d_head(config)
     qkv = SplitFused((attention.num_heads * d_head(config), kv_size, kv_size))
-    rules = [
-        WeightRule(
-            f"{external}attn_qkv.{kind}",
-            tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
-            qkv,
-        )
-        for kind in ("weight", "bias")
-    ]
+    rules = [*fused_rules(f"{external}attn_qkv", internal, QUERY_KEY_VALUE, qkv)]
     if architecture.fused == "qkv and gate":
         gate_up = tuple(f"{internal}feedforward.{part}.weight" for part in ("gate", "up"))
         rules.append(WeightRule(f"{external}ffn_up.weight", gate_up, SplitFused((d_ff, d_ff))))

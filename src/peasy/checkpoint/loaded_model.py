@@ -107,6 +107,14 @@ class ModelBundle:
         vectors = _embed_with(self.model, ids, pooling, bfloat16)
         return vectors[0] if isinstance(texts, str) else vectors
 
+    def truncation_note(self, texts: Sequence[str]) -> str | None:
+        """Return how many of these texts are longer than what is embedded of a text, if any are."""
+        longest, rows = self.max_text_tokens, self.require_tokenizer().encode_batch_ids(texts)
+        if longest is None or not (num_cut := sum(len(ids) > longest for ids in rows)):
+            return None
+        which = "The text was" if len(rows) == 1 else f"{num_cut} of {len(rows)} texts were"
+        return f"{which} cut to the first {longest:,} tokens: the model reads no more."
+
     def truncate_ids(self, ids: list[int]) -> list[int]:
         """Truncate the ids of a text to be embedded; a final eos is kept, because an encoder expects it."""
         if not ids:

@@ -31,13 +31,16 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 @dataclass(frozen=True)
 class _InstallCheck:
-    """Result of one check: whether it works, details, and the fix; `required`: peasy cannot run without it."""
+    """Result of one check: whether it works, details, and the fix if it does not; `required`: peasy needs it."""
 
     name: str
     passed: bool
     details: str
     fix: str = ""
     required: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fix", "" if self.passed else self.fix)
 
     @property
     def mark(self) -> str:
@@ -59,9 +62,9 @@ def doctor(*, flags: Flags = Flags()) -> CommandOutput:
 
 
 def _run_checks() -> Iterator[_InstallCheck]:
-    supported = sys.version_info >= (3, 11)
-    fix = "" if supported else "install Python 3.11 or newer"
-    yield _InstallCheck("python", supported, platform.python_version(), fix)
+    yield _InstallCheck(
+        "python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer"
+    )
     yield from (_module(name, fix=install_line()) for name in _REQUIRED_MODULES)
     yield from (_module(name, fix=_fix(name, extra), required=False) for name, extra in sorted(EXTRAS.items()))
     yield _cpu()
@@ -69,8 +72,7 @@ def _run_checks() -> Iterator[_InstallCheck]:
     yield _folder("settings folder", config_dir())
     yield _folder("data folder", data_dir())
     yield _folder("temporary folder", Path(tempfile.gettempdir()))
-    path = find_chromium()
-    fix = "" if path else "apt-get install chromium (only needed to test the web pages)"
+    path, fix = find_chromium(), "apt-get install chromium (only needed to test the web pages)"
     yield _InstallCheck("chromium", bool(path), path or "not installed", fix, required=False)
     yield _InstallCheck("network", True, "not checked: peasy uses the network only for downloads you ask for")
 
@@ -89,7 +91,7 @@ def _cpu() -> _InstallCheck:
         cores = len(os.sched_getaffinity(0))
     threads = os.environ.get("OMP_NUM_THREADS", "")
     too_many = threads.isdigit() and int(threads) > cores
-    fix = f"OMP_NUM_THREADS={cores}: more threads than cores make everything slower" if too_many else ""
+    fix = f"OMP_NUM_THREADS={cores}: more threads than cores make everything slower"
     features = " ".join(_cpu_features()) or platform.machine()
     details = f"{cores} cores, OMP_NUM_THREADS={threads or 'not set'}, {features}"
     return _InstallCheck("cpu", not too_many, details, fix, required=False)
@@ -108,8 +110,8 @@ def _memory() -> _InstallCheck:
     free = available_ram()
     if free is None:
         return _InstallCheck("free memory", True, "not known on this system", required=False)
-    fix = "" if free >= _LOW_MEMORY else "close other programs, or use smaller models"
-    return _InstallCheck("free memory", not fix, format_bytes(free), fix, required=False)
+    fix = "close other programs, or use smaller models"
+    return _InstallCheck("free memory", free >= _LOW_MEMORY, format_bytes(free), fix, required=False)
 
 
 def find_chromium() -> str | None:
@@ -134,8 +136,7 @@ def _module(name: str, *, fix: str, required: bool = True) -> _InstallCheck:
 def _folder(name: str, path: Path) -> _InstallCheck:
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     writable = nearest.is_dir() and os.access(nearest, os.W_OK)
-    fix = "" if writable else f"make it writable: chmod u+w {nearest}"
-    return _InstallCheck(name, writable, str(path), fix, required=False)
+    return _InstallCheck(name, writable, str(path), f"make it writable: chmod u+w {nearest}", required=False)
 
 
 def version(*, flags: Flags = Flags()) -> CommandOutput:

@@ -11,7 +11,6 @@ from peasy.cli.derive import derive
 from peasy.cli.output import print_json
 from peasy.commands import chat as chat_command
 from peasy.commands import generate as generate_command
-from peasy.views.generation import prompt_notes
 
 if TYPE_CHECKING:
     from peasy.commands.result import JsonDict
@@ -53,7 +52,7 @@ def generate(
         job.raise_first_error()
     result = job.result(show_cache=show_cache and not interrupted)
     if printed and not flags.quiet:
-        print(*prompt_notes(result.completions[0]), result.note, sep="\n", file=sys.stderr)
+        print(*result.completions[0].prompt_notes, result.note, sep="\n", file=sys.stderr)
     shown = texts[0] if len(texts[0]) < 60 else texts[0][:57] + "..."
     suggestions = [] if details else [f'peasy generate {model} "{shown}" --show-probabilities']
     return CommandOutput(result, suggestions=suggestions, exit_code=130 if interrupted else 0, already_printed=printed)

@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, confirm_callback, read_texts
 from peasy.cli.derive import flag_name
 from peasy.errors import UsageError
+from peasy.inspection.results import AttentionMeasure
 
 if TYPE_CHECKING:
     from peasy.commands.load import LoadedModel
@@ -65,7 +66,7 @@ class ViewOptions:
     "Show the attention between tokens instead of words."
     no_special_tokens: Switch = False
     "Leave out the special tokens that the model expects around a text, such as <bos>."
-    measure: Literal["weight", "value", "norm"] | None = None
+    measure: AttentionMeasure | None = None
     "Show weight (default), value (weight times norm of the value vector), or norm (of weight times value times W_O)."
     token: str | None = None
     "With --attribution: word whose logit is explained; default: the most likely one."

@@ -72,9 +72,9 @@ def runs_show(name: str, /, *, flags: Flags = Flags()) -> CommandOutput:
     Args:
         name: Run, by name or folder.
     """
-    result = runs_command.show_run(name)
-    finished = result.run.facts().state.startswith("finished")
-    return CommandOutput(result, suggestions=[] if finished else [result.run.resume_command()])
+    run = runs_command.open_run(name)
+    finished = run.facts().state.startswith("finished")
+    return CommandOutput(run, suggestions=[] if finished else [run.resume_command()])
 
 
 def runs_diff(left: str, right: str, /, *, flags: Flags = Flags()) -> CommandOutput:

@@ -29,7 +29,7 @@ from peasy.experiments.statistics import Outcome
 from peasy.models.preset import ModelKind
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
 from peasy.training.signals import StopRequest, stop_on_signal
-from peasy.views.training import format_duration
+from peasy.views.document import format_duration
 
 _SetFlag = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 """`--set key=value`, repeatable."""
@@ -75,7 +75,7 @@ def train(
     done = [f"peasy runs show {run.name}", f"peasy models {run.name}"]
     suggestions = done if stop.signal is None else [run.resume_command()]
     exit_code = 130 if stop.signal == SIGINT else 0
-    return CommandOutput(train_command.TrainResult(run), suggestions=suggestions, exit_code=exit_code)
+    return CommandOutput(train_command.TrainResult(run.name, run.folder), suggestions=suggestions, exit_code=exit_code)
 
 
 class TrainProgress:
@@ -179,7 +179,7 @@ def compare(
             progress.show(event)
 
     result = call(kinds, _join_data(data), name=run, settings=settings, on_event=on_event)
-    return CommandOutput(result, suggestions=[f"peasy runs show {result.facts.models[0].run}"])
+    return CommandOutput(result, suggestions=[f"peasy runs show {result.models[0].run}"])
 
 
 @derive(evaluate_command.evaluate, hide=("options", "on_progress"))

@@ -2,21 +2,36 @@
 
 from dataclasses import asdict, dataclass
 from math import exp
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.trace import RecordedSteps, prompt_tokens, record_steps
+from peasy.generation.request import Ended, Hypothesis, Request
 from peasy.generation.sampling_params import BeamSearchParams
-from peasy.views.document import Document
-from peasy.views.generation import BeamNode, beams_document
-
-if TYPE_CHECKING:
-    from peasy.generation.request import Hypothesis
+from peasy.views.document import Cell, Document, Paragraph, Table, short_title
 
 _TokenIds = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BeamNode:
+    """Node of the beam search tree: one token; `parent` is the index of the previous node, -1 at the root.
+
+    `probability` is that of the token, `logprob` the log-probability of the whole prefix. `status`: extended, pruned or
+    finished; a finished hypothesis has a `rank`. `is_best`: part of the best hypothesis.
+    """
+
+    parent: int
+    step: int
+    piece: str
+    probability: float
+    logprob: float
+    status: str
+    rank: int | None = None
+    is_best: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -36,7 +51,18 @@ class BeamTreeResult(Result):
 
     def document(self) -> Document:
         """The hypotheses, and every branch as a row."""
-        return beams_document(self.source, self.model, self.num_beams, self.branches, self.hypotheses)
+        ranked = tuple((str(index), text, score) for index, (text, score) in enumerate(self.hypotheses, 1))
+        rows: list[tuple[Cell, ...]] = []
+        prefixes: dict[int, str] = {-1: ""}  # a parent comes before its children
+        for index, one in enumerate(self.branches):
+            prefixes[index] = prefixes[one.parent] + one.piece
+            outcome = "best" if one.rank == 0 else f"finished, rank {one.rank + 1}" if one.rank else one.status
+            rows.append((str(one.step), prefixes[index], one.probability, one.logprob, outcome))
+        columns = ("token", "hypothesis", "probability", "log-probability", "outcome")
+        tables = Table(("", "text", "score"), ranked, "Hypotheses"), Table(columns, tuple(rows), "Every branch")
+        beams = self.num_beams
+        note = f"{beams} beams: at each step, only the {beams} most likely prefixes are kept."
+        return Document(short_title(self.source, self.model), (Paragraph(note, "note"), *tables))
 
     def data(self) -> JsonDict:
         """Branches and hypotheses as plain data."""
@@ -66,8 +92,6 @@ def beams(
         length_penalty: Length penalty; above 0 favours longer texts.
         early_stopping: Stop at the first finished hypotheses, by a heuristic, or only when no better one is possible.
     """
-    from peasy.generation.request import Ended, Request
-
     source, prompt = prompt_tokens(model, text)
     context = model.max_seq_len or 10**9
     max_new_tokens = max_tokens or min(3 * len(source or prompt) + 16, max(context - len(prompt), 1))
@@ -82,7 +106,7 @@ def beams(
 
 
 def _build_beam_tree(
-    loaded: LoadedModel, steps: RecordedSteps, prompt_ids: _TokenIds, hypotheses: "tuple[Hypothesis, ...]"
+    loaded: LoadedModel, steps: RecordedSteps, prompt_ids: _TokenIds, hypotheses: tuple[Hypothesis, ...]
 ) -> tuple[BeamNode, ...]:
     """Return the tree of all prefixes that continue the prompt, and of the finished hypotheses."""
     ranks = {hypothesis.ids: rank for rank, hypothesis in enumerate(hypotheses)}

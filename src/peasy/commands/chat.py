@@ -11,11 +11,10 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.generate import WeightFormat, pack_weights
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
-from peasy.views.document import Document
-from peasy.views.generation import chat_document
+from peasy.views.document import Document, Heading, Paragraph
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class ChatSession(Result):
         if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
             message = f"{loaded.name} has no chat template: it was not trained for conversation."
             raise InvalidInput(message, hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."')
-        check_keywords("chat", sampling, (*parameter_names(SamplingParams), *parameter_names(chat)))
         self.loaded = loaded
         self.sampling = ChatSampling(**sampling)
         self.model, self.weights_label = pack_weights(loaded, weights)
@@ -91,7 +89,9 @@ class ChatSession(Result):
     def document(self) -> Document:
         """The messages with their roles."""
         seed = f"seed {self.sampling.seed}" if self.sampling.temperature else "greedy decoding"
-        return chat_document(self.loaded.name, self.messages, f"{seed} · {self.weights_label}")
+        parts = [part for one in self.messages for part in (Heading(one["role"]), Paragraph(one["content"]))]
+        note = Paragraph(f"{seed} · {self.weights_label}", "note")
+        return Document(f"Conversation with {self.loaded.name}", (*parts, note))
 
     def data(self) -> JsonDict:
         """The messages as plain data."""

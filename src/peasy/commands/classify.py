@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,64 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
-from peasy.views.classification import LabelScore, TextLabels, TokenLabel, labels_document
-from peasy.views.document import Document
+from peasy.views.document import Document, Heading, Table
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from peasy.nn.config import ClassifierConfig
+
+
+_MAX_LABELS = 10
+"""Labels shown for a single text."""
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """A label and its probability."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class TokenLabel:
+    """Most probable label of a token at characters `start` to `end` of the text."""
+
+    piece: str
+    start: int
+    end: int
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class TextLabels:
+    """Labels of one text: all `scores`, most probable first, or one label per token in `tokens`."""
+
+    text: str
+    scores: tuple[LabelScore, ...] = ()
+    tokens: tuple[TokenLabel, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The most probable label of the text; of tokens, those that occur, in their order."""
+        return self.scores[0].label if self.scores else " ".join(one.label for one in self.tokens)
+
+    def summary(self) -> str:
+        """Return the label of a text in one line."""
+        best = self.scores[0] if self.scores else None
+        return f"{len(self.tokens)} tokens" if best is None else f"{best.label} {best.probability:.2f}"
+
+    def token_table(self) -> Table:
+        """Return the labelled tokens."""
+        rows = tuple((one.piece, one.label, f"{one.probability:.4f}") for one in self.tokens)
+        return Table(("token", "label", "probability"), rows)
+
+    def data(self) -> JsonDict:
+        """Return the labels as plain data."""
+        many = {"scores": self.scores} if self.scores else {"tokens": self.tokens}
+        return {"text": self.text, "label": self.label, **{n: [asdict(one) for one in v] for n, v in many.items()}}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -27,6 +78,7 @@ class ClassifyResult(Result):
     name: str
     labels: tuple[TextLabels, ...]
     level: str
+    note: str | None = None
 
     def save(self, path: str | Path) -> Path:
         """Write a file: .jsonl holds one line per text; other formats as every result."""
@@ -35,12 +87,24 @@ class ClassifyResult(Result):
         return write_atomic(path, "".join(json.dumps(one.data(), ensure_ascii=False) + "\n" for one in self.labels))
 
     def document(self) -> Document:
-        """Labels with probabilities, or the labelled tokens of each text."""
-        return labels_document(self.name, self.labels)
+        """All labels of a single text, the best label of several, or the labelled tokens of each."""
+        parts: tuple[Heading | Table, ...]
+        if self.level == "token" and len(self.labels) == 1:
+            parts = (self.labels[0].token_table(),)
+        elif self.level == "token":
+            parts = tuple(part for one in self.labels for part in (Heading(one.text), one.token_table()))
+        elif len(self.labels) == 1:
+            rows = tuple((one.label, f"{one.probability:.4f}") for one in self.labels[0].scores[:_MAX_LABELS])
+            parts = (Table(("label", "probability"), rows),)
+        else:
+            best = tuple((one.text, one.label, f"{one.scores[0].probability:.4f}") for one in self.labels)
+            parts = (Table(("text", "label", "probability"), best),)
+        return Document(self.name, parts).with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts with their labels and probabilities as plain data."""
-        return {"model": self.name, "level": self.level, "results": [one.data() for one in self.labels]}
+        results = [one.data() for one in self.labels]
+        return {"model": self.name, "level": self.level, "results": results, "note": self.note}
 
     def __repr__(self) -> str:
         return f"ClassifyResult({', '.join(one.summary() for one in self.labels[:3])})"
@@ -78,7 +142,8 @@ def classify(
         hint = "Give a model for sequence or token classification, such as one trained on sentiment."
         raise InvalidInput(f"{loaded.name} is a {loaded.kind} without a classification head.", hint=hint)
     label = _classify_tokens if head.level == "token" else _classify_text
-    return ClassifyResult(loaded.name, tuple(label(loaded, text) for text in many), head.level)
+    labels = tuple(label(loaded, text) for text in many)
+    return ClassifyResult(loaded.name, labels, head.level, loaded.truncation_note(many))
 
 
 def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:

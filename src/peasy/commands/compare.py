@@ -2,23 +2,22 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peasy.checkpoint.paths import find_runs, run_path
-from peasy.commands.evaluate import EvaluateResult, evaluate
+from peasy.commands.evaluate import EvaluateResult, EvaluationMetric, evaluate
 from peasy.commands.load import load
 from peasy.commands.recipe_changes import DataSource, recipe_changes
-from peasy.commands.result import JsonDict, Result, plain_data
+from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import Run, open_run
 from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.preset import ModelSize
 from peasy.training.run_folder import random_run_name
-from peasy.views.document import Document
-from peasy.views.evaluation import ComparedModel, ComparisonFacts, comparison_document
+from peasy.views.document import Curves, Document, DocumentPart, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
     from peasy.training.event import Event
@@ -31,27 +30,66 @@ _MEASURES = ("loss", "bits per byte", "accuracy", "ending accuracy", "BLEU", "ex
              "retrieval accuracy", "nearest-neighbour accuracy")  # fmt: skip
 
 
+@dataclass(frozen=True)
+class ComparedModel:
+    """Trained model in a comparison. `curve` is (seconds, y)."""
+
+    kind: str
+    run: str
+    parameters: int
+    tokens: int
+    seconds: float
+    metrics: tuple[EvaluationMetric, ...]
+    curve: tuple[tuple[float, float], ...] = ()
+
+
 @dataclass(frozen=True, repr=False)
 class CompareResult(Result):
-    """Result of `compare`: models ranked, best first; `run_folders` are their run folders by kind."""
+    """Result of `compare`: models ranked by `metric`, best first; `run_folders` are their run folders by kind."""
 
-    facts: ComparisonFacts
-    run_folders: Mapping[str, Path]
+    dataset: str
+    budget: str
+    seed: int
+    metric: str
+    models: tuple[ComparedModel, ...]
+    notes: tuple[str, ...] = ()
+    run_folders: Mapping[str, Path] = field(default_factory=dict, repr=False)
+
+    @property
+    def kinds(self) -> str:
+        """The compared kinds, best first."""
+        return ", ".join(model.kind for model in self.models)
 
     def document(self) -> Document:
         """The table of measures and the loss curves."""
-        return comparison_document(self.facts)
+        names = list(dict.fromkeys(metric.name for model in self.models for metric in model.metrics))
+        rows: list[tuple[str, ...]] = []
+        for model in self.models:
+            values = {metric.name: metric.short for metric in model.metrics}
+            counts = (f"{model.parameters:,}", f"{model.tokens:,}", format_duration(model.seconds))
+            rows.append((model.kind, *counts, *(values.get(name, "") for name in names)))
+        curve = self.metric if self.metric == "bits per byte" else "loss"  # what is known during training
+        lines = tuple((model.kind, model.curve) for model in self.models if model.curve)
+        parts: tuple[DocumentPart, ...] = (
+            Paragraph(f"{self.dataset}, {self.budget}, seed {self.seed}. Ranked by {self.metric}, best first."),
+            Table(("kind", "parameters", "training tokens", "time", *names), tuple(rows)),
+            *([Curves(f"Validation {curve}", lines, "seconds", curve)] if lines else []),
+            *(Paragraph(note, "note") for note in self.notes),
+        )
+        return Document(f"{self.kinds} on {self.dataset}", parts)
 
     def data(self) -> JsonDict:
         """The comparison as plain data."""
-        facts = plain_data(self.facts)
-        for model, plain in zip(self.facts.models, facts["models"], strict=True):
-            del plain["metrics"]
-            plain["measures"] = {name: value for name, value, _ in model.metrics}
-        return {"measure": facts.pop("metric"), **facts}
+        plain = super().data()
+        models = [
+            {name: value for name, value in row.items() if name != "metrics"}
+            | {"measures": {metric.name: metric.value for metric in model.metrics}}
+            for row, model in zip(plain["models"], self.models, strict=True)
+        ]
+        return {"measure": plain.pop("metric"), "data": plain.pop("dataset"), **plain, "models": models}
 
     def __repr__(self) -> str:
-        return f"CompareResult({', '.join(model.kind for model in self.facts.models)} on {self.facts.data})"
+        return f"CompareResult({self.kinds} on {self.dataset})"
 
 
 def compare(
@@ -120,27 +158,24 @@ def compare(
         evaluation, size = evaluate(loaded, corpus, max_samples=max_samples), loaded.model.count_parameters()
         models.append(_compared_model(kind, open_run(folder), evaluation, size))
     # The first measure that all models have.
-    shared = set.intersection(*({name for name, _, _ in model.metrics} for model in models))
+    values = [{metric.name: metric.value for metric in model.metrics} for model in models]
+    shared = set.intersection(*map(set, values))
     measure = next((name for name in ("bits per byte", "exact match", *_MEASURES) if name in shared), "")
     sign = 1 if measure in _LOWER_IS_BETTER else -1
-
-    def rank(model: ComparedModel) -> float:
-        return sign * next((value for name, value, _ in model.metrics if name == measure), math.inf)
-
-    ranked = sorted(models, key=rank)
+    order = sorted(range(len(models)), key=lambda index: sign * values[index].get(measure, math.inf))
     notes = ["Bits per byte are comparable across tokenizers; loss per token only with the same tokenizer."]
     if "ngram" in kinds:
         notes.append("The n-gram model made one pass over the data.")
     budget = f"{minutes:g} minutes each" if minutes is not None else f"{steps:,} steps each"
-    facts = ComparisonFacts(corpus.name, budget, seed, measure, tuple(ranked), tuple(notes))
-    return CompareResult(facts, folders)
+    ranked = tuple(models[index] for index in order)
+    return CompareResult(corpus.name, budget, seed, measure, ranked, tuple(notes), folders)
 
 
 def _compared_model(kind: str, run: Run, evaluation: EvaluateResult, size: int) -> ComparedModel:
     facts = run.facts()
-    shares = {measure.name: measure.is_fraction for measure in evaluation.facts.metrics}
-    measures = tuple((name, evaluation[name], shares[name]) for name in _MEASURES if name in shares)
-    validations = [line for line in run.metrics() if line["event"] == "validated"]
+    metrics = {metric.name: metric for metric in evaluation.metrics}
+    measures = tuple(metrics[name] for name in _MEASURES if name in metrics)
+    validations = [line for line in run.metrics if line["event"] == "validated"]
     # From nats per token to bits per byte, for this tokenizer on these data.
     values = evaluation.measures
     scale = values["bits per byte"] / values["loss"] if "bits per byte" in values and values.get("loss") else 1.0

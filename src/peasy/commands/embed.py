@@ -15,8 +15,10 @@ from peasy.checkpoint.loaded_model import Pooling
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.metrics.kmeans import unit_vectors
-from peasy.views.document import Document
-from peasy.views.embedding import vectors_document
+from peasy.views.document import Document, Matrix, Paragraph, Table, pluralize, short_title, shorten
+
+_MAX_SHOWN = 24
+"""Maximum number of rows and columns shown."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -27,6 +29,7 @@ class EmbedResult(Result):
     texts: tuple[str, ...]
     vectors: NDArray[np.float32]
     pooling: str
+    note: str | None = None
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[np.generic]:
         return np.array(self.vectors, dtype=dtype, copy=copy)
@@ -55,11 +58,29 @@ class EmbedResult(Result):
 
     def document(self) -> Document:
         """Cosines of all pairs, or the vector of a single text."""
-        return vectors_document(self.name, self.texts, self.vectors, self.cosines, self.pooling)
+        texts, vectors = self.texts, self.vectors
+        size = f"{pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions"
+        note = f"{size}, pooling {self.pooling}, model {self.name}."
+        if len(texts) == 1:
+            rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
+            figure: Matrix | Table = Table(("dimension", "value"), rows)
+            count, rest, title = len(vectors[0]), f"{vectors.shape[1]}; --json has all.", short_title(texts[0])
+        else:
+            labels = tuple(f"{index} {shorten(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
+            columns = tuple(map(str, range(1, len(labels) + 1)))
+            values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in self.cosines[:_MAX_SHOWN])
+            description = "1: same direction; 0: orthogonal."
+            figure = Matrix(
+                "Cosine similarity", values, labels, columns, "text", "text", shaded=True, description=description
+            )
+            count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
+        cut = [Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
+        parts = (figure, *cut, Paragraph(note, "note"))
+        return Document(title, parts, decimals=4 if len(texts) == 1 else 2).with_note(self.note)
 
     def data(self) -> JsonDict:
         """Texts, vectors and cosines as plain data."""
-        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts)}
+        facts = {"model": self.name, "pooling": self.pooling, "texts": list(self.texts), "note": self.note}
         return facts | {"vectors": self.vectors.tolist(), "cosines": self.cosines.tolist()}
 
     def __repr__(self) -> str:
@@ -98,4 +119,5 @@ def embed(
     loaded = load(model, device=device, offline=offline, confirm=confirm)
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
-    return EmbedResult(loaded.name, many, loaded.embed_texts(list(many), pooling=pooling), pooling_name)
+    vectors = loaded.embed_texts(list(many), pooling=pooling)
+    return EmbedResult(loaded.name, many, vectors, pooling_name, loaded.truncation_note(many))

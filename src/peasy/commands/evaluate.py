@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, OnProgress, Result
-from peasy.commands.runs import RECIPE
+from peasy.commands.runs import recipe_of
 from peasy.datasets import Corpus, DataProblems, Sample, open_corpus
 from peasy.errors import InvalidInput
-from peasy.views.document import Document
-from peasy.views.evaluation import EvaluationFacts, EvaluationMetric, evaluation_document
+from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
     from peasy.metrics.scores import AccuracyCounter, TokenPredictionStats
 
 T = TypeVar("T")
 
+_SPLIT_NAMES = {"valid": "validation split", "train": "training split", "test": "test split", "all": "all data"}
 _DEFAULT_SEQ_LEN = 256
 """Window length in tokens for models without a maximum of their own."""
 
@@ -32,11 +31,41 @@ _MAX_PROBES = 2_000
 """Maximum number of endings to choose between, unless `max_samples` is given."""
 
 
+@dataclass(frozen=True)
+class EvaluationMetric:
+    """Metric: name, value and description; `is_fraction`: a fraction of 1, shown in percent."""
+
+    name: str
+    value: float
+    description: str
+    is_fraction: bool = False
+
+    @property
+    def short(self) -> str:
+        """The value in percent, or with four decimals."""
+        return format(self.value, ".2%" if self.is_fraction else ".4f")
+
+    @property
+    def text(self) -> str:
+        """The value in percent, or with fewer decimals if it is large."""
+        return f"{self.value:,.2f}" if abs(self.value) >= 10 else self.short
+
+
 @dataclass(frozen=True, repr=False)
 class EvaluateResult(Result):
-    """Result of `evaluate`: `result["loss"]` is one measure, `data()` has all of them."""
+    """Result of `evaluate`: `result["loss"]` is one measure, `data()` has all of them.
 
-    facts: EvaluationFacts
+    `categories` are (name, correct, count); `errors` are (source, reference, output).
+    """
+
+    model: str
+    dataset: str
+    split: str
+    sample_count: str
+    metrics: tuple[EvaluationMetric, ...]
+    categories: tuple[tuple[str, int, int], ...] = ()
+    errors: tuple[tuple[str, str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> float:
         return self.measures[name]
@@ -44,27 +73,42 @@ class EvaluateResult(Result):
     @property
     def measures(self) -> dict[str, float]:
         """All measures by name."""
-        return {measure.name: measure.value for measure in self.facts.metrics}
+        return {metric.name: metric.value for metric in self.metrics}
 
     def document(self) -> Document:
-        """The measures, each with an explanation."""
-        return evaluation_document(self.facts)
+        """The measures, each with an explanation, the categories, and some wrong outputs."""
+        rows = tuple((metric.name, metric.text, metric.description) for metric in self.metrics)
+        parts: list[DocumentPart] = [
+            Paragraph(f"{self.dataset}, {_SPLIT_NAMES.get(self.split, self.split)}: {self.sample_count}."),
+            Table(("metric", "value", "description"), rows),
+        ]
+        if len(self.categories) > 1:
+            rates = tuple(
+                (name or "other", f"{n / count:.1%}", f"{n:,} of {count:,}") for name, n, count in self.categories
+            )
+            parts += [Heading("By category"), Table(("category", "accuracy", "count"), rates)]
+        if self.errors:
+            errors = tuple(tuple(text if len(text) <= 60 else f"{text[:59]}…" for text in row) for row in self.errors)
+            parts += [Heading("Wrong outputs"), Table(("source", "reference", "output"), errors)]
+        return Document(f"{self.model} on {self.dataset}", (*parts, *(Paragraph(note, "note") for note in self.notes)))
 
     def data(self) -> JsonDict:
         """The evaluation as plain data."""
-        facts = self.facts
         return {
-            **{name: getattr(facts, name) for name in ("model", "data", "split", "sample_count")},
+            "model": self.model,
+            "data": self.dataset,
+            "split": self.split,
+            "sample_count": self.sample_count,
             "measures": {name: value if math.isfinite(value) else None for name, value in self.measures.items()},
-            "description": {measure.name: measure.description for measure in facts.metrics},
-            "categories": {name: {"correct": correct, "count": count} for name, correct, count in facts.categories},
-            "wrong": [dict(zip(("source", "reference", "output"), row, strict=True)) for row in facts.errors],
-            "notes": list(facts.notes),
+            "description": {metric.name: metric.description for metric in self.metrics},
+            "categories": {name: {"correct": correct, "count": count} for name, correct, count in self.categories},
+            "wrong": [dict(zip(("source", "reference", "output"), row, strict=True)) for row in self.errors],
+            "notes": list(self.notes),
         }
 
     def __repr__(self) -> str:
         measures = ", ".join(f"{name} {value:.4g}" for name, value in self.measures.items())
-        return f"EvaluateResult({self.facts.model} on {self.facts.data}: {measures})"
+        return f"EvaluateResult({self.model} on {self.dataset}: {measures})"
 
 
 def evaluate(
@@ -107,12 +151,12 @@ def evaluate(
     from peasy.evaluation.embedding import find_sts_file
 
     if loaded.kind == "encoder" and (sts_file := find_sts_file(data)) is not None:
-        return EvaluateResult(_evaluate_sts(loaded, sts_file, max_samples, on_progress))
+        return _evaluate_sts(loaded, sts_file, max_samples, on_progress)
     corpus = open_corpus(data, **dict(options or {}))
     if split not in (*corpus.splits, "all"):
         hint = f"There are {', '.join((*corpus.splits, 'all'))}."
         raise InvalidInput(f'{corpus.name} has no split "{split}".', hint=hint)
-    return EvaluateResult(_Evaluation(loaded, corpus, split, max_samples, seq_len, on_progress).run())
+    return _Evaluation(loaded, corpus, split, max_samples, seq_len, on_progress).run()
 
 
 @dataclass(frozen=True)
@@ -124,7 +168,7 @@ class _Evaluation:
     seq_len: int | None
     on_progress: OnProgress | None
 
-    def run(self) -> EvaluationFacts:
+    def run(self) -> EvaluateResult:
         """Evaluate with the metrics that fit the model and the data."""
         has_pairs = self.corpus.kind == "pairs"
         if self.loaded.model.is_encoder_decoder:
@@ -140,7 +184,7 @@ class _Evaluation:
             raise InvalidInput(f"{self.loaded.name} continues texts, but {self.corpus.name} has pairs of texts.")
         return self._evaluate_text()
 
-    def _evaluate_text(self) -> EvaluationFacts:
+    def _evaluate_text(self) -> EvaluateResult:
         from peasy.evaluation.language import ending_accuracy, text_loss
 
         seq_len, (begin, _) = self._window_length(), self.loaded.require_tokenizer().added_ids
@@ -164,17 +208,17 @@ class _Evaluation:
             meaning = "right ending likelier than the wrong one; chance is 50 %"
             meaning = meaning if probes[0].wrong else "endings generated without a mistake"
             metrics.append(EvaluationMetric("ending accuracy", correct.accuracy, meaning, is_fraction=True))
-        return self._facts(f"{stats.tokens:,} tokens", metrics, notes, correct)
+        return self._result(f"{stats.tokens:,} tokens", metrics, notes, correct)
 
-    def _evaluate_masked(self) -> EvaluationFacts:
+    def _evaluate_masked(self) -> EvaluateResult:
         from peasy.evaluation.language import masked_token_loss
 
         pieces, advance = self._read(self.corpus.pieces), self._progress("characters")
         stats = masked_token_loss(self.loaded, pieces, self._window_length(), advance)
         note = "About every seventh token is masked, the same ones each time; the model attends to both sides."
-        return self._facts(f"{stats.tokens:,} masked tokens", _token_metrics(stats), [note])
+        return self._result(f"{stats.tokens:,} masked tokens", _token_metrics(stats), [note])
 
-    def _evaluate_translations(self) -> EvaluationFacts:
+    def _evaluate_translations(self) -> EvaluateResult:
         from peasy.evaluation.language import translation_scores
 
         scores = translation_scores(self.loaded, self._samples(), self._progress("documents"))
@@ -183,9 +227,9 @@ class _Evaluation:
         metrics.append(EvaluationMetric("exact match", scores.exact.accuracy, meaning, is_fraction=True))
         metrics += [metric for metric in _token_metrics(scores.stats) if metric.name != "bits per byte"]
         note = "Greedy decoding, at most three times the length of the source."
-        return self._facts(f"{scores.exact.count:,} pairs", metrics, [note], scores.exact, tuple(scores.wrong))
+        return self._result(f"{scores.exact.count:,} pairs", metrics, [note], scores.exact, tuple(scores.wrong))
 
-    def _evaluate_retrieval(self) -> EvaluationFacts:
+    def _evaluate_retrieval(self) -> EvaluateResult:
         from peasy.evaluation.embedding import MAX_CANDIDATES, retrieval_accuracy
 
         correct = retrieval_accuracy(self.loaded, self._samples(), self._progress("documents"))
@@ -194,19 +238,19 @@ class _Evaluation:
             name, meaning = "retrieval accuracy", "nearest text is the partner"
         metric = EvaluationMetric(name, correct.accuracy, meaning, is_fraction=True)
         note = f"Neighbours are searched among at most {MAX_CANDIDATES} texts at a time."
-        return self._facts(f"{correct.count:,} texts", [metric], [note], correct)
+        return self._result(f"{correct.count:,} texts", [metric], [note], correct)
 
-    def _facts(
+    def _result(
         self,
         sample_count: str,
         metrics: list[EvaluationMetric],
         notes: list[str],
         correct: "AccuracyCounter | None" = None,
         wrong: tuple[tuple[str, str, str], ...] = (),
-    ) -> EvaluationFacts:
+    ) -> EvaluateResult:
         names = self.loaded.name, self.corpus.name, self.split
         categories = correct.by_category() if correct is not None else ()
-        return EvaluationFacts(*names, sample_count, tuple(metrics), categories, wrong, tuple(notes))
+        return EvaluateResult(*names, sample_count, tuple(metrics), categories, wrong, tuple(notes))
 
     def _splits(self) -> tuple[str, ...]:
         return self.corpus.splits if self.split == "all" else (self.split,)
@@ -233,12 +277,8 @@ class _Evaluation:
                 hint = f"Choose 1 to {max_seq_len}." if max_seq_len else "Choose 1 or more."
                 raise InvalidInput(f"This model cannot read windows of {self.seq_len} tokens.", hint=hint)
             return self.seq_len
-        folder = self.loaded.folder
-        runs = [] if folder is None else [run for run in (folder, folder.parent.parent) if (run / RECIPE).is_file()]
-        trained = SafeFolder(runs[0]).read_json(RECIPE).get("seq_len") if runs else None
-        return min(
-            (size for size in (max_seq_len, trained) if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN
-        )
+        sizes = max_seq_len, recipe_of(self.loaded.folder).get("seq_len")
+        return min((size for size in sizes if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN)
 
 
 def _cumulative(on_progress: OnProgress | None, total: int) -> Callable[[int], object]:
@@ -267,7 +307,7 @@ def _token_metrics(stats: "TokenPredictionStats") -> list[EvaluationMetric]:
 
 def _evaluate_sts(
     loaded: LoadedModel, path: Path, max_samples: int | None, on_progress: OnProgress | None
-) -> EvaluationFacts:
+) -> EvaluateResult:
     from peasy.evaluation.embedding import read_sts_rows, sts_correlation
 
     problems = DataProblems()
@@ -279,4 +319,4 @@ def _evaluate_sts(
         notes.append(f"{problems.count:,} rows could not be used, the first: {where}: {why}.")
     meaning = "rank correlation: 1 = same order as the human scores, 0 = none"
     metric = EvaluationMetric("STS Spearman", correlation, meaning)
-    return EvaluationFacts(loaded.name, str(path), "all", f"{count:,} pairs", (metric,), notes=tuple(notes))
+    return EvaluateResult(loaded.name, str(path), "all", f"{count:,} pairs", (metric,), notes=tuple(notes))

@@ -11,9 +11,8 @@ from math import isfinite
 import numpy as np
 import torch
 
-from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
+from peasy.commands.model_input import LabelledInput, edit_context, likeliest_tokens, make_input
 from peasy.commands.result import Result
 from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import make_intervention
@@ -321,9 +320,7 @@ def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
     ablated = []
     for path, head in heads:
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
-        intervention = make_intervention((*edit, ablation), edit_context(loaded, inputs))
-        logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention)
-        assert logits is not None
+        (logits,) = _logits(loaded, inputs, (*edit, ablation), last_only=True)
         ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, NUM_NEXT_TOKENS)))
     return tuple(ablated)
 
@@ -347,11 +344,11 @@ def _find_story(
         heads = sorted(distant or heads, key=lambda at: -float(top[at].values))
     pass_cost = loaded.model.count_parameters() * len(inputs.model_input.output_ids)
     last_only, first_row = not crossing, 0 if crossing else len(inputs.model_input.output_ids) - 1
-    before = _probabilities(loaded, inputs, edit, last_only)
+    before = _logits(loaded, inputs, edit, last_only).softmax(dim=-1)
     stories = []
     for path, head in heads[: max(3, min(MAX_STORY_HEADS, int(STORY_BUDGET / pass_cost)))]:
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
-        after = _probabilities(loaded, inputs, (*edit, ablation), last_only)
+        after = _logits(loaded, inputs, (*edit, ablation), last_only).softmax(dim=-1)
         drops = before - after
         if crossing and inputs.outputs is not None:
             ids = torch.tensor(inputs.outputs.ids[: len(drops)])
@@ -366,12 +363,9 @@ def _find_story(
     return max(stories, key=lambda story: story.before - story.after, default=None)
 
 
-def _probabilities(
-    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool
-) -> torch.Tensor:
-    """Return the next-token probabilities after every token, or only after the last, `[row, vocab]`."""
+def _logits(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike], last_only: bool) -> torch.Tensor:
+    """Return the next-token logits after every token, or only after the last, `[row, vocab]`."""
     intervention = make_intervention(tuple(edit), edit_context(loaded, inputs))
     logits = forward_logits(loaded.model, inputs.model_input, intervention=intervention, all_positions=not last_only)
     assert logits is not None
-    probabilities = logits.float().softmax(dim=-1)
-    return probabilities[None] if last_only else probabilities
+    return logits.float().reshape(-1, logits.shape[-1])

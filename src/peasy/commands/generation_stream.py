@@ -4,17 +4,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Unpack
 
+import torch
 from annotated_types import Ge
 
-from peasy.commands.generate import cache_steps
+from peasy.commands.generate import CacheStep, cache_steps, kv_cache_parts
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
 from peasy.commands.trace import RecordedSteps, prompt_tokens, record_steps, trace_steps
 from peasy.errors import InvalidInput
+from peasy.generation.admission import prepare_prompt
+from peasy.generation.request import AttentionQuery, Ended, Request
+from peasy.generation.sampling import Sampler
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.inspection.results import CAVEAT, TraceStep
+from peasy.models.transformer import check_token_range
 from peasy.views.document import Document, Paragraph, Table
-from peasy.views.generation import CacheStep, kv_cache_parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +56,6 @@ def stream_generation(
         top: Keys reported for each head; None = all.
         candidates: Most likely tokens reported at each position.
     """
-    from peasy.generation.request import AttentionQuery, Ended, Request
-
     source, prompt = prompt_tokens(model, text)
     context, score, steps = (*prompt.ids, *generated_ids), 0.0, RecordedSteps()
     pieces = model.output_tokenizer().pieces
@@ -115,11 +117,6 @@ def next_token_probs(
         generated_ids: Tokens that were generated before.
         top: Number of most likely tokens to return.
     """
-    import torch
-
-    from peasy.generation.request import Request
-    from peasy.generation.sampling import Sampler
-
     source, prompt = prompt_tokens(model, text)
     context, steps = (*prompt.ids, *generated_ids), RecordedSteps()
     request = Request(context, SamplingParams(max_tokens=1), None if source is None else source.ids)
@@ -163,9 +160,6 @@ def cache_savings(model: LoadedModel, text: str, generated_ids: Sequence[int]) -
         text: Prompt.
         generated_ids: Tokens that were generated after it.
     """
-    from peasy.generation.admission import prepare_prompt
-    from peasy.models.transformer import check_token_range
-
     if not generated_ids:
         raise InvalidInput("Nothing was generated yet.", hint="Generate some tokens first.")
     prompt = prepare_prompt(model.model, model.encode_prompt(text))

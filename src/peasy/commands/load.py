@@ -20,7 +20,7 @@ from peasy.checkpoint.tensors import InMemoryTensors, TensorStore, open_tensors
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, NotFound, with_checked_keywords
+from peasy.errors import InvalidInput, NotFound, check_keywords, parameter_names, with_checked_keywords
 from peasy.extras import require_extra
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
@@ -123,6 +123,7 @@ class LoadedModel(ModelBundle, DisplayMixin):
         """Stream the generated text in whole characters; closing the iterator stops generation."""
         from peasy.commands.generate import GenerationJob
 
+        check_keywords("stream", options, parameter_names(GenerationJob))
         return GenerationJob(self, [prompt], **options).text_deltas()
 
     def translate(self, text: str, **options: "Unpack[TranslateOptions]") -> "Translation":

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypedDict, Unpack, overload
 
@@ -12,10 +13,9 @@ from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.ram import format_bytes, parse_amount
-from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookBatch, LookResult
-from peasy.commands.model_input import LabelledInput, likeliest_tokens, make_input
+from peasy.commands.model_input import LabelledInput, as_edits, edit_context, likeliest_tokens, make_input
 from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
@@ -126,11 +126,32 @@ def look(
         (steps,) if isinstance(steps, str) else tuple(steps), _from_the_end(layers, loaded.model, "layer"),
         _from_the_end(heads, loaded.model, "head"), None, None if parts is None else tuple(parts),
     )  # fmt: skip
-    run = partial(
-        _look_one, loaded, spec=spec, queries=queries, edits=as_edits(edit), budget=int(parse_amount(max_memory)),
-        overview=overview, tile_size=tile_size, measure=measure, merge_words=merge_words, storage=storage,
-        add_special_tokens=add_special_tokens,
-    )  # fmt: skip
+    edits, budget = as_edits(edit), int(parse_amount(max_memory))
+
+    def run(text: TextOrIds, target: TextOrIds | None) -> LookResult:
+        inputs = make_input(loaded, text, target, add_special_tokens=add_special_tokens)
+        chosen, attentions, logits, tiler = spec, attentions_of(loaded.model), None, None
+        if queries is not None:
+            words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
+            chosen = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
+        intervention = make_intervention(edits, edit_context(loaded, inputs))
+        if overview is None:
+            recorder = Recorder.for_input(loaded.model, inputs.model_input, chosen, budget, storage, name=loaded.name)
+            logits = forward_logits(loaded.model, inputs.model_input, recorder.tap(), intervention)
+        else:
+            recorder, tiler = _tile_recorder(loaded, inputs, chosen, overview, tile_size, measure, budget)
+            attentions = tuple(part for part in attentions if recorder.spec.includes(part))
+            forward_hidden(loaded.model, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
+        candidates = () if logits is None or loaded.kind == "encoder" else likeliest_tokens(loaded, logits, 5)
+        return LookResult(
+            loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
+            tuple(map(edit_summary, edits)), recorder.storage, candidates,
+            overviews=() if tiler is None else tuple(tiler.overviews),
+            loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
+            logits=None if logits is None else logits.float().cpu().numpy(),
+            measure=measure, merge_words=merge_words,
+        )  # fmt: skip
+
     rows, targets = _split_rows(text, padding_mask), None if target is None else _split_rows(target)
     if isinstance(rows, _OneText):
         if isinstance(targets, list):
@@ -138,48 +159,7 @@ def look(
         return run(rows.text, None if targets is None else targets.text)
     if isinstance(targets, _OneText) or (targets is not None and len(targets) != len(rows)):
         raise InvalidInput(f"There are {len(rows)} texts but not as many targets.", hint="Give one for each text.")
-    of_rows: Sequence[TextOrIds | None] = targets or [None] * len(rows)
-    return LookBatch(tuple(run(row, one) for row, one in zip(rows, of_rows, strict=True)))
-
-
-def _look_one(
-    loaded: LoadedModel,
-    text: TextOrIds,
-    target: TextOrIds | None,
-    *,
-    spec: CaptureSpec,
-    queries: Iterable[_WordOrPosition] | _WordOrPosition | None,
-    edits: tuple[EditLike, ...],
-    budget: int,
-    overview: str | None,
-    tile_size: int | None,
-    measure: AttentionMeasure,
-    merge_words: bool,
-    storage: str,
-    add_special_tokens: bool,
-) -> LookResult:
-    inputs, network = make_input(loaded, text, target, add_special_tokens=add_special_tokens), loaded.model
-    if queries is not None:
-        words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
-        spec = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
-    intervention = make_intervention(edits, edit_context(loaded, inputs))
-    attentions, logits, tiler = attentions_of(network), None, None
-    if overview is None:
-        recorder = Recorder.for_input(network, inputs.model_input, spec, budget, storage, name=loaded.name)
-        logits = forward_logits(network, inputs.model_input, recorder.tap(), intervention)
-    else:
-        recorder, tiler = _tile_recorder(loaded, inputs, spec, overview, tile_size, measure, budget)
-        attentions = tuple(part for part in attentions if recorder.spec.includes(part))
-        forward_hidden(network, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
-    candidates = () if logits is None or loaded.kind == "encoder" else likeliest_tokens(loaded, logits, 5)
-    return LookResult(
-        loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
-        tuple(map(edit_summary, edits)), recorder.storage, candidates,
-        overviews=() if tiler is None else tuple(tiler.overviews),
-        loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
-        logits=None if logits is None else logits.float().cpu().numpy(),
-        measure=measure, merge_words=merge_words,
-    )  # fmt: skip
+    return LookBatch(tuple(map(run, rows, targets or repeat(None))))
 
 
 class _OneText(NamedTuple):

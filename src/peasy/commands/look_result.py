@@ -3,31 +3,33 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, overload
+from typing import cast, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
+from torch import Tensor, from_numpy
 
-from peasy.commands.effect import intervened_model, next_token_effect, word_token_id
 from peasy.commands.load import LoadedModel
-from peasy.commands.model_input import LabelledInput
+from peasy.commands.model_input import LabelledInput, word_token_id
+from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, RecordResult, plain_data
 from peasy.errors import InvalidInput, NotFound
 from peasy.inspection import results as records
+from peasy.inspection.alignment import align
 from peasy.inspection.analysis import attention_rollout, logit_lens, token_piece
+from peasy.inspection.apply_edits import IntervenedModel
+from peasy.inspection.attribution import NORM_NOTE, attribute_logit
 from peasy.inspection.edit import EditLike
+from peasy.inspection.forward import forward_logits
 from peasy.inspection.words import merge_words, strongest_links, top_words_of_query, words_in_rows
+from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.render.figure import Figure
 from peasy.views import inspection as views
 from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
 from peasy.views.document import Document, Heading
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from peasy.commands.recipe_changes import DataSource
+from peasy.views.head import head_document
 
 _MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
@@ -101,11 +103,9 @@ class HeadMatrices:
         """Return all matrices as one array `[layer, head, row, column]`."""
         return self.__array__()
 
-    def torch(self) -> "Tensor":
+    def torch(self) -> Tensor:
         """Return all matrices as one torch tensor `[layer, head, row, column]`."""
-        import torch
-
-        return torch.from_numpy(self.__array__())
+        return from_numpy(self.__array__())
 
     def __repr__(self) -> str:
         captures = self._captures()
@@ -270,13 +270,11 @@ class LookResult(RecordResult, records.AttentionRecord):
         first = matching[0]
         queries, _ = self.axes(first.path)
         rows = tuple(queries.pieces[row] for row in first.rows or range(len(queries)))
-        tokenizer, columns = self.loaded.target_tokenizer or self.loaded.tokenizer, range(first.array.shape[-1])
-        is_vocabulary = name == "logits" and tokenizer is not None
-        labels = (token_piece(tokenizer, id) if is_vocabulary else str(id) for id in columns)
+        tokenizer = (self.loaded.target_tokenizer or self.loaded.tokenizer) if name == "logits" else None
+        columns = range(first.array.shape[-1])
+        labels = tuple(map(str, columns) if tokenizer is None else (token_piece(tokenizer, id) for id in columns))
         title = f"{name}, layer {first.path.layer}"
-        return records.LabelledMatrix(
-            first.array, rows, tuple(labels), "token", "dimension", title, queries, None, first.rows
-        )
+        return records.LabelledMatrix(first.array, rows, labels, "token", "dimension", title, queries, None, first.rows)
 
     def heads(self, query: str | int, top: int = 5) -> WordAttentionResult:
         """Return the `top` largest weights of a query word in every captured head."""
@@ -307,8 +305,6 @@ class LookResult(RecordResult, records.AttentionRecord):
         `token` is a word or an id, by default the most likely one; with `against` the difference of the two logits is
         explained. `position`: the word or position after which (in an encoder: at which) it is predicted.
         """
-        from peasy.inspection.attribution import NORM_NOTE, attribute_logit
-
         tokens = self.target or self.tokens
         row = tokens.find(position)[-1]
         token = self._likeliest(row) if token is None else token
@@ -333,8 +329,6 @@ class LookResult(RecordResult, records.AttentionRecord):
 
     def _likeliest(self, row: int) -> int:
         """Return the id of the token with the largest logit after a position."""
-        from peasy.inspection.forward import forward_logits
-
         model, inputs = self.loaded.model, self.labelled_input.model_input
         logits = forward_logits(model, inputs, intervention=self.combined_intervention, all_positions=True)
         if logits is None:
@@ -372,8 +366,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         Heads are scored on the `gold` links; without any, the model card's head is used, else `anchors`: likely
         links, which are displayed.
         """
-        from peasy.commands.alignment_head import read_alignment_head
-        from peasy.inspection.alignment import align
+        from peasy.commands.align import read_alignment_head
 
         assert self.labelled_input.outputs is not None or self.target is None
         path = None if layer is None else ModulePath("decoder", layer, "cross_attention")
@@ -396,7 +389,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         other: "LookResult",
         *,
         words: Iterable[str] = (),
-        data: "DataSource | None" = None,
+        data: DataSource | None = None,
         split: str = "valid",
         max_samples: int | None = None,
         seq_len: int | None = None,
@@ -406,7 +399,7 @@ class LookResult(RecordResult, records.AttentionRecord):
 
         `split`, `max_samples`, `seq_len` and `options` as in `evaluate`.
         """
-        effect = next_token_effect(self, other, tuple(words))
+        effect = _next_token_effect(self, other, tuple(words))
         if data is not None:
             from peasy.commands.evaluate import evaluate
 
@@ -482,13 +475,43 @@ class HeadResult(LookResult):
 
     def document(self) -> Document:
         """The head as a worked example."""
-        from peasy.views.head import head_document
-
         return head_document(self, self.path, self.head, rows=self.rows)
 
     def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and all arrays of the head."""
         return RecordResult.data(self)
+
+
+def _next_token_effect(before: LookResult, after: LookResult, words: tuple[str, ...] = ()) -> records.Effect:
+    """Compare two results of `look` on the same text: next tokens, `words`, and the KL divergence in bits."""
+    if before.tokens.ids != after.tokens.ids or before.loaded.model is not after.loaded.model:
+        raise InvalidInput("Results of look can be compared only for the same text and the same model.")
+    added = tuple(edit for edit in after.interventions if edit not in before.interventions)
+    removed = tuple(f"not: {edit}" for edit in before.interventions if edit not in after.interventions)
+    effect = records.Effect(before.model, before.text, (*added, *removed), (), ())
+    if before.logits is None or after.logits is None or not before.next_tokens:
+        return effect
+    p, q = (np.exp(logits.astype(np.float64) - logits.max()) for logits in (before.logits, after.logits))
+    p, q = p / p.sum(), q / q.sum()
+    support = p > 0
+    divergence = float(np.sum(p[support] * (np.log2(p[support]) - np.log2(np.maximum(q[support], 1e-300)))))
+    ids = {word: word_token_id(before.loaded, word) for word in words}
+    return replace(
+        effect,
+        before=before.next_tokens,
+        after=after.next_tokens,
+        tracked_words=tuple((word, float(p[id]), float(q[id])) for word, id in ids.items()),
+        kl_divergence=max(divergence, 0.0),
+        max_logit_change=float(np.abs(after.logits - before.logits).max()),
+    )
+
+
+def intervened_model(result: LookResult) -> LoadedModel:
+    """Return the model under the result's interventions, usable in any command; cut words stay cut by position."""
+    if result.combined_intervention is None:
+        return result.loaded
+    model = IntervenedModel(result.loaded.model, result.combined_intervention)
+    return replace(result.loaded, model=cast(Model, model))
 
 
 def _join(numbers: Iterable[int]) -> str:

@@ -1,20 +1,26 @@
-"""Labelled model input: token ids of a text (and of a translation), with a label for every token."""
+"""Labelled model input: token ids of a text (and of a translation), with a label for every token; edits of it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from numbers import Integral
-from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from peasy.commands.load import LoadedModel
+from peasy.datasets import open_corpus
 from peasy.errors import InvalidInput
+from peasy.generation.decode import generate
 from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.analysis import token_piece
+from peasy.inspection.apply_edits import EditContext
+from peasy.inspection.edit import EditLike, Texts
 from peasy.inspection.forward import ModelInput, check_input
-from peasy.inspection.results import TokenProbability, Tokens
+from peasy.inspection.results import TokenProbability, Tokens, attention_axes
 from peasy.inspection.words import label_ids, label_text, label_tokens
 
-if TYPE_CHECKING:
-    from torch import Tensor
+MAX_TEXTS = 256
+"""Texts that are read of a data set; a list of texts is read completely."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +92,44 @@ def _with_target(loaded: LoadedModel, tokens: Tokens, target: _TargetText) -> La
 
 
 def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
-    from peasy.generation.decode import generate
-
     context = loaded.max_seq_len
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
 
 
-def likeliest_tokens(loaded: LoadedModel, logits: "Tensor", count: int) -> tuple[TokenProbability, ...]:
+def likeliest_tokens(loaded: LoadedModel, logits: Tensor, count: int) -> tuple[TokenProbability, ...]:
     """Return the most likely next tokens with their probabilities."""
     best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
     tokenizer = loaded.target_tokenizer or loaded.tokenizer
     pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
     return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
+
+
+def word_token_id(loaded: LoadedModel, word: str) -> int:
+    """First token id of a word, after a space or without one, preferring a single token."""
+    tokenizer = loaded.output_tokenizer()
+    encodings = [tokenizer.encode(text, add_special_tokens=False).ids for text in (f" {word}", word)]
+    ids = min(filter(None, encodings), key=lambda ids: len(ids) > 1, default=())
+    if not ids:
+        raise InvalidInput(f'"{word}" has no token in the vocabulary of this model.')
+    return ids[0]
+
+
+def as_edits(edit: EditLike | Sequence[EditLike] | None) -> tuple[EditLike, ...]:
+    """Return the edits of an argument that may be one edit, several or None."""
+    return () if edit is None else tuple(edit) if isinstance(edit, Sequence) else (edit,)
+
+
+def edit_context(loaded: LoadedModel, inputs: LabelledInput | None = None) -> EditContext:
+    """Return what edits are resolved with; words can be named only in the text of `inputs`."""
+
+    def read_texts(data: Texts) -> list[ModelInput]:
+        if not isinstance(data, str):
+            return [make_input(loaded, text).model_input for text in data]
+        texts = islice(open_corpus(data).texts("valid"), MAX_TEXTS)
+        rows = (loaded.encode_prompt(text)[: loaded.max_seq_len] for text in texts)
+        return [make_input(loaded, ids).model_input for ids in rows if ids]
+
+    axes = None if inputs is None else lambda path: attention_axes(path, inputs.tokens, inputs.target)
+    return EditContext(loaded.model, axes, lambda text: make_input(loaded, text).model_input, read_texts)

@@ -21,8 +21,7 @@ from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.models import preset as models
 from peasy.models.preset import ModelSize
-from peasy.views.document import Document
-from peasy.views.training import PlanFacts, format_duration, plan_document
+from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,22 +38,35 @@ _DRY_RUN_STEPS = 3
 
 @dataclass(frozen=True, repr=False)
 class PlanResult(Result):
-    """Plan of a training run: `numbers` has every quantity in bytes, seconds and counts."""
+    """Plan of a training run: `numbers` has every quantity in bytes, seconds and counts.
 
-    facts: PlanFacts
+    `rows` are (quantity, value, basis); `formulas` are (title, lines of arithmetic); `verdict`: whether it fits.
+    """
+
+    title: str
+    description: str
+    rows: tuple[tuple[str, str, str], ...]
     numbers: dict[str, float]
+    formulas: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    notes: tuple[str, ...] = ()
+    verdict: tuple[str, bool] | None = None
 
     def document(self) -> Document:
-        """Return the estimates and the formulas behind them."""
-        return plan_document(self.facts)
+        """Return the estimates, whether they fit in memory, and the formulas behind them."""
+        parts: list[DocumentPart] = [Paragraph(self.description), Table(("quantity", "value", "basis"), self.rows)]
+        if self.verdict is not None:
+            parts.append(Paragraph(self.verdict[0], "good" if self.verdict[1] else "bad"))
+        if self.formulas:
+            parts += [Heading("Formulas"), *(Arithmetic(title, lines) for title, lines in self.formulas)]
+        return Document(self.title, (*parts, *(Paragraph(note, "note") for note in self.notes)))
 
     def data(self) -> JsonDict:
         """Return the numbers, and the formulas as text."""
-        formulas, notes = {title: list(lines) for title, lines in self.facts.formulas}, list(self.facts.notes)
-        return {"title": self.facts.title, "numbers": self.numbers, "formulas": formulas, "notes": notes}
+        formulas = {title: list(lines) for title, lines in self.formulas}
+        return {"title": self.title, "numbers": self.numbers, "formulas": formulas, "notes": list(self.notes)}
 
     def __repr__(self) -> str:
-        return f"PlanResult({self.facts.title})"
+        return f"PlanResult({self.title})"
 
 
 def plan(
@@ -289,7 +301,7 @@ def _measured_plan(setup: "RunSetup", corpus: Corpus, truncated: Corpus, dry_run
     title = f"Plan: {recipe.model_kind} {recipe.preset} on {recipe.data}"
     batches = f"batches of {recipe.batch_size} samples of up to {recipe.seq_len:,} tokens"
     summary = f"Seed {recipe.seed}, {batches}, {recipe.precision}."
-    return PlanResult(PlanFacts(title, summary, tuple(rows), sums, notes, verdict), numbers)
+    return PlanResult(title, summary, tuple(rows), numbers, sums, notes, verdict)
 
 
 def _state_formulas(sizes: "ModelSizes", state: Mapping[str, int]) -> tuple[str, tuple[str, ...]]:
@@ -332,8 +344,8 @@ def _calculated_plan(name: str, estimate: "TrainingEstimate") -> PlanResult:
         f"Real runs differ: {machine.mfu:.0%} utilization of the FLOP/s is assumed, and that communication overlaps "
         "with computation."
     )
-    facts = PlanFacts(f"Calculated plan: {name}", summary, tuple(rows), _plan_formulas(estimate), (note,))
-    return PlanResult(facts, numbers)
+    title, formulas = f"Calculated plan: {name}", _plan_formulas(estimate)
+    return PlanResult(title, summary, tuple(rows), numbers, formulas, (note,))
 
 
 def _plan_formulas(estimate: "TrainingEstimate") -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from peasy.checkpoint.paths import built_in_models
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import read_manifest
-from peasy.commands.alignment_head import CARD_KEY, find_alignment_head
+from peasy.commands.align import CARD_KEY, find_alignment_head
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import STORED_NOTE, LoadedModel, load
 from peasy.commands.models import read_card

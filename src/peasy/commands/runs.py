@@ -1,7 +1,9 @@
 """`runs`: list, show, diff and delete training runs."""
 
 import shutil
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from peasy import config
@@ -13,15 +15,40 @@ from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.training.metrics_log import METRICS_FILE, SAMPLES_FILE, read_log
 from peasy.training.run_folder import is_locked, run_lock
-from peasy.views.document import Document, Paragraph
-from peasy.views.training import RunFacts, diff_document, run_document, runs_document
+from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table, format_duration
 
 RECIPE = "recipe.json"
+_MAX_POINTS = 24
+"""Maximum number of points of a curve; metrics.jsonl has all of them."""
 
 
 @dataclass(frozen=True)
-class Run:
-    """Run folder, read without its weights."""
+class RunFacts:
+    """Facts about a run, read from its folder. Curves are (step, loss); samples are (prompt, text)."""
+
+    name: str
+    folder: str
+    kind: str
+    preset: str
+    data: str
+    seed: int
+    state: str
+    step: int = 0
+    parameters: int | None = None
+    loss: float | None = None
+    validation_loss: float | None = None
+    tokens: int = 0
+    elapsed: float = 0.0
+    sha256: str | None = None
+    train_losses: tuple[tuple[float, float], ...] = ()
+    validation_losses: tuple[tuple[float, float], ...] = ()
+    samples: tuple[tuple[str, str], ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False)
+class Run(Result):
+    """One training run: its folder, read without its weights."""
 
     name: str
     folder: Path
@@ -32,8 +59,9 @@ class Run:
         recipe: JsonDict = parse_json(path.read_bytes(), str(path))
         return recipe
 
+    @property
     def metrics(self) -> list[JsonDict]:
-        """Return every complete line of `metrics.jsonl`."""
+        """Every complete line of `metrics.jsonl`."""
         return list(read_log(self.folder / METRICS_FILE))
 
     def samples(self) -> list[JsonDict]:
@@ -42,7 +70,7 @@ class Run:
 
     def facts(self) -> RunFacts:
         """Collect state, losses, samples and settings of the run."""
-        recipe, metrics, samples = self.recipe(), self.metrics(), self.samples()
+        recipe, metrics, samples = self.recipe(), self.metrics, self.samples()
         steps = [line for line in metrics if line["event"] == "step"]
         validations = [line for line in metrics if line["event"] == "validated"]
         end: JsonDict = next((line for line in reversed(metrics) if line["event"] in ("finished", "saved")), {})
@@ -76,11 +104,32 @@ class Run:
         is_named = paths.find_runs().get(self.name) == self.folder
         return f"peasy train {self.recipe()['model_kind']} --run {self.name if is_named else self.folder} --resume"
 
+    def document(self) -> Document:
+        """Return facts, curves and samples."""
+        run = self.facts()
+        fields = {
+            "kind": f"{run.kind}, {run.preset}", "data": run.data, "seed": str(run.seed), "state": run.state,
+            "parameters": "" if run.parameters is None else f"{run.parameters:,}", "tokens": f"{run.tokens:,}",
+            "time": format_duration(run.elapsed), "loss": _format_loss(run.loss),
+            "validation loss": _format_loss(run.validation_loss), "weights": run.sha256[:16] if run.sha256 else "",
+            "folder": run.folder,
+        }  # fmt: skip
+        parts: list[DocumentPart] = [Table(("field", "value"), tuple(fields.items()))]
+        curves = (("training", _downsample(run.train_losses)), ("validation", run.validation_losses))
+        if lines := tuple((name, points) for name, points in curves if points):
+            parts.append(Curves("Loss", lines, "step", "loss"))
+        if run.samples:
+            parts += [Heading("Samples"), *(Paragraph(f"{prompt} ▸ {text}") for prompt, text in run.samples)]
+        return Document(run.name, tuple(parts))
+
     def data(self) -> JsonDict:
         """Return facts, recipe and resume command as plain data."""
         kept = [name for folder in reversed(paths.list_checkpoints(self.folder)) if (name := folder.name) != self.name]
         steps = [int(name.removeprefix("step-")) for name in kept]
         return asdict(self.facts()) | {"recipe": self.recipe(), "resume": self.resume_command(), "checkpoints": steps}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}: {self.facts().state})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +140,14 @@ class RunsResult(Result):
 
     def document(self) -> Document:
         """Return a table with one row per run."""
-        return runs_document(tuple(run.facts() for run in self.runs), str(paths.data_dir() / "runs"))
+        if not self.runs:
+            return Document("Runs", (Paragraph("No runs yet. Start one: peasy train gpt --data stories"),))
+        rows = []
+        for run in (run.facts() for run in self.runs):
+            loss, time = _format_loss(run.validation_loss), format_duration(run.elapsed)
+            rows.append((run.name, f"{run.kind} {run.preset}", run.data, run.state, loss, time))
+        table = Table(("name", "kind", "data", "state", "validation loss", "time"), tuple(rows))
+        return Document("Runs", (table, Paragraph(f"Runs are stored in {paths.data_dir() / 'runs'}.", "note")))
 
     def data(self) -> JsonDict:
         """Return the facts without curves and samples."""
@@ -104,25 +160,7 @@ class RunsResult(Result):
 
 
 @dataclass(frozen=True, repr=False)
-class RunResult(Result):
-    """One training run in full."""
-
-    run: Run
-
-    def document(self) -> Document:
-        """Return facts, curves and samples."""
-        return run_document(self.run.facts())
-
-    def data(self) -> JsonDict:
-        """Return the run as plain data."""
-        return self.run.data()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.run.name}: {self.run.facts().state})"
-
-
-@dataclass(frozen=True, repr=False)
-class MetricsResult(RunResult):
+class MetricsResult(Run):
     """Metrics of a run from event number `since` on; `live` while it is being trained."""
 
     events: tuple[JsonDict, ...]
@@ -132,7 +170,7 @@ class MetricsResult(RunResult):
     def data(self) -> JsonDict:
         """Return the events, the number of the next one, and the latest samples."""
         position = {"since": self.since, "next": self.since + len(self.events), "live": self.live}
-        return {"run": self.run.name, **position, "events": list(self.events), "samples": self.run.samples()[-6:]}
+        return {"run": self.name, **position, "events": list(self.events), "samples": self.samples()[-6:]}
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,7 +182,12 @@ class DiffResult(Result):
 
     def document(self) -> Document:
         """Return only what differs."""
-        return diff_document(self.left.facts(), self.right.facts())
+        left, right = self.left.facts(), self.right.facts()
+        keys = [key for key in left.settings | right.settings if left.settings.get(key) != right.settings.get(key)]
+        rows: list[tuple[Cell, ...]] = [(key, left.settings.get(key, ""), right.settings.get(key, "")) for key in keys]
+        rows += [(name, value(left), value(right)) for name, value in _RESULTS.items() if value(left) != value(right)]
+        table = Table(("field", left.name, right.name), tuple(rows))
+        return Document(f"{left.name} and {right.name}", (table if rows else Paragraph("No differences.", "good"),))
 
     def data(self) -> JsonDict:
         """Return the differing settings with both values."""
@@ -153,6 +196,36 @@ class DiffResult(Result):
         both = {name: [getattr(left, name), getattr(right, name)] for name in ("validation_loss", "loss", "sha256")}
         changed = {key: pair for key, pair in sorted(pairs.items()) if pair[0] != pair[1]}
         return {"left": left.name, "right": right.name, "settings": changed, **both}
+
+
+_Points = tuple[tuple[float, float], ...]
+
+
+def _downsample(points: _Points, max_points: int = _MAX_POINTS) -> _Points:
+    """Downsample a long curve by averaging segments.
+
+    >>> _downsample(((1, 4.0), (2, 2.0), (3, 1.0), (4, 1.0)), max_points=2)
+    ((2, 3.0), (4, 1.0))
+    """
+    if len(points) <= max_points:
+        return points
+    cuts = [round(i * len(points) / max_points) for i in range(max_points + 1)]
+    parts = [points[a:b] for a, b in pairwise(cuts)]
+    return tuple((part[-1][0], sum(y for _, y in part) / len(part)) for part in parts)
+
+
+def _format_loss(loss: float | None) -> str:
+    return "" if loss is None else f"{loss:.4f}"
+
+
+_RESULTS: dict[str, Callable[[RunFacts], str]] = {
+    "step": lambda run: str(run.step),
+    "loss": lambda run: _format_loss(run.loss),
+    "validation loss": lambda run: _format_loss(run.validation_loss),
+    "time": lambda run: format_duration(run.elapsed),
+    "weights": lambda run: (run.sha256 or "")[:16],
+}
+"""Results of a run that are compared with those of another."""
 
 
 @dataclass(frozen=True)
@@ -177,17 +250,12 @@ def runs() -> RunsResult:
     return RunsResult(tuple(run for run in folders if _is_readable(run)))
 
 
-def show_run(run: str | Path) -> RunResult:
-    """Show one run in full."""
-    return RunResult(open_run(run))
-
-
 def metrics_since(run: Run, since: int = 0) -> MetricsResult:
     """Return the logged training events of a run from number `since` on."""
     live = is_locked(run.folder)  # checked before reading: later events are returned by the next call
-    events = run.metrics()
+    events = run.metrics
     since = since if since <= len(events) else 0  # a resumed run drops events newer than its checkpoint
-    return MetricsResult(run, tuple(events[since:]), since, live)
+    return MetricsResult(run.name, run.folder, tuple(events[since:]), since, live)
 
 
 def diff_runs(left: str | Path, right: str | Path) -> DiffResult:
@@ -223,6 +291,12 @@ def open_run(run: str | Path) -> Run:
         raise NotFound(f"{folder} is not a training run.", hint="See all: peasy runs")
     suggestion = did_you_mean(name, known)
     raise NotFound(f'No run "{name}".', hint=f"{suggestion + ' ' if suggestion else ''}See all: peasy runs")
+
+
+def recipe_of(folder: Path | None) -> JsonDict:
+    """Return the recipe of the run that a model's folder belongs to; empty if it is not beside the checkpoint."""
+    folders = () if folder is None else (folder, *folder.parents[:2])
+    return next((Run(one.name, one).recipe() for one in folders if (one / RECIPE).is_file()), {})
 
 
 def _is_readable(run: Run) -> bool:

@@ -1,9 +1,7 @@
 """Semantic maps: texts and word vectors in two dimensions, with clusters and neighbours; similarity by word pairs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -11,19 +9,45 @@ from annotated_types import Ge, Le
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, RecordResult, Result
+from peasy.commands.runs import recipe_of
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Array, Similarity
 from peasy.inspection.words import label_text
 from peasy.metrics.kmeans import spherical_kmeans, unit_vectors
-from peasy.views import embedding
-from peasy.views.document import Document
-from peasy.views.embedding import MapPoint, similarity_document, text_map_document, word_map_document
+from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Plane, Table
+from peasy.views.embedding import PCA_AXES, nearest_neighbours, pca_2d, similarity_document
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 MAX_POINTS = 500
 """Maximum number of texts or words; more points on one map cannot be read."""
+
+
+@dataclass(frozen=True)
+class MapPoint:
+    """Point of a semantic map: a text or a word. `neighbours` are (index, cosine), nearest first.
+
+    `kind` is sentence, document or word; `document_index` the index of the document that contains a sentence.
+    """
+
+    name: str
+    x: float
+    y: float
+    group: str
+    kind: str = "sentence"
+    document_index: int = 0
+    neighbours: tuple[tuple[int, float], ...] = ()
+
+
+def _map_figure(title: str, points: tuple[MapPoint, ...]) -> Plane:
+    coordinates = tuple((point.name, point.x, point.y) for point in points)
+    near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
+    return Plane(title, coordinates, *PCA_AXES, groups=tuple(point.group for point in points), neighbours=near)
+
+
+def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
+    return ", ".join(f"{points[other].name} {cosine:.2f}" for other, cosine in point.neighbours)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -38,7 +62,11 @@ class TextMapResult(Result):
 
     def document(self) -> Document:
         """Return the map with its clusters, and the nearest neighbours of each text."""
-        return text_map_document(self.model, self.points, self.explained_variance, self.cosines.shape[0])
+        shown = f"{self.model}: {len(self.cosines)} points. The map shows {self.explained_variance:.0%} of the variance"
+        note = Paragraph(f"{shown}; neighbours are by cosine similarity in full dimension.", "note")
+        rows = tuple((point.name, point.group, _format_neighbours(self.points, point)) for point in self.points)
+        neighbours = Table(("", "cluster", "nearest"), rows, "Neighbours")
+        return Document("Texts by meaning", (_map_figure("Texts", self.points), note, neighbours))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -56,9 +84,21 @@ class WordMapResult(Result):
 
     def document(self) -> Document:
         """Return both maps, and the nearest neighbours of each word before and after."""
-        return word_map_document(
-            self.model, self.before, self.after, self.explained_variance, self.unknown, self.summary
+        rows = tuple(
+            (old.name, _format_neighbours(self.before, old), _format_neighbours(self.after, new))
+            for old, new in zip(self.before, self.after, strict=True)
         )
+        before, after = self.explained_variance
+        parts: list[DocumentPart] = []
+        for title, points in (("Before training", self.before), ("After training", self.after)):
+            parts += [Heading(title), _map_figure(title, points)]
+        parts += [
+            Paragraph(f"{self.summary} The maps show {before:.0%} and {after:.0%} of the variance.", "note"),
+            Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
+        ]
+        if self.unknown:
+            parts.append(Paragraph(f"Not in the vocabulary: {', '.join(self.unknown)}.", "note"))
+        return Document(f"Words of {self.model}", tuple(parts))
 
     @property
     def summary(self) -> str:
@@ -133,7 +173,8 @@ def map_words(
     if len(known) < 2 or len(known) > MAX_POINTS:
         message = f"A map needs 2 to {MAX_POINTS} words, and {len(known)} of these are in the vocabulary."
         raise InvalidInput(message, hint="Give more words that the model knows.")
-    run_seed = _find_init_seed(model)
+    recipe = recipe_of(model.folder)
+    run_seed = recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
     init_seed = seed if seed is not None else run_seed if run_seed is not None else 0
     after, before = _word_vectors(model.model, known), _word_vectors(build(model.model.config, seed=init_seed), known)
     cluster_ids = spherical_kmeans(after, min(clusters, len(known)))
@@ -149,8 +190,8 @@ def _project_points(
     names: Sequence[str], vectors: Array, clusters: Sequence[int], kinds: Sequence[str], document_of: Sequence[int] = ()
 ) -> tuple[tuple[MapPoint, ...], float]:
     """Project vectors onto two principal components; return points with neighbours, and the explained variance."""
-    coordinates, explained_variance = embedding.pca_2d(np.asarray(vectors, dtype=float))
-    neighbours = embedding.nearest_neighbours(np.asarray(vectors, dtype=float))
+    coordinates, explained_variance = pca_2d(np.asarray(vectors, dtype=float))
+    neighbours = nearest_neighbours(np.asarray(vectors, dtype=float))
     rows = zip(names, coordinates, clusters, kinds, document_of or [0] * len(names), neighbours, strict=True)
     return tuple(
         MapPoint(name, float(x), float(y), f"cluster {cluster + 1}", kind, document, tuple(nearest))
@@ -189,17 +230,6 @@ def _word_vectors(model: "Model", known: Sequence[tuple[str, tuple[int, ...]]]) 
     return np.stack([weight[list(ids)].mean(axis=0) for _, ids in known])
 
 
-def _find_init_seed(loaded: LoadedModel) -> int | None:
-    """Return the seed of the initial weights if the run's recipe is still beside the checkpoint."""
-    folder = loaded.folder
-    for parent in (folder, *folder.parents[:2]) if folder is not None else ():
-        path = Path(parent) / "recipe.json"
-        if path.is_file():
-            recipe = json.loads(path.read_text(encoding="utf-8"))
-            return recipe["seed"] if recipe.get("init_from") is None and isinstance(recipe.get("seed"), int) else None
-    return None
-
-
 class SimilarityResult(RecordResult, Similarity):
     """Similarity explained: the cosine of two sentence embeddings as a sum over word pairs."""
 
@@ -216,10 +246,8 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
     """
     from peasy.inspection.analysis import explain_similarity
 
+    ids = [model.truncate_ids(model.encode_prompt(text)) for text in (first, second)]  # as `embed` reads them
     one, other = (
-        label_text(
-            model.require_tokenizer(), text, model.truncate_ids(model.encode_prompt(text))
-        )  # as `embed` reads it
-        for text in (first, second)
+        label_text(model.require_tokenizer(), text, row) for text, row in zip((first, second), ids, strict=True)
     )
     return SimilarityResult.of(explain_similarity(model.model, one, other, model.name))

@@ -2,24 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, get_args
 
 import numpy as np
+from torch import Tensor
 
-from peasy.commands.edits import edit_context
 from peasy.commands.load import LoadedModel, ModelSource, load
-from peasy.commands.model_input import LabelledInput, make_input
+from peasy.commands.model_input import LabelledInput, edit_context, make_input, word_token_id
 from peasy.commands.result import OnProgress, RecordResult
-from peasy.errors import InvalidInput, did_you_mean
+from peasy.errors import InvalidInput, lookup
+from peasy.inspection import sweep as sweeps
+from peasy.inspection.edit import TextOrIds, Texts
+from peasy.inspection.forward import ModelInput, forward_logits
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
 from peasy.views.document import Document
 from peasy.views.inspection import sweep_document
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from peasy.inspection.edit import TextOrIds, Texts
-    from peasy.inspection.forward import ModelInput
 
 SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
@@ -32,10 +29,8 @@ class LogitDifference:
     first: str
     second: str
 
-    def of(self, loaded: LoadedModel) -> "Callable[[Tensor], Tensor]":
+    def of(self, loaded: LoadedModel) -> Callable[[Tensor], Tensor]:
         """Return the metric as a function of logits `[..., vocab_size]`."""
-        from peasy.commands.effect import word_token_id
-
         first, second = (word_token_id(loaded, word) for word in (self.first, self.second))
         return lambda logits: logits[..., first] - logits[..., second]
 
@@ -85,13 +80,13 @@ class SweepResult(RecordResult, LabelledMatrix):
 
 def sweep(
     model: ModelSource,
-    clean: "TextOrIds",
-    corrupt: "TextOrIds | None" = None,
+    clean: TextOrIds,
+    corrupt: TextOrIds | None = None,
     *,
-    metric: "LogitDifference | Callable[[Tensor], Tensor]",
+    metric: LogitDifference | Callable[[Tensor], Tensor],
     over: SweepAxis = "heads",
     method: SweepMethod = "patch",
-    data: "Texts | None" = None,
+    data: Texts | None = None,
     on_progress: OnProgress | None = None,
 ) -> SweepResult:
     """Change one head, pattern or position after the other, and measure a metric of the logits after the last token.
@@ -110,21 +105,17 @@ def sweep(
     >>> result.shape, result.row_axis, result.column_axis
     ((3, 3), 'layer', 'head')
     """
-    from peasy.inspection import sweep as sweeps
-
     loaded = load(model)
+    lookup(over, dict.fromkeys(get_args(SweepAxis)), "sweep over")
+    lookup(method, dict.fromkeys(get_args(SweepMethod)), "method")
     clean_input = make_input(loaded, clean)
     base = _base_text(loaded, clean_input, corrupt, method)
     tokens = base.target or base.tokens
     if over == "layers×positions":
         rows, columns = sweeps.position_variants(loaded.model, len(tokens)), tokens.pieces
-    elif over in ("heads", "patterns"):
+    else:
         rows = sweeps.head_variants(loaded.model, "context" if over == "heads" else "weights")
         columns = tuple(map(str, range(len(rows[0]))))
-    else:
-        choices = ("heads", "patterns", "layers×positions")
-        hint = did_you_mean(over, choices) or f"Choose {', '.join(choices)}."
-        raise InvalidInput(f'There is no sweep over "{over}".', hint=hint)
     variants = [variant for row in rows for variant in row]
     addresses = list(dict.fromkeys(variant.address for variant in variants))
     texts = _mean_texts(loaded, data) if method == "mean" else ()
@@ -147,10 +138,8 @@ def sweep(
     )  # fmt: skip
 
 
-def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | None", method: str) -> LabelledInput:
+def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: TextOrIds | None, method: str) -> LabelledInput:
     """Return the text that runs: the corrupt one of patches, the clean one of ablations."""
-    if method not in ("patch", "zero", "mean"):
-        raise InvalidInput(f'There is no method "{method}".', hint="Choose patch, zero or mean.")
     if (method == "patch") != (corrupt is not None):
         hint = "Patches go from the clean text into the corrupt one; ablations change the clean text alone."
         raise InvalidInput(f"{method} {'needs' if corrupt is None else 'takes no'} corrupt text.", hint=hint)
@@ -164,7 +153,7 @@ def _base_text(loaded: LoadedModel, clean: LabelledInput, corrupt: "TextOrIds | 
     return base
 
 
-def _mean_texts(loaded: LoadedModel, data: "Texts | None") -> "Sequence[ModelInput]":
+def _mean_texts(loaded: LoadedModel, data: Texts | None) -> Sequence[ModelInput]:
     if not data:
         raise InvalidInput("The method mean needs data.", hint="Give data=: texts, or the name of a data set.")
     read_texts = edit_context(loaded).read_texts
@@ -172,9 +161,7 @@ def _mean_texts(loaded: LoadedModel, data: "Texts | None") -> "Sequence[ModelInp
     return read_texts(data)
 
 
-def _measure_text(loaded: LoadedModel, text: "ModelInput", measure: "Callable[[Tensor], Tensor]") -> float:
-    from peasy.inspection.forward import forward_logits
-
+def _measure_text(loaded: LoadedModel, text: ModelInput, measure: Callable[[Tensor], Tensor]) -> float:
     logits = forward_logits(loaded.model, text)
     assert logits is not None
     return float(measure(logits.float()[None])[0])

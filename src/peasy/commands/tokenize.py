@@ -10,8 +10,10 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import NotFound
 from peasy.tokenization import Encoding, Tokenizer
-from peasy.views.data import tokens_document
-from peasy.views.document import Document
+from peasy.views.document import Document, Paragraph, Table, pluralize, short_title
+
+_MAX_TOKENS = 500
+"""Maximum number of tokens shown."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,8 +25,24 @@ class TokenizeResult(Result):
     name: str
 
     def document(self) -> Document:
-        """Return a table with one row per token."""
-        return tokens_document(self.encoding, self.name, self.tokenizer.kind, len(self.tokenizer))
+        """Return a table with one row per token, truncated with a note if the text is long."""
+        encoding, count = self.encoding, len(self.encoding)
+        rows = []
+        for position, (start, end) in enumerate(encoding.offsets[:_MAX_TOKENS]):
+            # As text, so that ids and positions are not formatted with decimals.
+            token_id, word = str(encoding.ids[position]), encoding.word_ids[position]
+            where = f"{start}–{end}" if end > start else ""
+            rows.append((str(position), encoding.pieces[position], token_id, where, "" if word is None else str(word)))
+        sizes = (count, "token"), (len(encoding.word_groups()), "word"), (len(encoding.text), "character")
+        tokens, words, characters = (pluralize(*size) for size in sizes)
+        cut = f"Only the first {_MAX_TOKENS} of {count:,} tokens are shown; --json has them all."
+        about = (
+            f"Tokenizer of {self.name}: {self.tokenizer.kind}, {len(self.tokenizer):,} ids. · is a space, ⏎ a newline."
+        )
+        notes = (Paragraph(note, "note") for note in ([cut] if count > _MAX_TOKENS else []) + [about])
+        table = Table(("position", "piece", "id", "characters", "word"), tuple(rows))
+        size = Paragraph(f"{tokens} for {words}, {characters}.")
+        return Document(short_title(encoding.text), (size, table, *notes))
 
     def data(self) -> JsonDict:
         """Return the tokens, the words with their token positions, and the tokenizer's kind and vocabulary size."""

@@ -3,25 +3,29 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import exp
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import Annotated, Literal, Unpack
 
+import torch
 from annotated_types import Ge
 
-from peasy.commands.edits import as_edits, edit_context
 from peasy.commands.load import LoadedModel
+from peasy.commands.model_input import as_edits, edit_context, label_prompt
 from peasy.commands.result import RecordResult
-from peasy.errors import InvalidInput, check_keywords, parameter_names
+from peasy.errors import InvalidInput
+from peasy.generation.admission import prepare_prompt
+from peasy.generation.decode import run_requests
+from peasy.generation.engine import Engine
 from peasy.generation.limits import EngineLimits
+from peasy.generation.request import AttentionQuery, DecodingStep, Ended, Request, Token
 from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
+from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.edit import EditLike, edit_summary
+from peasy.inspection.forward import attentions_of
 from peasy.inspection.results import GenerationTrace, TokenProbability, Tokens, TraceStep
 from peasy.inspection.words import label_ids
 from peasy.views.inspection import trace_document
 
-if TYPE_CHECKING:
-    from peasy.generation.request import DecodingStep, Ended, Request, Token
-
-RecordedSteps = dict[tuple[int, ...], "DecodingStep"]
+RecordedSteps = dict[tuple[int, ...], DecodingStep]
 """Decoding steps by the ids read before; their logits are log-probabilities."""
 
 
@@ -61,11 +65,6 @@ def trace(
         edit: Intervention, or several, under which the model generates.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
     """
-    from peasy.generation.request import AttentionQuery, Ended, Request, Token
-    from peasy.inspection.apply_edits import make_intervention
-    from peasy.inspection.forward import attentions_of
-
-    check_keywords("trace", sampling, (*parameter_names(SamplingParams), *parameter_names(trace)))
     edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
     query = AttentionQuery(None if layers is None else tuple(layers), None if heads is None else tuple(heads), top)
@@ -97,9 +96,6 @@ def trace(
 
 def prompt_tokens(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> tuple[Tokens | None, Tokens]:
     """Return (source tokens or None, prompt tokens before the first generated token)."""
-    from peasy.commands.model_input import label_prompt
-    from peasy.generation.admission import prepare_prompt
-
     tokens = label_prompt(loaded, text, add_special_tokens=add_special_tokens)
     if not loaded.model.is_encoder_decoder:
         return None, tokens
@@ -107,15 +103,10 @@ def prompt_tokens(loaded: LoadedModel, text: str, *, add_special_tokens: bool = 
     return tokens, label_ids(first, [loaded.output_tokenizer().piece(id) for id in first])
 
 
-def record_steps(loaded: LoadedModel, request: "Request", steps: RecordedSteps) -> "Iterator[Token | Ended]":
+def record_steps(loaded: LoadedModel, request: Request, steps: RecordedSteps) -> Iterator[Token | Ended]:
     """Run a request and yield its events; `steps` receives every step before its event. Errors are raised."""
-    import torch
 
-    from peasy.generation.decode import run_requests
-    from peasy.generation.engine import Engine
-    from peasy.generation.request import Ended, Token
-
-    def record(step: "DecodingStep") -> None:
+    def record(step: DecodingStep) -> None:
         steps[step.ids] = step._replace(logits=torch.log_softmax(step.logits.float(), dim=-1).cpu())
 
     engine = Engine(loaded.model, limits=EngineLimits.unlimited(), isolate_errors=False)

@@ -18,7 +18,7 @@ from peasy.commands.load import LoadedModel, choose_device, load
 from peasy.commands.plan import PlanResult, plan
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, OnProgress
-from peasy.commands.runs import RECIPE, RunResult, open_run
+from peasy.commands.runs import RECIPE, Run
 from peasy.datasets import (
     BUILT_IN,
     Conversation,
@@ -52,29 +52,18 @@ _RESUMABLE = ("steps", "minutes", "parallel")
 _DATA_HINT = "For example: --data stories. See all: peasy data"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class TrainResult(RunResult):
+class TrainResult(Run):
     """A finished or interrupted training run. `model` is loaded from the newest checkpoint."""
 
     @property
-    def folder(self) -> Path:
-        """Folder of the run."""
-        return self.run.folder
-
-    @property
-    def name(self) -> str:
-        """Name of the run."""
-        return self.run.name
+    def run(self) -> Run:
+        """The run."""
+        return self
 
     @property
     def model(self) -> LoadedModel:
         """The trained model, loaded from its checkpoint."""
         return load(self.folder)
-
-    @property
-    def metrics(self) -> list[JsonDict]:
-        """Every line of `metrics.jsonl`."""
-        return self.run.metrics()
 
 
 def train_events(
@@ -202,7 +191,7 @@ def train(
         raise KeyboardInterrupt(f"Saved. Continue with peasy.train({kind!r}, run={str(folder)!r}, resume=True)")
     if stop.signal == signal.SIGTERM:
         raise SystemExit(0)
-    return TrainResult(open_run(folder))
+    return TrainResult(folder.name, folder)
 
 
 # its keywords are those of `train_events`, spelled out for help and completion

@@ -16,8 +16,7 @@ from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import EngineLimits
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.metrics.scores import AlignmentErrors
-from peasy.views.document import Document, DocumentPart, Heading, Paragraph
-from peasy.views.generation import TranslationHypothesis, translations_document
+from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table, short_title
 
 if TYPE_CHECKING:
     from peasy.commands.look_result import AlignmentResult
@@ -25,6 +24,17 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 16
 """Most sources translated at the same time; the next starts when one is finished."""
+
+
+@dataclass(frozen=True)
+class TranslationHypothesis:
+    """Translation hypothesis: `score` is its log-probability, length-normalised in beam search."""
+
+    text: str
+    pieces: tuple[str, ...]
+    ids: tuple[int, ...]
+    score: float
+    logprob: float
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -67,7 +77,17 @@ class Translation(DisplayMixin):
 
     def document(self) -> Document:
         """Return the translation and the other hypotheses."""
-        return _translations_document([self], self.loaded.name)
+        return self.noted_document(self.loaded.name)
+
+    def noted_document(self, note: str) -> Document:
+        """Return the translation and the other hypotheses, or the error, with a note below."""
+        parts: list[DocumentPart] = [
+            Paragraph(self.text) if self.error is None else Paragraph(self.error.message, "bad")
+        ]
+        if self.error is None and self.others:
+            ranked = ((str(i), h.text, f"{h.score:.4f}", f"{h.logprob:.4f}") for i, h in enumerate(self.hypotheses, 1))
+            parts.append(Table(("", "translation", "score", "log-probability"), tuple(ranked), "Hypotheses"))
+        return Document(short_title(self.source), (*parts, Paragraph(note, "note")))
 
     def data(self) -> JsonDict:
         """Return the source, the translations with scores and tokens, or the error."""
@@ -102,8 +122,13 @@ class TranslateResult(Result):
         count = sum(len(one.hypotheses[0].ids) for one in self.translations if one.hypotheses)
         method = f"{self.search.num_beams} beams" if self.search.num_beams > 1 else "greedy"
         speed = f" · {count / self.seconds:,.0f} tokens/s" if self.seconds else ""
-        page = _translations_document(self.translations, f"{self.name} · {method} · {count:,} tokens{speed}")
-        parts: list[DocumentPart] = []
+        note = f"{self.name} · {method} · {count:,} tokens{speed}"
+        if len(self.translations) == 1:
+            page = self.translations[0].noted_document(note)
+        else:
+            rows = tuple((one.source, one.error.message if one.error else one.text) for one in self.translations)
+            page = Document("Translations", (Table(("source", "translation"), rows), Paragraph(note, "note")))
+        parts = list(page.parts)
         for one in self.alignments:
             parts += [Heading("Alignment"), *one.document().parts]
         total = self.alignment_errors
@@ -111,7 +136,7 @@ class TranslateResult(Result):
             heads = {(one.layer, one.head) for one in self.alignments}
             chosen = "" if len(heads) == 1 else " Each text has its own best head, so these rates are optimistic."
             parts += [Heading("All alignments"), Paragraph(total.summary() + chosen)]
-        return replace(page, parts=(*page.parts, *parts))
+        return replace(page, parts=tuple(parts))
 
     @property
     def alignment_errors(self) -> AlignmentErrors | None:
@@ -129,11 +154,6 @@ class TranslateResult(Result):
         if (total := self.alignment_errors) is not None:
             data["alignment_errors"] = {"precision": total.precision, "recall": total.recall, "aer": total.aer}
         return data
-
-
-def _translations_document(translations: Sequence[Translation], note: str) -> Document:
-    rows = [(one.source, one.hypotheses, None if one.error is None else one.error.message) for one in translations]
-    return translations_document(tuple(rows), note)
 
 
 def translate(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, format_head, open_model, untrained

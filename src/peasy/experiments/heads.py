@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.experiments.models import TrainedModel, format_head, stories_for_steps, train_temporary

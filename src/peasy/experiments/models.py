@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.train import train_events
 from peasy.datasets import Corpus, open_corpus

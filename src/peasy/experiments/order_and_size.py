@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead, best_alignment_head, link_accuracies
+from peasy.commands.align import LayerHead, best_alignment_head, link_accuracies
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, TextPair, open_corpus
 from peasy.datasets.corpus import is_validation

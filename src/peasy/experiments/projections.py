@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.datasets.stories import story_words

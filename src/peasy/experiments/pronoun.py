@@ -8,7 +8,7 @@ from random import Random
 
 import numpy as np
 
-from peasy.commands.alignment_head import LayerHead
+from peasy.commands.align import LayerHead
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Probe
 from peasy.datasets.stories import Stories, StoriesConfig, story_words

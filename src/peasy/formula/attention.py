@@ -25,7 +25,12 @@ CONTRIBUTIONS = FormulaStep(
 
 
 class AttentionSteps(Steps):
-    """Steps of attention: query, key, value, scores, scaled, masked, weights, context."""
+    """Steps of attention: query, key, value, scores, scaled, masked, weights, context.
+
+    >>> steps = attend([[1.0]], [[1.0], [0.0]], [[5.0], [7.0]], scoring="dot")
+    >>> steps.scores, steps.context.round(2)
+    (array([[1., 0.]]), array([[5.54]]))
+    """
 
     query: Array
     key: Array

@@ -69,6 +69,10 @@ class Additive(Scoring):
     """Additive (Bahdanau, 2015) scoring: v · tanh(q W + k U), with w and u `[d, hidden]` and v `[hidden]`.
 
     Query and key may have different widths; both are projected to the hidden width.
+
+    >>> from peasy import attend
+    >>> attend([[1.0]], [[1.0], [0.0]], [[5.0], [7.0]], scoring=Additive([[1.0]], [[1.0]], [1.0])).weights.round(2)
+    array([[0.55, 0.45]])
     """
 
     w: Array

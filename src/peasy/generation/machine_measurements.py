@@ -32,7 +32,8 @@ def remembered(subject: dict[str, str], measure: Callable[[], Measurement], kind
     `kind` is the dataclass of the measurement. A missing, damaged or foreign file means that it is measured again.
     """
     conditions = _machine() | subject
-    path = _path(conditions)
+    digest = hashlib.sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()
+    path = data_dir() / "cache" / f"packing-{digest[:24]}.json"
     if not os.environ.get("PEASY_MEASURE_AGAIN"):
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
@@ -46,11 +47,6 @@ def remembered(subject: dict[str, str], measure: Callable[[], Measurement], kind
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
     return measurement
-
-
-def _path(conditions: dict[str, str]) -> Path:
-    digest = hashlib.sha256(json.dumps(conditions, sort_keys=True).encode()).hexdigest()
-    return data_dir() / "cache" / f"packing-{digest[:24]}.json"
 
 
 def _machine() -> dict[str, str]:

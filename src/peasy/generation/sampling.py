@@ -46,7 +46,8 @@ class Sampler:
     """
 
     def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
-        self.params, self.changes_logits = params, params.changes_logits
+        penalties = (params.repetition_penalty - 1, params.presence_penalty, params.frequency_penalty)
+        self.params, self.changes_logits = params, any(penalties) or bool(params.logit_bias)
         self.prompt_ids = set(prompt)
         self.generated_counts: Counter[int] = Counter()
         self.rng = random.Random(params.seed)

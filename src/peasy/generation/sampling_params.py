@@ -62,12 +62,6 @@ class SamplingParams(BoundedSettings):
             message = "A logit bias is not a finite number."
             raise InvalidInput(message, hint="Minus infinity is allowed: it forbids an id.")
 
-    @property
-    def changes_logits(self) -> bool:
-        """True if penalties or a bias change the logits."""
-        penalties = (self.repetition_penalty - 1, self.presence_penalty, self.frequency_penalty)
-        return any(penalties) or bool(self.logit_bias)
-
 
 class SamplingOptions(TypedDict, total=False):
     """Keyword arguments of `SamplingParams`, for the signatures of functions that pass them on."""

@@ -128,7 +128,15 @@ class ModelRegistry:
     def engine(self, name: str) -> Iterator[tuple[LoadedModel, Engine]]:
         """Yield the model and its engine, whose thread is started on first use."""
         with self._in_use(name) as entry:
-            yield entry.loaded, self._start_engine(entry)
+            with entry.lock:
+                if entry.engine_thread is None:
+                    loaded = entry.loaded
+                    if loaded.kind in ("encoder", "words"):
+                        message = f"{loaded.name} ({loaded.kind}) cannot generate text."
+                        raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
+                    model, _ = pack_weights(loaded, self.weights)
+                    entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
+            yield entry.loaded, entry.engine_thread.engine
 
     def preload(self) -> None:
         """Load all given models now and start the engines of those that generate."""
@@ -230,14 +238,3 @@ class ModelRegistry:
                     return
                 if not entry.in_use:
                     self._loaded.pop(other).close()
-
-    def _start_engine(self, entry: LoadedEntry) -> Engine:
-        with entry.lock:
-            if entry.engine_thread is None:
-                loaded = entry.loaded
-                if loaded.kind in ("encoder", "words"):
-                    message = f"{loaded.name} ({loaded.kind}) cannot generate text."
-                    raise InvalidInput(message, hint="Use /v1/embeddings for vectors.")
-                model, _ = pack_weights(loaded, self.weights)
-                entry.engine_thread = EngineThread(Engine(model, loaded.output_tokenizer(), self.limits))
-            return entry.engine_thread.engine

@@ -41,17 +41,11 @@ def set_openapi(app: FastAPI, needs_key: bool) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _media_types(path: str) -> list[str]:
-    """Return further media types of a response: files, array payloads, event streams."""
-    if path.startswith("/api/"):
-        return [*FILES.values(), ARRAYS, "text/event-stream"]
-    return ["text/event-stream"] if path.endswith("/completions") else []
-
-
 def _add_responses(path: str, operation: dict[str, Any], needs_key: bool) -> None:
     operation["responses"].pop("422", None)  # peasy responds with 400
     content = operation["responses"]["200"].setdefault("content", {})
-    for media_type in _media_types(path):
+    streams = ["text/event-stream"] if path.startswith("/api/") or path.endswith("/completions") else []
+    for media_type in (*FILES.values(), ARRAYS, *streams) if path.startswith("/api/") else streams:
         content.setdefault(media_type, {"schema": {}})
     error = {"application/json": {"schema": {"type": "object", "required": ["error"]}}}
     for status, description in _RESPONSES.items():

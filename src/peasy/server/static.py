@@ -1,5 +1,6 @@
 """Static files of the studio, from a list of the package's files; no path that a client sends is ever opened."""
 
+import re
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -35,6 +36,17 @@ def list_files() -> dict[str, Path]:
 
 
 _cached_style_sheet = cache(style_sheet)
+_COMMENT = re.compile(rb"^(//.*|/\*\*(?:(?!\*/)[\s\S])*\*/)$", re.MULTILINE)
+
+
+def served_content(source: Path, path: str) -> bytes:
+    """Return a file as browsers get it: scripts without indentation and comments, a fifth of their size."""
+    content = source.read_bytes()
+    if source.suffix != ".js":
+        return content
+    # relative, so that the studio also works below the path of a proxy
+    content = content.replace(b'"/web/render/', f'"{"../" * path.count("/") or "./"}web/render/'.encode())
+    return _COMMENT.sub(b"", re.sub(rb"(?m)^\t+", b"", content))
 
 
 def static_router() -> APIRouter:
@@ -60,11 +72,7 @@ def static_router() -> APIRouter:
             return page
         if source is None or path == "index.html":
             raise NotFound(f"There is no page /{path[:100]}.", hint=f"Pages: {', '.join(PAGES)}.")
-        content = source.read_bytes()
-        if source.suffix == ".js":
-            # relative, so that the studio also works below the path of a proxy
-            content = content.replace(b'"/web/render/', f'"{"../" * path.count("/") or "./"}web/render/'.encode())
-        return Response(content, media_type=_MEDIA_TYPES[source.suffix])
+        return Response(served_content(source, path), media_type=_MEDIA_TYPES[source.suffix])
 
     for page in ("", *PAGES):
         router.add_api_route(f"/{page}", index, methods=["GET", "HEAD"], response_model=None)

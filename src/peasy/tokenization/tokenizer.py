@@ -163,10 +163,7 @@ class Tokenizer:
 
     def encode_ids(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return only the ids of a text, with the special tokens that the model expects."""
-        self._check_text(text)
-        is_mapped = "peasy_vocab_size" in self._config
-        ((ids, spans),) = self._encode([text], add_special_tokens=add_special_tokens, offsets=is_mapped)
-        return self._map_ids(ids, spans, text)
+        return self.encode_batch_ids([text], add_special_tokens=add_special_tokens)[0]
 
     @cached_property
     def added_ids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

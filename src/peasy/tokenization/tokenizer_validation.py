@@ -70,7 +70,10 @@ _MODELS = {
     "WordLevel": "vocab unk_token",
     "Unigram": "unk_id vocab byte_fallback",
 }
-_ADDED_TOKEN_KEYS = {"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}
+_MODEL_OF_KEY = {"merges": "BPE", "max_input_chars_per_word": "WordPiece", "unk_id": "Unigram"}
+"""Types of models by a key of them, for older files that do not name the type."""
+
+_ADDED_TOKEN_KEYS = ("content", "id", "lstrip", "normalized", "rstrip", "single_word", "special")
 
 
 def validate_tokenizer_json(data: object) -> tuple[JsonDict, int | None]:
@@ -231,7 +234,7 @@ def _longest_replacement(step: JsonDict) -> int:
 
 def _check_model(model: JsonDict) -> JsonDict:
     """Return the checked model, with its type and without dropout."""
-    kind = model.get("type") or _kind_of_untagged(model)
+    kind = model.get("type") or next((kind for key, kind in _MODEL_OF_KEY.items() if key in model), None)
     if not isinstance(kind, str) or kind not in _MODELS:
         raise InvalidInput(f"Its model has type {str(kind)[:40]!r}; supported are {', '.join(_MODELS)}.")
     _check_keys(model, ("type", *_MODELS[kind].split()), f"Its {kind} model")
@@ -273,18 +276,12 @@ def _is_scored(entry: object) -> TypeGuard[list[str | float]]:
     )
 
 
-def _kind_of_untagged(model: JsonDict) -> str | None:
-    """Return the type of a model in an older file, which does not name it."""
-    keys = {"merges": "BPE", "max_input_chars_per_word": "WordPiece", "unk_id": "Unigram"}
-    return next((kind for key, kind in keys.items() if key in model), None)
-
-
 def _check_added(added: object) -> None:
     num_chars = 0
     for token in added if isinstance(added, list) else [None]:
         if not isinstance(token, dict) or not isinstance(token.get("content"), str) or not token["content"]:
             raise InvalidInput("Its added_tokens should be a list of tokens with non-empty content.")
-        _check_keys(token, tuple(sorted(_ADDED_TOKEN_KEYS)), "One of its added_tokens")
+        _check_keys(token, _ADDED_TOKEN_KEYS, "One of its added_tokens")
         num_chars += len(token["content"])
         if len(token["content"]) > _MAX_TOKEN_CHARS or num_chars > _MAX_ADDED_CHARS:
             limits = f"{_MAX_TOKEN_CHARS:,} characters, or all together more than {_MAX_ADDED_CHARS:,}"

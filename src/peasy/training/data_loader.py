@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -22,33 +21,23 @@ TokenIds = NDArray[np.int64]
 Array = NDArray[np.int64] | NDArray[np.bool_]
 
 
-class DataLoader(Protocol):
-    """Data loader protocol. A position counts samples since the start of the run."""
-
-    def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return the batch of `batch_size` samples from `position` on, each at most `seq_len` tokens long."""
-
-    def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield all validation samples in order; nothing if there are none."""
-
-    def num_samples(self, seq_len: int) -> int:
-        """Return the number of samples per epoch."""
-
-
 class WindowDataLoader:
-    """Language-modelling windows of plain text: inputs and targets shifted by one token."""
+    """Language-modelling windows of plain text: inputs and targets shifted by one token.
+
+    A position counts samples since the start of the run.
+    """
 
     def __init__(self, train: TokenColumn, valid: TokenColumn | None, *, seed: int) -> None:
         self.train, self.valid, self.seed = train, valid, seed
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        """Return a batch of windows; each occurs once per epoch, shuffled anew every epoch."""
+        """Return the windows from `position` on; each occurs once per epoch, shuffled anew every epoch."""
         return _window_tensors(
             datasets.window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position)
         )
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
-        """Yield non-overlapping validation windows; each token but the first is a target once."""
+        """Yield non-overlapping validation windows, if any; each token but the first is a target once."""
         if self.valid is not None and len(self.valid) > 1:
             windows = datasets.sequential_windows(self.valid, seq_len, batch_size)
             yield from (_window_tensors(window) for window in windows)
@@ -165,6 +154,9 @@ class ContrastiveDataLoader(_SequenceDataLoader):
             starts = np.searchsorted(labels[order], np.arange(len(self.shards.labels) + 1)).astype(np.int64)
             self._label_index[split] = order, starts
         return self._label_index[split]
+
+
+DataLoader = WindowDataLoader | _SequenceDataLoader
 
 
 def _to_tensors(batch: Mapping[str, Array]) -> dict[str, Tensor]:

@@ -193,9 +193,9 @@ class _DistributedLearner(learning.GradientLearner):
         optimizer_class = _ShardedOptimizer if self.is_sharded else Optimizer
         optimizer = optimizer_class(spec.model, recipe.optimizer, bfloat16=precision == "bfloat16")
         super().__init__(
-            spec.model, spec.objective, optimizer, seed=recipe.seed, grad_clip=recipe.grad_clip, precision=precision,
-            compile=recipe.compile and not self.is_sharded,
-        )  # fmt: skip
+            spec.model, spec.objective, optimizer, seed=recipe.seed + group.rank, grad_clip=recipe.grad_clip,
+            precision=precision, compile=recipe.compile and not self.is_sharded,
+        )  # fmt: skip  # the seed of dropout differs on each rank
 
     def _backward(self, micro_batch: Batch, count: int, is_last: bool) -> float:
         """Compute this rank's rows; gradients are synchronised with the last micro-batch only."""
@@ -214,12 +214,6 @@ class _DistributedLearner(learning.GradientLearner):
         loss = self.group.reduce_step(loss)
         self.stopping = self.group.stopping
         return loss
-
-    def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
-        """Seed dropout differently on each rank."""
-        return (
-            learning.seeded_step(self.seed + self.group.rank, step) if self._has_dropout else contextlib.nullcontext()
-        )
 
     def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> learning.Diverged:
         if not self.is_sharded:

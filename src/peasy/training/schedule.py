@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 
-from peasy.errors import InvalidInput
 from peasy.parameters import BoundedSettings
 
 Clock = Callable[[], float]
@@ -80,11 +79,7 @@ class Budget:
         spent: float = 0.0,
         clock: Clock = time.monotonic,
     ) -> None:
-        if (steps is None) == (minutes is None):
-            raise InvalidInput("A run needs a budget in steps or minutes.", hint="Set exactly one of them.")
-        if (steps is not None and steps < 1) or (minutes is not None and not minutes > 0):
-            message = "The budget must be at least one step, or more than 0 minutes."
-            raise InvalidInput(message, hint="Set steps or minutes.")
+        assert (steps is None) != (minutes is None), "a recipe has one of them, and checks it"
         self.steps, self.seconds = steps, None if minutes is None else minutes * 60
         self._clock, self._start = clock, clock() - spent
 

@@ -5,7 +5,6 @@ from shlex import quote
 
 import numpy as np
 
-from peasy.errors import NotFound
 from peasy.inspection import results
 from peasy.inspection.results import (
     WORD_MERGE_NOTE,
@@ -39,16 +38,15 @@ _MAX_COMMAND_TEXT = 120
 
 
 def attention_document(
-    record: AttentionRecord, layer: int | None = None, head: int | None = None, merge_subwords: bool = False,
-    measure: AttentionMeasure = "weight",
-) -> doc.Document:  # fmt: skip
-    """Document of all captured weights as heat maps; the requested (or the sharpest) head is also drawn as links."""
+    record: AttentionRecord, merge_subwords: bool = False, measure: AttentionMeasure = "weight"
+) -> doc.Document:
+    """Document of all captured weights as heat maps; the sharpest head is also drawn as links."""
     parts: list[doc.DocumentPart] = list(opening_notes(record.interventions, record.notes, record.storage))
     by_kind: dict[str, list[Capture]] = {}
     for path, capture in record.by_path("weights").items():
         by_kind.setdefault(attention_name(path, record.attention_info(path)), []).append(capture)
     for name, captures in by_kind.items():
-        maps = attention_maps(record, captures, layer, head, merge_subwords, measure)
+        maps = attention_maps(record, captures, merge_subwords, measure)
         if len(by_kind) > 1:
             parts.append(doc.Heading(name))
         parts.append(maps)
@@ -71,20 +69,15 @@ def attention_name(path: ModulePath, info: AttentionInfo | None = None) -> str:
 
 
 def attention_maps(
-    record: AttentionRecord, captures: Sequence[Capture], layer: int | None = None, head: int | None = None,
-    merge_subwords: bool = False, measure: AttentionMeasure = "weight",
-) -> doc.Maps:  # fmt: skip
+    record: AttentionRecord, captures: Sequence[Capture], merge_subwords: bool, measure: AttentionMeasure
+) -> doc.Maps:
     """Return captures of one kind of attention as heat maps, layers by heads; what was not captured is left empty."""
     layers = sorted({capture.path.layer for capture in captures})
     heads = sorted({head_index for capture in captures for head_index in capture.heads})
     queries, keys = record.axes(captures[0].path)
     positions = sorted({row for capture in captures for row in _captured_rows(capture)})
-    values = np.full((len(layers), len(heads), len(positions), len(keys)), np.nan, dtype=np.float32)
-    for capture in captures:
-        weights = _masked_weights(capture, record.attention_info(capture.path), measure)
-        at = [positions.index(row) for row in _captured_rows(capture)]
-        for index, head_index in enumerate(capture.heads):
-            values[layers.index(capture.path.layer), heads.index(head_index), at] = weights[index]
+    weights = [_masked_weights(capture, record.attention_info(capture.path), measure) for capture in captures]
+    values = _by_layer_and_head(captures, weights, layers, heads, positions)
     rows, columns = tuple(queries.pieces[row] for row in positions), keys.pieces
     if merge_subwords:
         values, rows = merge_words(values, queries, keys, positions)
@@ -95,7 +88,7 @@ def attention_maps(
         _MEASURES[measure],
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
-        selected=_selected_map(values, layers, heads, layer, head),
+        selected=_sharpest_map(values),
         vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
         command="" if measure != "weight" else _head_command(record, captures[0].path),
     )  # fmt: skip
@@ -105,22 +98,30 @@ def _query_key_vectors(
     record: AttentionRecord, captures: Sequence[Capture], layers: list[int], heads: list[int], positions: list[int]
 ) -> doc.Vectors | None:
     """Return the queries and keys of these maps, if they were captured and determine the scores."""
-    info, keys = record.attention_info(captures[0].path), len(record.axes(captures[0].path)[1])
+    info = record.attention_info(captures[0].path)
     query_captures, key_captures = (
         [found for capture in captures if (found := record.by_path(step).get(capture.path))]
         for step in _ARITHMETIC_STEPS
     )
     if info is None or info.scale is None or not len(query_captures) == len(key_captures) == len(captures):
         return None
-    width = query_captures[0].array.shape[-1]
-    query = np.full((len(layers), len(heads), len(positions), width), np.nan, dtype=np.float32)
-    key = np.full((len(layers), len(heads), keys, width), np.nan, dtype=np.float32)
-    for queried, keyed in zip(query_captures, key_captures, strict=True):
-        layer, rows = layers.index(queried.path.layer), [positions.index(row) for row in _captured_rows(queried)]
-        for index, head in enumerate(queried.heads):
-            query[layer, heads.index(head), rows] = queried.array[index]
-            key[layer, heads.index(head)] = keyed.array[index]
+    query = _by_layer_and_head(query_captures, [one.array for one in query_captures], layers, heads, positions)
+    key = _by_layer_and_head(query_captures, [one.array for one in key_captures], layers, heads)
     return doc.Vectors(query, key, info.scale, info.softcap)
+
+
+def _by_layer_and_head(
+    captures: Sequence[Capture], arrays: Sequence[np.ndarray], layers: list[int], heads: list[int],
+    positions: list[int] | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Return arrays `[head, row, column]` as one `[layer, head, row, column]`; what was not captured is NaN."""
+    height, width = arrays[0].shape[-2:]
+    values = np.full((len(layers), len(heads), len(positions or range(height)), width), np.nan, dtype=np.float32)
+    for capture, array in zip(captures, arrays, strict=True):
+        rows = slice(None) if positions is None else [positions.index(row) for row in _captured_rows(capture)]
+        for index, head in enumerate(capture.heads):
+            values[layers.index(capture.path.layer), heads.index(head), rows] = array[index]
+    return values
 
 
 def _head_command(record: AttentionRecord, path: ModulePath) -> str:
@@ -168,21 +169,15 @@ def merge_words(
 def tiled_document(record: AttentionRecord) -> doc.Document:
     """Document of a long text: tiled attention of each layer, with the rows captured at full resolution."""
     tokens = record.target or record.tokens
-    notes = opening_notes(record.interventions, (), record.storage)
+    opening = doc.Paragraph(f"{len(tokens):,} tokens."), *opening_notes(record.interventions, (), record.storage)
     maps = (_tiled_maps(record, overview) for overview in record.overviews)
-    parts: tuple[doc.DocumentPart, ...] = (
-        doc.Paragraph(f"{len(tokens):,} tokens."),
-        *notes,
-        *maps,
-        doc.capitalized_note(record.caveat),
-    )
+    parts: tuple[doc.DocumentPart, ...] = (*opening, *maps, doc.capitalized_note(record.caveat))
     return doc.Document(doc.short_title(tokens.text, record.model), parts)
 
 
 def _tiled_maps(record: AttentionRecord, overview: results.AttentionOverview) -> doc.Maps:
     """Return tiled heat maps of one attention layer, one for each head."""
-    captured = next((rows for rows in record.captures if rows.path == overview.path and rows.step == "weights"), None)
-    info = next((part for part in record.attentions if part.path == overview.path), None)
+    captured, info = record.by_path("weights").get(overview.path), record.attention_info(overview.path)
     tokens = record.target or record.tokens
     exact, tiles = None, np.array(overview.tiles, dtype=np.float32)
     if info is not None and info.causal and not info.cross:
@@ -230,20 +225,10 @@ def _captured_table(record: AttentionRecord) -> doc.Table:
     return doc.Table(columns, tuple(rows), "Captured arrays")
 
 
-def _selected_map(
-    values: np.ndarray, layers: list[int], heads: list[int], layer: int | None, head: int | None
-) -> tuple[int, int]:
-    """Return the requested map; by default the sharpest one, ignoring the first key (often an attention sink)."""
-    for requested, captured, axis in ((layer, layers, "Layer"), (head, heads, "Head")):
-        if requested is not None and requested not in captured:
-            hint = f"Captured: {', '.join(map(str, captured))}."
-            raise NotFound(f"{axis} {requested} was not captured.", hint=hint)
+def _sharpest_map(values: np.ndarray) -> tuple[int, int]:
+    """Return the sharpest map, ignoring the first key (often an attention sink)."""
     rest = np.nan_to_num(values[..., 1:] if values.shape[-1] > 1 else values)
     sharpness = rest.max(axis=-1).mean(axis=-1)
-    if layer is not None:
-        sharpness[[index for index, number in enumerate(layers) if number != layer]] = -1
-    if head is not None:
-        sharpness[:, [index for index, number in enumerate(heads) if number != head]] = -1
     down, across = np.unravel_index(int(sharpness.argmax()), sharpness.shape)
     return int(down), int(across)
 

@@ -5,7 +5,7 @@ once per document and applied by the renderer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -288,6 +288,10 @@ class Document:
     picture: Mapping[str, object] | None = None
     fragment: bool = False
 
+    def with_note(self, note: str | None) -> "Document":
+        """Return the document with a note at its end, if there is one."""
+        return replace(self, parts=(*self.parts, Paragraph(note, "note"))) if note else self
+
     def matrices(self) -> Sequence[Matrix]:
         """Return all matrices, in order."""
         return [part for part in self.parts if isinstance(part, Matrix)]
@@ -323,3 +327,17 @@ def capitalized_note(text: str) -> Paragraph:
 def pluralize(count: int, noun: str) -> str:
     """Return a count with its noun: "1 token", "2,000 tokens"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration as text.
+
+    >>> format_duration(7), format_duration(75), format_duration(3 * 3600 + 120)
+    ('7 s', '1 min 15 s', '3 h 2 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

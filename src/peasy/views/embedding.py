@@ -1,7 +1,6 @@
 """Embedding vectors as documents: PCA maps, nearest neighbours by cosine similarity, cosines of texts."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,12 +8,10 @@ from peasy.errors import InvalidInput
 from peasy.inspection.results import Similarity
 from peasy.views import document as doc
 
-_AXES = ("first principal component", "second principal component")
+PCA_AXES = ("first principal component", "second principal component")
 _NUM_NEIGHBOURS = 5
 _MAX_POINTS = 2_000
 """Maximum number of points on one map; the document notes if more were given."""
-_MAX_SHOWN = 24
-"""Maximum number of rows and columns shown."""
 _TOP_PAIRS = 8
 
 
@@ -34,7 +31,7 @@ def embedding_map(
     coordinates, explained = pca_2d(vectors)
     near = tuple(tuple(other for other, _ in neighbours) for neighbours in nearest_neighbours(vectors, num_neighbours))
     points = tuple((name, float(x), float(y)) for name, (x, y) in zip(names, coordinates, strict=True))
-    return doc.Plane(title, points, *_AXES, groups=tuple(groups[: len(names)]), neighbours=near), explained
+    return doc.Plane(title, points, *PCA_AXES, groups=tuple(groups[: len(names)]), neighbours=near), explained
 
 
 def pca_2d(vectors: np.ndarray) -> tuple[np.ndarray, float]:
@@ -64,85 +61,6 @@ def nearest_neighbours(vectors: np.ndarray, count: int = _NUM_NEIGHBOURS) -> lis
     np.fill_diagonal(cosines, -np.inf)
     order = np.argsort(-cosines, axis=1, kind="stable")[:, : max(min(count, len(vectors) - 1), 0)]
     return [[(int(other), float(cosines[index, other])) for other in row] for index, row in enumerate(order)]
-
-
-@dataclass(frozen=True)
-class MapPoint:
-    """Point of a semantic map: a text or a word. `neighbours` are (index, cosine), nearest first.
-
-    `kind` is sentence, document or word; `document_index` the index of the document that contains a sentence.
-    """
-
-    name: str
-    x: float
-    y: float
-    group: str
-    kind: str = "sentence"
-    document_index: int = 0
-    neighbours: tuple[tuple[int, float], ...] = ()
-
-
-def _map_figure(title: str, points: tuple[MapPoint, ...]) -> doc.Plane:
-    coordinates = tuple((point.name, point.x, point.y) for point in points)
-    near = tuple(tuple(other for other, _ in point.neighbours) for point in points)
-    return doc.Plane(title, coordinates, *_AXES, groups=tuple(point.group for point in points), neighbours=near)
-
-
-def text_map_document(model: str, points: tuple[MapPoint, ...], explained_variance: float, count: int) -> doc.Document:
-    """Document with the map, its explained variance, and the nearest neighbours."""
-    shown = f"{model}: {count} points. The map shows {explained_variance:.0%} of the variance"
-    note = doc.Paragraph(f"{shown}; neighbours are by cosine similarity in full dimension.", "note")
-    rows = tuple((point.name, point.group, _format_neighbours(points, point)) for point in points)
-    neighbours = doc.Table(("", "cluster", "nearest"), rows, "Neighbours")
-    return doc.Document("Texts by meaning", (_map_figure("Texts", points), note, neighbours))
-
-
-def word_map_document(
-    model: str, before: tuple[MapPoint, ...], after: tuple[MapPoint, ...], shown: tuple[float, float],
-    unknown_words: tuple[str, ...], description: str,
-) -> doc.Document:  # fmt: skip
-    """Document with the maps before and after training (`shown`: their explained variance), and nearest neighbours."""
-    rows = tuple(
-        (old.name, _format_neighbours(before, old), _format_neighbours(after, new))
-        for old, new in zip(before, after, strict=True)
-    )
-    parts: list[doc.DocumentPart] = [
-        doc.Heading("Before training"),
-        _map_figure("Before training", before),
-        doc.Heading("After training"),
-        _map_figure("After training", after),
-        doc.Paragraph(f"{description} The maps show {shown[0]:.0%} and {shown[1]:.0%} of the variance.", "note"),
-        doc.Table(("word", "nearest before", "nearest after"), rows, "Neighbours"),
-    ]
-    if unknown_words:
-        parts.append(doc.Paragraph(f"Not in the vocabulary: {', '.join(unknown_words)}.", "note"))
-    return doc.Document(f"Words of {model}", tuple(parts))
-
-
-def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
-    return ", ".join(f"{points[other].name} {cosine:.2f}" for other, cosine in point.neighbours)
-
-
-def vectors_document(
-    name: str, texts: tuple[str, ...], vectors: np.ndarray, cosines: np.ndarray, pooling: str
-) -> doc.Document:
-    """Document with the cosine similarity matrix; for a single text, its vector."""
-    note = f"{doc.pluralize(len(texts), 'text')}, {vectors.shape[1]} dimensions, pooling {pooling}, model {name}."
-    if len(texts) == 1:
-        rows = tuple((str(index), float(value)) for index, value in enumerate(vectors[0][:_MAX_SHOWN]))
-        figure: doc.Matrix | doc.Table = doc.Table(("dimension", "value"), rows)
-        count, rest, title = len(vectors[0]), f"{vectors.shape[1]}; --json has all.", doc.short_title(texts[0])
-    else:
-        labels = tuple(f"{index} {doc.shorten(text, 28)}" for index, text in enumerate(texts[:_MAX_SHOWN], 1))
-        columns = tuple(map(str, range(1, len(labels) + 1)))
-        values = tuple(tuple(float(cell) for cell in row[:_MAX_SHOWN]) for row in cosines[:_MAX_SHOWN])
-        description = "1: same direction; 0: orthogonal."
-        figure = doc.Matrix(
-            "Cosine similarity", values, labels, columns, "text", "text", shaded=True, description=description
-        )
-        count, rest, title = len(texts), f"{len(texts):,}; --out vectors.npy has all.", "Similarity of texts"
-    cut = [doc.Paragraph(f"The first {_MAX_SHOWN} of {rest}", "note")] * (count > _MAX_SHOWN)
-    return doc.Document(title, (figure, *cut, doc.Paragraph(note, "note")), decimals=4 if len(texts) == 1 else 2)
 
 
 def similarity_document(similarity: Similarity) -> doc.Document:

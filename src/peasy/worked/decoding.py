@@ -26,18 +26,23 @@ class Selection(Step):
     needs_order: ClassVar[bool] = True
     """False if the result grows with every number, whatever their order."""
 
-    over_table: ClassVar[bool] = False
-    """True if the order of all numbers of the table counts, not only that of each row."""
+    count: int = 0
+    """Number of the largest numbers of the whole table whose order counts; 0: that of all numbers in each row."""
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        """Return the number that was selected."""
+        return format_number(float(self.forward(np, *inputs)[row, column]), decimals)
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the results of the lower and of the upper bounds, if they cannot change the order."""
         ends = [np.asarray(self.forward(np, *(getattr(array, end) for array in inputs))) for end in ("low", "high")]
-        shape = (1, -1) if self.over_table else inputs[0].shape
+        shape = (1, -1) if self.count else inputs[0].shape
         low, high = inputs[0].low.reshape(shape), inputs[0].high.reshape(shape)
         order = np.argsort(low, axis=-1)
         lows, highs = (np.take_along_axis(end, order, axis=-1) for end in (low, high))
         is_equal = np.isclose(lows[:, :-1], lows[:, 1:], rtol=0) & np.isclose(highs[:, :-1], highs[:, 1:], rtol=0)
-        if not self.needs_order or np.all((highs[:, :-1] < lows[:, 1:]) | is_equal):
+        is_known = (np.maximum.accumulate(highs, axis=-1)[:, :-1] < lows[:, 1:]) | is_equal
+        if not self.needs_order or np.all(is_known[:, -self.count :]):
             return Interval(np.minimum(*ends), np.maximum(*ends))
         return Interval(np.full_like(ends[0], -np.inf), np.full_like(ends[0], np.inf))
 
@@ -95,10 +100,6 @@ class KeepTop(Selection):
             kept = kept & ((rank == 1) | (cumulative - probabilities < self.top_p))
         return xp.where(kept, probabilities, xp.zeros_like(probabilities))
 
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the probability, or 0."""
-        return format_number(float(self.forward(np, *inputs)[row, column]), decimals)
-
     def formula(self, *symbols: str) -> str:
         """Return which are kept."""
         names = [rf"k = {self.top_k}" if self.top_k else "", f"p = {self.top_p:g}" if self.top_p else ""]
@@ -117,10 +118,6 @@ class Argmax(Selection):
         """Return 1 at the first largest number of each row."""
         rank = xp.sum(xp.astype(_ahead(xp, inputs[0]), xp.float64), axis=-1)
         return xp.astype(rank == 1, xp.float64)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return 1 or 0."""
-        return format_number(float(self.forward(np, *inputs)[row, column]))
 
 
 @dataclass(frozen=True)
@@ -145,7 +142,7 @@ class SamplingBlock(BoundedSettings, GraphBlock):
 class BestScores(Selection):
     """The largest numbers of a whole table, in descending order, one per row."""
 
-    count: int
+    count: int = 1
     needs_order = False
     label = "largest"
     sentence = "The best of all continuations are kept; the others are dropped."
@@ -156,17 +153,12 @@ class BestScores(Selection):
         chosen = _chosen(xp, inputs[0], self.count)
         return xp.sum(chosen * xp.reshape(inputs[0], (1, -1)), axis=-1, keepdims=True)
 
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the number."""
-        return format_number(float(self.forward(np, *inputs)[row, 0]), decimals)
-
 
 @dataclass(frozen=True)
 class BestWords(Selection):
     """One-hot rows of the words that the largest numbers of a whole table stand for, the best first."""
 
-    count: int
-    over_table = True
+    count: int = 1
     label = "chosen or 0"
     sentence = "The last word of each beam: the column of each of the best numbers, whatever its row."
     tex = r"\operatorname{word}(\operatorname{best}($0))"
@@ -176,10 +168,6 @@ class BestWords(Selection):
         rows, words = inputs[0].shape
         chosen = _chosen(xp, inputs[0], self.count)
         return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return 1 or 0."""
-        return format_number(float(self.forward(np, *inputs)[row, column]))
 
 
 @dataclass(frozen=True)
@@ -235,29 +223,17 @@ class SelectRows(Step):
         """Return the rows."""
         return inputs[0][self.start : self.stop, :]
 
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
 
 @dataclass(frozen=True)
 class AppendRows(Step):
     """Rows of the cache, then the new row."""
 
+    label = "from the cache, or the new row"
     sentence = "The cached rows are reused; only the last row is new."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return all rows."""
         return xp.concat(list(inputs), axis=0)
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return nothing: the number is only copied."""
-        return ""
-
-    @property
-    def label(self) -> str:  # type: ignore[override]
-        """Say that the number is copied."""
-        return "from the cache, or the new row"
 
     def formula(self, *symbols: str) -> str:
         """Return the stacked inputs."""

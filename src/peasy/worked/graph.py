@@ -220,6 +220,11 @@ class GraphNode:
     listed: bool = True
     symbol: str = ""
 
+    @property
+    def base(self) -> str:
+        """Last part of the name: `weights` of `head-1.weights`."""
+        return self.name.rpartition(".")[2]
+
 
 class Graph:
     """Nodes in order of dependence."""

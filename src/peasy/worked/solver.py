@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from peasy.errors import InvalidInput, NotFound, did_you_mean
-from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_VALUE, KEY, QUERY, TOKEN
-from peasy.worked.attention_graph import BIAS_ROW, FormulaSettings, attention_graph, given_matrices, head_name
+from peasy.formula.step import D_CONCAT, D_KEY, D_MODEL, D_SOURCE, D_VALUE, KEY, QUERY, TOKEN
+from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices, head_name
 from peasy.worked.builder import related_name
 from peasy.worked.example import Example, check_size
 from peasy.worked.graph import Graph, GraphNode
@@ -208,7 +208,16 @@ def solve(example: Example) -> WorkedExample:
         given = {name: given[name] for name in ("value", "weights", "w_o", "b_o") if name in given}
     with np.errstate(all="ignore"):
         values = graph.evaluate(given)
-    steps = tuple(_label_steps(example, graph, values))
+    labels = {QUERY: example.tokens, TOKEN: example.tokens, KEY: example.keys}
+    unused = {"w_o", "b_o"} if "output" not in values else set()  # an output projection without a context
+    listed = [node for node in graph.nodes.values() if node.listed and node.name in values and node.name not in unused]
+    for node in listed:
+        if not np.all(np.isfinite(values[node.name]) | (np.isneginf(values[node.name]) & (node.base == "masked"))):
+            raise InvalidInput(f"The numbers of {node.base} overflow.", hint="Use smaller numbers.")
+    steps = tuple(
+        _labelled_node(node, values, labels | _feature_labels(example, node.base), _first_column(node, graph, values))
+        for node in listed
+    )
     if not steps:
         raise InvalidInput(
             "The example gives nothing to compute.", hint="Give x, or q and k, or weights (and v for the context)."
@@ -219,7 +228,6 @@ def solve(example: Example) -> WorkedExample:
             f'last_step = "{example.last_step}" is not one of the steps.', hint=f"Steps: {', '.join(names)}."
         )
     last = len(names) - names[::-1].index(example.last_step) if example.last_step else len(names)
-    labels = {QUERY: example.tokens, KEY: example.keys}
     return WorkedExample(example, steps[:last], settings.attention_mask, graph, values, labels)
 
 
@@ -255,19 +263,38 @@ def train_steps(example: Example, steps: int) -> Iterator[WorkedExample]:
 
 
 def _labelled_node(
-    node: GraphNode, arrays: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]]
+    node: GraphNode, arrays: Mapping[str, np.ndarray], labels: Mapping[str, Sequence[str]], first_column: int = 0
 ) -> WorkedStep:
+    """Return a node as a step; an axis without labels is numbered, the single entry of a sum or bias has its name."""
     values, caption, axes = arrays[node.name], node.caption, node.caption.axes[-2:]
-    rows, columns = (
-        tuple(labels[axis]) if len(labels.get(axis, ())) == size else _numbered(axis, size)
-        for axis, size in zip(axes, values.shape, strict=True)
-    )
+    sides = []
+    for axis, size, start in zip(axes, values.shape, (0, first_column), strict=True):
+        is_width = axis.startswith("d_")
+        known = labels.get(axis, ())[start : start + size if is_width else None]
+        single = (axis,) if size == 1 and not is_width else ()
+        numbered = tuple(str(start + index) for index in range(size))
+        sides.append(next(tuple(names) for names in (known, single, numbered) if len(names) == size))
+    rows, columns = sides
     return WorkedStep(node.name, caption.tex, caption.description, rows, columns, axes[0], axes[1], values, node.head)
 
 
-def _numbered(axis: str, size: int) -> tuple[str, ...]:
-    """Numbers from 0; the single entry of a sum or bias has its name."""
-    return (axis,) if size == 1 and not axis.startswith("d_") else tuple(map(str, range(size)))
+def _feature_labels(example: Example, name: str) -> dict[str, Sequence[str]]:
+    """Return the axes of a step that are the features: those of the inputs, others until they are mixed."""
+    axes: tuple[str, ...] = ()
+    if name in ("x", "source", "w_q", "w_k", "w_v"):
+        axes = (D_MODEL,) if name.startswith("w_") else (D_MODEL, D_SOURCE)
+    elif name not in ("output", "w_o") and example.w_q is example.w_k is example.w_v is None:
+        axes = (D_KEY, D_VALUE, D_CONCAT) if example.q is example.k is example.v is None else ()
+    return dict.fromkeys(axes, example.features)
+
+
+def _first_column(node: GraphNode, graph: Graph, values: dict[str, np.ndarray]) -> int:
+    """Return the number of the node's first column in the matrix of all heads; a context has those of its values."""
+    source = graph.nodes[head_name("value", node.head)] if node.base == "context" else node
+    for route in source.routes:
+        if isinstance(route.step, SelectHead):
+            return route.step.first_column([values[parent] for parent in route.inputs])[0]
+    return 0
 
 
 def _check_given_weights(example: Example, settings: FormulaSettings) -> None:
@@ -278,48 +305,3 @@ def _check_given_weights(example: Example, settings: FormulaSettings) -> None:
     mask = settings.attention_mask
     if mask is not None and np.any(np.asarray(example.weights, float)[~mask] != 0):
         raise InvalidInput("weights has a non-zero number for a masked key.", hint="Masked keys have weight 0.")
-
-
-def _label_steps(example: Example, graph: Graph, values: dict[str, np.ndarray]) -> Iterator[WorkedStep]:
-    """Yield the listed nodes that have values, with labels; an output projection without a context is left out."""
-    unused = {"w_o", "b_o"} if "output" not in values else set()
-    for name, node in graph.nodes.items():
-        if node.listed and name in values and name not in unused:
-            yield _labelled_step(example, node, values, _first_column(node, graph, values))
-
-
-def _first_column(node: GraphNode, graph: Graph, values: dict[str, np.ndarray]) -> int:
-    """Return the number of the node's first column in the matrix of all heads; a context has those of its values."""
-    source = graph.nodes[head_name("value", node.head)] if node.caption.name == "context" else node
-    for route in source.routes:
-        if isinstance(route.step, SelectHead):
-            return route.step.first_column([values[parent] for parent in route.inputs])[0]
-    return 0
-
-
-def _labelled_step(example: Example, node: GraphNode, arrays: dict[str, np.ndarray], start: int) -> WorkedStep:
-    values, caption = arrays[node.name], node.caption
-    if not np.all(np.isfinite(values) | (np.isneginf(values) & (caption.name == "masked"))):
-        raise InvalidInput(f"The numbers of {caption.name} overflow.", hint="Use smaller numbers.")
-    row_axis, column_axis = caption.axes[-2:]
-    rows = _labels(example, caption.name, row_axis, values.shape[0], 0)
-    columns = _labels(example, caption.name, column_axis, values.shape[1], start)
-    return WorkedStep(
-        node.name, caption.tex, caption.description, rows, columns, row_axis, column_axis, values, node.head
-    )
-
-
-def _labels(example: Example, name: str, axis: str, size: int, start: int) -> tuple[str, ...]:
-    """Labels of an axis: tokens, feature names as long as no projection mixed them, else numbers from 0."""
-    if axis in (QUERY, TOKEN):
-        return example.tokens
-    if axis == KEY:
-        return example.keys
-    if axis == BIAS_ROW:
-        return (BIAS_ROW,)
-    pure = example.w_q is example.w_k is example.w_v is None and example.q is example.k is example.v is None
-    of_inputs = name in ("x", "source") or (axis == D_MODEL and name in ("w_q", "w_k", "w_v"))
-    unmixed = pure and axis in (D_KEY, D_VALUE, D_CONCAT) and name != "output" and name != "w_o"
-    if example.features and (of_inputs or unmixed):
-        return example.features[start : start + size]
-    return tuple(str(start + index) for index in range(size))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from peasy.checkpoint.huggingface.classification import read_classifier, write_labels
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, WeightNames
-from peasy.checkpoint.huggingface.weight_map import SharedLayers, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import SharedLayers, WeightMap, WeightRule, block_names, module_rules
 from peasy.models.config import EncoderConfig
 from peasy.nn import config as nn_config
 
@@ -16,16 +16,10 @@ IGNORED_FIELDS = """
     net_structure_type num_memory_blocks
 """
 
-BERT_LAYER_NAMES = {
-    "attention.self.query": "attention.query",
-    "attention.self.key": "attention.key",
-    "attention.self.value": "attention.value",
-    "attention.output.dense": "attention.output",
-    "attention.output.LayerNorm": "attention_norm",
-    "intermediate.dense": "feedforward.up",
-    "output.dense": "feedforward.down",
-    "output.LayerNorm": "feedforward_norm",
-}
+BERT_LAYER_NAMES = block_names(
+    "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm "
+    "intermediate.dense output.dense output.LayerNorm"
+)
 
 
 _POOLED = nn_config.ClassifierConfig((), pooling="pooler")
@@ -98,7 +92,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: BertOpti
             nn_config.MLPConfig(fields.integer(options.name("intermediate_size") or ""), activation),
             nn_config.LayerNormConfig(options.norm_placement, fields.number(eps, 1e-12) if eps else 1e-12),
         ),
-        max_seq_len=fields.integer("max_position_embeddings", minimum=offset + 1) - offset,
+        max_seq_len=fields.integer("max_position_embeddings", 512, minimum=offset + 1) - offset,
         position=nn_config.LearnedPositionConfig(offset, _read_relative(fields) if options.relative_bias else None),
         embedding=nn_config.EmbeddingConfig(
             segments=fields.integer(segments, 2) if segments else 0,

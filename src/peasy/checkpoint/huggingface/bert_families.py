@@ -12,6 +12,7 @@ from peasy.checkpoint.huggingface.bert import (
 )
 from peasy.checkpoint.huggingface.classification import architecture_ending
 from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.weight_map import block_names
 from peasy.models.config import EncoderConfig
 from peasy.nn.config import ClassifierConfig
 
@@ -45,16 +46,10 @@ _PRE_NORM = replace(
 _MPNET = replace(
     _ROBERTA,
     prefix="mpnet.",
-    layer_names={
-        "attention.attn.q": "attention.query",
-        "attention.attn.k": "attention.key",
-        "attention.attn.v": "attention.value",
-        "attention.attn.o": "attention.output",
-        "attention.LayerNorm": "attention_norm",
-        "intermediate.dense": "feedforward.up",
-        "output.dense": "feedforward.down",
-        "output.LayerNorm": "feedforward_norm",
-    },
+    layer_names=block_names(
+        "attention.attn.q attention.attn.k attention.attn.v attention.attn.o attention.LayerNorm "
+        "intermediate.dense output.dense output.LayerNorm"
+    ),
     fields={"type_vocab_size": None},
     relative_bias="encoder.relative_attention_bias",
 )
@@ -65,16 +60,10 @@ _DISTILBERT = BertOptions(
     head_decoder="vocab_projector",
     head_bias="vocab_projector.bias",
     layers="transformer.layer.{layer}.",
-    layer_names={
-        "attention.q_lin": "attention.query",
-        "attention.k_lin": "attention.key",
-        "attention.v_lin": "attention.value",
-        "attention.out_lin": "attention.output",
-        "sa_layer_norm": "attention_norm",
-        "ffn.lin1": "feedforward.up",
-        "ffn.lin2": "feedforward.down",
-        "output_layer_norm": "feedforward_norm",
-    },
+    layer_names=block_names(
+        "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
+        "ffn.lin1 ffn.lin2 output_layer_norm"
+    ),
     fields={
         "hidden_size": "dim",
         "num_hidden_layers": "n_layers",
@@ -114,16 +103,10 @@ _ALBERT = replace(
     head_decoder="predictions.decoder",
     head_bias="predictions.bias",
     layers="encoder.albert_layer_groups.0.albert_layers.0.",
-    layer_names={
-        "attention.query": "attention.query",
-        "attention.key": "attention.key",
-        "attention.value": "attention.value",
-        "attention.dense": "attention.output",
-        "attention.LayerNorm": "attention_norm",
-        "ffn": "feedforward.up",
-        "ffn_output": "feedforward.down",
-        "full_layer_layer_norm": "feedforward_norm",
-    },
+    layer_names=block_names(
+        "attention.query attention.key attention.value attention.dense attention.LayerNorm "
+        "ffn ffn_output full_layer_layer_norm"
+    ),
     pooler="pooler",
     projection="encoder.embedding_hidden_mapping_in",
     shared_layers=True,

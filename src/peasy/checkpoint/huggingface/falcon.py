@@ -2,7 +2,14 @@
 
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.rope import read_rope, write_rope
-from peasy.checkpoint.huggingface.weight_map import SplitGroups, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import (
+    QUERY_KEY_VALUE,
+    SplitGroups,
+    WeightMap,
+    block_names,
+    decoder_map,
+    fused_rules,
+)
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
@@ -12,7 +19,7 @@ IGNORED_FIELDS = "hidden_dropout apply_residual_connection_post_layernorm"
 def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
     """Convert a falcon config to peasy's."""
     fields.ignore(IGNORED_FIELDS)
-    fields.require_value("alibi", False, reason="ALiBi scaled as in Falcon is not supported.")
+    fields.require_value("alibi", False, reason="Its ALiBi is scaled with the scores and rounded to bfloat16.")
     d_model, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
     num_kv_heads = fields.integer("num_kv_heads", None) or num_heads
     grouped, multi_query = fields.boolean("new_decoder_architecture", False), fields.boolean("multi_query", True)
@@ -75,36 +82,19 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
-    external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
     stack, attention = config.stack, config.stack.attention
     num_groups = attention.num_kv_heads or attention.num_heads
-    norms = {"input_layernorm": "attention_norm", "post_attention_layernorm": "feedforward_norm"}
-    if stack.parallel and not stack.shared_norm:
-        norms = {"ln_attn": "attention_norm", "ln_mlp": "feedforward_norm"}
-    names = {
-        "self_attention.dense": "attention.output",
-        "mlp.dense_h_to_4h": "feedforward.up",
-        "mlp.dense_4h_to_h": "feedforward.down",
-        **norms,
-    }
-    return WeightMap(
-        rules=(
-            WeightRule("transformer.word_embeddings.weight", "embedding.token.weight"),
-            *(
-                WeightRule(
-                    f"{external}self_attention.query_key_value.{kind}",
-                    tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
-                    SplitGroups(num_groups, attention.num_heads // num_groups),
-                )
-                for kind in ("weight", "bias")
-            ),
-            *module_rules(external, internal, names),
-            *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
-            WeightRule("lm_head.weight", "lm_head.weight"),
-        ),
-        tied_copies={"lm_head.weight": "transformer.word_embeddings.weight"},
-        derived_buffers=(f"{external}self_attention.rotary_emb.inv_freq",),
+    qkv = fused_rules(
+        "transformer.h.{layer}.self_attention.query_key_value",
+        "decoder.blocks.{layer}.",
+        QUERY_KEY_VALUE,
+        SplitGroups(num_groups, attention.num_heads // num_groups),
     )
+    two_norms = stack.parallel and not stack.shared_norm
+    first, second = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm", "post_attention_layernorm")
+    names = block_names(f"- - - self_attention.dense {first} mlp.dense_h_to_4h mlp.dense_4h_to_h {second}")
+    places = {"embedding": "word_embeddings", "norm": "ln_f"}
+    return decoder_map("transformer.", "h", names, *qkv, **places, buffers=["self_attention.rotary_emb.inv_freq"])
 
 
 FAMILY = ModelFamily(

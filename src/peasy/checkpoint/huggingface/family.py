@@ -39,7 +39,8 @@ IGNORED_FIELDS = """
     temperature top_k top_p typical_p repetition_penalty length_penalty diversity_penalty no_repeat_ngram_size
     encoder_no_repeat_ngram_size bad_words_ids num_return_sequences early_stopping forced_bos_token_id
     forced_eos_token_id remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
-    sep_token_id cross_attention_hidden_size pretraining_tp transformers.js_config unsloth_fixed unsloth_version
+    sep_token_id cross_attention_hidden_size pretraining_tp transformers.js_config unsloth_fixed unsloth_version author
+    created_date license
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 
@@ -164,7 +165,7 @@ class ConfigFields:
         """Refuse every field that was neither read nor ignored."""
         unknown = [name for name in self.data if name not in self._seen]
         if unknown:
-            hint = "They may change the results. If you know that they do not, list them in `ignore_fields`."
+            hint = "They may change the results. If you know that they do not, remove them from the file."
             raise InvalidInput(f"{self.where} has unknown fields: {', '.join(map(str, unknown[:8]))}.", hint=hint)
 
     def invalid(self, name: str, allowed: str, hint: str | None = None) -> InvalidInput:

@@ -1,5 +1,7 @@
 """GPT-2: learned positions, pre-norm, fused QKV projection, matrices stored transposed."""
 
+from dataclasses import replace
+
 from peasy.checkpoint.huggingface.classification import (
     OF_LAST_TOKEN,
     architecture_ending,
@@ -7,7 +9,16 @@ from peasy.checkpoint.huggingface.classification import (
     write_labels,
 )
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
-from peasy.checkpoint.huggingface.weight_map import SplitFused, Transpose, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import (
+    QUERY_KEY_VALUE,
+    SplitFused,
+    Transpose,
+    WeightMap,
+    block_names,
+    decoder_map,
+    fused_rules,
+    module_rules,
+)
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
@@ -39,7 +50,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
         vocab_size=fields.integer("vocab_size"),
         d_model=d_model,
         stack=nn_config.StackConfig(fields.num_layers("n_layer"), attention, feedforward, norm),
-        max_seq_len=fields.integer("n_positions"),
+        max_seq_len=fields.integer("n_positions", 1024),
         position=nn_config.LearnedPositionConfig(),
         classifier=classifier,
         lm_head=nn_config.LMHeadConfig(
@@ -72,33 +83,23 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 
 
 def weight_map(config: DecoderConfig) -> WeightMap:
-    """Return the weight map."""
+    """Return the weight map; matrices are stored transposed."""
     external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
-    fused = tuple(f"{internal}attention.{part}." for part in ("query", "key", "value"))
     sizes, of_tokens = (config.d_model,) * 3, config.classifier is not None and config.classifier.level == "token"
-    matrices = {"attn.c_proj": "attention.output", "mlp.c_fc": "feedforward.up", "mlp.c_proj": "feedforward.down"}
-    return WeightMap(
-        rules=(
-            WeightRule("transformer.wte.weight", "embedding.token.weight"),
-            WeightRule("transformer.wpe.weight", "embedding.position.weight"),
-            WeightRule(
-                f"{external}attn.c_attn.weight",
-                tuple(f"{part}weight" for part in fused),
-                SplitFused(sizes, 1, Transpose()),
-            ),
-            WeightRule(f"{external}attn.c_attn.bias", tuple(f"{part}bias" for part in fused), SplitFused(sizes)),
-            *(
-                WeightRule(f"{external}{hf_name}.weight", f"{internal}{name}.weight", Transpose())
-                for hf_name, name in matrices.items()
-            ),
-            *(WeightRule(f"{external}{hf_name}.bias", f"{internal}{name}.bias") for hf_name, name in matrices.items()),
-            *module_rules(external, internal, {"ln_1": "attention_norm", "ln_2": "feedforward_norm"}),
-            *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
-            WeightRule("lm_head.weight", "lm_head.weight"),
-            *module_rules("", "classifier.", {"classifier" if of_tokens else "score": "output"}),
-        ),
-        tied_copies={"lm_head.weight": "transformer.wte.weight"},
-        derived_buffers=(f"{external}attn.bias", f"{external}attn.masked_bias"),
+    qkv = fused_rules(f"{external}attn.c_attn", internal, QUERY_KEY_VALUE, SplitFused(sizes))
+    transposed = replace(qkv[0], transform=SplitFused(sizes, 1, Transpose()))
+    modules = module_rules(external, internal, block_names("- - - attn.c_proj - mlp.c_fc mlp.c_proj -"))
+    rules = [replace(rule, transform=Transpose()) if "weight" in rule.external else rule for rule in modules]
+    head = module_rules("", "classifier.", {"classifier" if of_tokens else "score": "output"})
+    return decoder_map(
+        "transformer.",
+        "h",
+        block_names("- - - - ln_1 - - ln_2"),
+        *(transposed, qkv[1], *rules, *head),
+        embedding="wte",
+        position="wpe",
+        norm="ln_f",
+        buffers=("attn.bias", "attn.masked_bias"),
     )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
-from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import WeightMap, block_names, decoder_map
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
@@ -40,7 +40,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
             feedforward,
             nn_config.LayerNormConfig(eps=fields.number("layer_norm_epsilon", 1e-5)),
         ),
-        max_seq_len=fields.integer("max_position_embeddings"),
+        max_seq_len=fields.integer("max_position_embeddings", 2048),
         position=nn_config.LearnedPositionConfig(),
         lm_head=nn_config.LMHeadConfig(tied=tied and not weights.differ("lm_head.weight", "transformer.wte.weight")),
         dropout=fields.number("resid_dropout", 0.0, maximum=0.999),
@@ -85,28 +85,10 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
-    external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
-    names = {
-        "ln_1": "attention_norm",
-        "ln_2": "feedforward_norm",
-        "attn.attention.q_proj": "attention.query",
-        "attn.attention.k_proj": "attention.key",
-        "attn.attention.v_proj": "attention.value",
-        "attn.attention.out_proj": "attention.output",
-        "mlp.c_fc": "feedforward.up",
-        "mlp.c_proj": "feedforward.down",
-    }
-    return WeightMap(
-        rules=(
-            WeightRule("transformer.wte.weight", "embedding.token.weight"),
-            WeightRule("transformer.wpe.weight", "embedding.position.weight"),
-            *module_rules(external, internal, names),
-            *module_rules("transformer.", "decoder.", {"ln_f": "norm"}),
-            WeightRule("lm_head.weight", "lm_head.weight"),
-        ),
-        tied_copies={"lm_head.weight": "transformer.wte.weight"},
-        derived_buffers=(f"{external}attn.attention.bias", f"{external}attn.attention.masked_bias"),
-    )
+    attention = " ".join(f"attn.attention.{name}_proj" for name in ("q", "k", "v", "out"))
+    names = block_names(f"{attention} ln_1 mlp.c_fc mlp.c_proj ln_2")
+    buffers = ("attn.attention.bias", "attn.attention.masked_bias")
+    return decoder_map("transformer.", "h", names, embedding="wte", position="wpe", norm="ln_f", buffers=buffers)
 
 
 FAMILY = ModelFamily(

@@ -2,11 +2,19 @@
 
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.rope import RopeNames, read_rope, write_rope
-from peasy.checkpoint.huggingface.weight_map import SplitGroups, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import (
+    QUERY_KEY_VALUE,
+    SplitGroups,
+    WeightMap,
+    block_names,
+    decoder_map,
+    fused_rules,
+)
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
 IGNORED_FIELDS = "is_decoder hidden_dropout"
+_MLP = "mlp.dense_h_to_4h mlp.dense_4h_to_h"
 _ROPE = RopeNames(base="rotary_emb_base", partial=True, share="rotary_pct", default_share=0.25)
 
 
@@ -26,7 +34,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
             nn_config.LayerNormConfig(eps=fields.number("layer_norm_eps", 1e-5)),
             parallel=fields.boolean("use_parallel_residual", True),
         ),
-        max_seq_len=fields.integer("max_position_embeddings"),
+        max_seq_len=fields.integer("max_position_embeddings", 2048),
         position=read_rope(fields, _ROPE),
         lm_head=nn_config.LMHeadConfig(
             tied=tied and not weights.differ("embed_out.weight", "gpt_neox.embed_in.weight")
@@ -56,37 +64,16 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
-    external, internal = "gpt_neox.layers.{layer}.", "decoder.blocks.{layer}."
-    heads = SplitGroups(config.stack.attention.num_heads)
-    names = {
-        "input_layernorm": "attention_norm",
-        "post_attention_layernorm": "feedforward_norm",
-        "attention.dense": "attention.output",
-        "mlp.dense_h_to_4h": "feedforward.up",
-        "mlp.dense_4h_to_h": "feedforward.down",
-    }
-    return WeightMap(
-        rules=(
-            WeightRule("gpt_neox.embed_in.weight", "embedding.token.weight"),
-            *(
-                WeightRule(
-                    f"{external}attention.query_key_value.{kind}",
-                    tuple(f"{internal}attention.{part}.{kind}" for part in ("query", "key", "value")),
-                    heads,
-                )
-                for kind in ("weight", "bias")
-            ),
-            *module_rules(external, internal, names),
-            *module_rules("gpt_neox.", "decoder.", {"final_layer_norm": "norm"}),
-            WeightRule("embed_out.weight", "lm_head.weight"),
-        ),
-        tied_copies={"embed_out.weight": "gpt_neox.embed_in.weight"},
-        derived_buffers=(
-            f"{external}attention.bias",
-            f"{external}attention.masked_bias",
-            f"{external}attention.rotary_emb.inv_freq",
-        ),
+    qkv = fused_rules(
+        "gpt_neox.layers.{layer}.attention.query_key_value",
+        "decoder.blocks.{layer}.",
+        QUERY_KEY_VALUE,
+        SplitGroups(config.stack.attention.num_heads),
     )
+    names = block_names(f"- - - attention.dense input_layernorm {_MLP} post_attention_layernorm")
+    places = {"embedding": "embed_in", "norm": "final_layer_norm", "head": "embed_out"}
+    buffers = ("attention.bias", "attention.masked_bias", "attention.rotary_emb.inv_freq")
+    return decoder_map("gpt_neox.", "layers", names, *qkv, **places, buffers=buffers)
 
 
 FAMILY = ModelFamily(

@@ -63,7 +63,7 @@ def read_config(fields: ConfigFields, weights: WeightNames, *, options: _MarianO
         decoder=_read_stack(fields, "decoder", options),
         target_vocab_size=None if shared else target,
         target_positions=options.learned_positions,
-        max_seq_len=fields.integer("max_position_embeddings"),
+        max_seq_len=fields.integer("max_position_embeddings", 1024),
         position=options.position,
         embedding=nn_config.EmbeddingConfig(
             scaled=fields.boolean("scale_embedding", options.scaled_embedding), norm=options.learned_positions

@@ -3,7 +3,7 @@
 from peasy.checkpoint.huggingface.classification import architecture_ending, read_classifier, write_labels
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
 from peasy.checkpoint.huggingface.rope import RopeNames, read_rope, write_rope
-from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import QUERY_KEY_VALUE, SplitFused, WeightMap, fused_rules, module_rules
 from peasy.checkpoint.huggingface.windows import read_layer_types, write_layer_types
 from peasy.models.config import EncoderConfig
 from peasy.nn import config as nn_config
@@ -111,8 +111,7 @@ def write_config(config: EncoderConfig) -> dict[str, object]:
 def weight_map(config: EncoderConfig) -> WeightMap:
     """Return the weight map."""
     external, internal = "model.layers.{layer}.", "encoder.blocks.{layer}."
-    qkv, gate_up = ("attention.query", "attention.key", "attention.value"), ("feedforward.gate", "feedforward.up")
-    fused = {"attn.Wqkv": (qkv, (config.d_model,) * 3), "mlp.Wi": (gate_up, (config.stack.feedforward.d_ff,) * 2)}
+    gate_up = ("feedforward.gate", "feedforward.up")
     names = {
         "attn_norm": "attention_norm",
         "attn.Wo": "attention.output",
@@ -123,12 +122,8 @@ def weight_map(config: EncoderConfig) -> WeightMap:
     return WeightMap(
         rules=(
             *module_rules("model.embeddings.", "embedding.", {"tok_embeddings": "token", "norm": "norm"}),
-            *(
-                WeightRule(f"{external}{name}.{kind}", tuple(f"{internal}{part}.{kind}" for part in parts), split)
-                for name, (parts, sizes) in fused.items()
-                for split in [SplitFused(sizes)]
-                for kind in ("weight", "bias")
-            ),
+            *fused_rules(f"{external}attn.Wqkv", internal, QUERY_KEY_VALUE, SplitFused((config.d_model,) * 3)),
+            *fused_rules(f"{external}mlp.Wi", internal, gate_up, SplitFused((config.stack.feedforward.d_ff,) * 2)),
             *module_rules(external, internal, names),
             *module_rules("model.", "encoder.", {"final_norm": "norm"}),
             *module_rules("head.", head, {"dense": "transform", "norm": "norm"}),

@@ -1,11 +1,11 @@
 """OPT: learned positions from 2 on, pre-norm, ReLU."""
 
 from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
-from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import WeightMap, block_names, decoder_map
 from peasy.models.config import DecoderConfig
 from peasy.nn import config as nn_config
 
-IGNORED_FIELDS = "layerdrop attention_dropout"
+IGNORED_FIELDS = "layerdrop attention_dropout activation_dropout output_projection"
 _POSITION_OFFSET = 2
 
 
@@ -30,7 +30,7 @@ def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
             nn_config.MLPConfig(fields.integer("ffn_dim"), activation, bias),
             nn_config.LayerNormConfig(),
         ),
-        max_seq_len=fields.integer("max_position_embeddings"),
+        max_seq_len=fields.integer("max_position_embeddings", 2048),
         position=nn_config.LearnedPositionConfig(_POSITION_OFFSET),
         lm_head=nn_config.LMHeadConfig(tied),
         dropout=fields.number("dropout", 0.1, maximum=0.999),
@@ -58,27 +58,10 @@ def write_config(config: DecoderConfig) -> dict[str, object]:
 
 def weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
-    external, internal = "model.decoder.layers.{layer}.", "decoder.blocks.{layer}."
-    names = {
-        "self_attn_layer_norm": "attention_norm",
-        "final_layer_norm": "feedforward_norm",
-        "self_attn.q_proj": "attention.query",
-        "self_attn.k_proj": "attention.key",
-        "self_attn.v_proj": "attention.value",
-        "self_attn.out_proj": "attention.output",
-        "fc1": "feedforward.up",
-        "fc2": "feedforward.down",
-    }
-    return WeightMap(
-        rules=(
-            WeightRule("model.decoder.embed_tokens.weight", "embedding.token.weight"),
-            WeightRule("model.decoder.embed_positions.weight", "embedding.position.weight"),
-            *module_rules(external, internal, names),
-            *module_rules("model.decoder.", "decoder.", {"final_layer_norm": "norm"}),
-            WeightRule("lm_head.weight", "lm_head.weight"),
-        ),
-        tied_copies={"lm_head.weight": "model.decoder.embed_tokens.weight"},
-    )
+    attention = "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj self_attn_layer_norm"
+    names = block_names(f"{attention} fc1 fc2 final_layer_norm")
+    places = {"embedding": "embed_tokens", "position": "embed_positions", "norm": "final_layer_norm"}
+    return decoder_map("model.decoder.", "layers", names, **places)
 
 
 FAMILY = ModelFamily(

@@ -64,13 +64,16 @@ def detect_family(
     'gpt2'
     """
     given, architectures = data.get("model_type"), data.get("architectures") or []
+    if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
+        raise InvalidInput(f"{where}: architectures should be a list of names.")
     if given is None and name is None and not architectures:
         hint = "Name its family: peasy import FOLDER --as bert, or another of " + ", ".join(FAMILIES) + "."
         raise InvalidInput(f"{where} has no model_type.", hint=hint)
+    if given is None and name is None:  # older files: the class names the family
+        name = next((family.name for family in FAMILIES.values() if set(architectures) & {*family.architectures}), None)
     name = name if given is None else given  # type: ignore[assignment]
     if not isinstance(name, str) or name not in FAMILIES:
-        listed = ", ".join(map(str, architectures)) if isinstance(architectures, list) else ""
-        shown = name if isinstance(name, str) else listed or "no model_type"
+        shown = name if isinstance(name, str) else ", ".join(architectures) or "no model_type"
         # Another architecture is no spelling mistake: mixtral is not mistral.
         near = next((known for known in FAMILIES if _spelling(known) == _spelling(shown)), None)
         hint = f"{f'Did you mean {near}? ' if near else ''}Supported: {', '.join(FAMILIES)}."
@@ -79,8 +82,6 @@ def detect_family(
         reason = next((f" {reason}" for field, reason in _UNSUPPORTED.items() if fields.get(field)), "")
         raise InvalidInput(f"{where}: the architecture {shown[:80]!r} is not supported.{reason}", hint=hint)
     family = FAMILIES[name]
-    if not isinstance(architectures, list) or not all(isinstance(item, str) for item in architectures):
-        raise InvalidInput(f"{where}: architectures should be a list of names.")
     for architecture in architectures:
         if architecture not in family.architectures and not any_head:
             hint = f"Supported for {name}: {', '.join(family.architectures)}."

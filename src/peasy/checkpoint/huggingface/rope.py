@@ -35,6 +35,10 @@ def read_rope(fields: ConfigFields, names: RopeNames = DEFAULT_NAMES) -> nn_conf
     """Read the RoPE settings: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones."""
     share = fields.number(names.share, names.default_share, maximum=1.0)
     base = fields.number(names.base, names.default_base, minimum=1.0)
+    if names.base != "rope_theta":  # some files have both names
+        fields.require_value("rope_theta", base, int(base), reason=f"This contradicts {names.base}.")
+    if names.share != "partial_rotary_factor":
+        fields.require_value("partial_rotary_factor", share, reason=f"This contradicts {names.share}.")
     local_base: float | None = None
     if names.local_base is not None:
         local_base = fields.number(names.local_base, names.default_local_base, minimum=1.0)

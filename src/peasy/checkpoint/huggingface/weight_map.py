@@ -169,6 +169,31 @@ def module_rules(external_prefix: str, internal_prefix: str, names: Mapping[str,
     )
 
 
+def fused_rules(
+    external: str, internal_prefix: str, parts: Sequence[str], transform: WeightTransform
+) -> tuple[WeightRule, ...]:
+    """Return rules for weight and bias of several modules that are stored as one, such as query, key and value."""
+    return tuple(
+        WeightRule(f"{external}.{kind}", tuple(f"{internal_prefix}{part}.{kind}" for part in parts), transform)
+        for kind in ("weight", "bias")
+    )
+
+
+QUERY_KEY_VALUE = ("attention.query", "attention.key", "attention.value")
+_BLOCK = (
+    *QUERY_KEY_VALUE, "attention.output", "attention_norm", "feedforward.up", "feedforward.down", "feedforward_norm",
+)  # fmt: skip
+
+
+def block_names(names: str) -> dict[str, str]:
+    """Map external names of a block's modules to peasy's: query, key, value, output, norm, up, down, norm; - = none.
+
+    >>> block_names("- - - attn.c_proj ln_1 - - ln_2")
+    {'attn.c_proj': 'attention.output', 'ln_1': 'attention_norm', 'ln_2': 'feedforward_norm'}
+    """
+    return {external: own for external, own in zip(names.split(), _BLOCK, strict=True) if external != "-"}
+
+
 @dataclass(frozen=True)
 class TensorPair:
     """A rule with its layer numbers filled in."""
@@ -191,6 +216,33 @@ class WeightMap:
     tied_copies: Mapping[str, str] = field(default_factory=dict)
     derived_buffers: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
+
+
+def decoder_map(
+    prefix: str,
+    layers: str,
+    names: Mapping[str, str],
+    *more: WeightRule,
+    embedding: str,
+    norm: str,
+    position: str = "position_embeddings",
+    head: str = "lm_head",
+    buffers: Sequence[str] = (),
+) -> WeightMap:
+    """Return the map of a decoder: embeddings, the modules of its layers, final norm, and a head that may be tied."""
+    external = f"{prefix}{layers}.{{layer}}."
+    return WeightMap(
+        rules=(
+            WeightRule(f"{prefix}{embedding}.weight", "embedding.token.weight"),
+            WeightRule(f"{prefix}{position}.weight", "embedding.position.weight"),
+            *more,
+            *module_rules(external, "decoder.blocks.{layer}.", names),
+            *module_rules(prefix, "decoder.", {norm: "norm"}),
+            WeightRule(f"{head}.weight", "lm_head.weight"),
+        ),
+        tied_copies={f"{head}.weight": f"{prefix}{embedding}.weight"},
+        derived_buffers=tuple(f"{external}{buffer}" for buffer in buffers),
+    )
 
 
 def pair_weights(weight_map: WeightMap, internal_names: Iterable[str]) -> list[TensorPair]:

@@ -64,7 +64,7 @@ export class ModelFlow {
 			this.#drawBars(),
 		);
 		this.#paintMaps();
-		if (this.written?.open === view.open) this.writeWeights(this.written.weights);
+		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
 		if (isNew || view.open !== this.shownOpen) {
 			this.#scrollToOpen();

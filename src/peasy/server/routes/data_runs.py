@@ -5,7 +5,7 @@ from starlette.datastructures import State
 
 from peasy.commands.data import data
 from peasy.commands.result import Result
-from peasy.commands.runs import Run, RunResult, runs
+from peasy.commands.runs import Run, runs
 from peasy.datasets import BUILT_IN
 from peasy.errors import NotFound, did_you_mean
 from peasy.experiments.experiment import experiment
@@ -37,7 +37,7 @@ add_command_route(
 @command_route(router, "/runs")
 def post_runs(state: State, name: Name | None = None) -> Result:
     """List training runs, or show one with its curves and samples."""
-    return runs() if name is None else RunResult(find_run(name))
+    return runs() if name is None else find_run(name)
 
 
 def find_run(name: str) -> Run:

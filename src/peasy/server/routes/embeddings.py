@@ -30,12 +30,14 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
         vectors = np.asarray(loaded.embed_texts(texts, pooling=body.pooling), dtype="<f4")
         rows = loaded.require_tokenizer().encode_batch_ids(texts)
         num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
+        note = loaded.truncation_note(texts)
     vectors = _shorten(vectors, body.dimensions or vectors.shape[1])
     is_binary = body.encoding_format == "base64"
     encoded = (base64.b64encode(vector.tobytes()).decode() if is_binary else vector.tolist() for vector in vectors)
     entries = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(encoded)]
     usage = {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    return {"object": "list", "data": entries, "model": body.model, "usage": usage}
+    notes = {"notes": [note]} if note else {}
+    return {"object": "list", "data": entries, "model": body.model, "usage": usage} | notes
 
 
 def _shorten(vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:

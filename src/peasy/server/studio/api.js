@@ -109,10 +109,11 @@ async function send(path, body, signal, accept = "application/json") {
 	const content = await response.json().catch(() => ({}));
 	const error = apiError(content.error ?? content, response.status);
 	// After a restart of the server the page's token is unknown: a new page gets a new one.
-	error.needsReload = response.status === 403 || !content.error;
+	error.needsReload = response.status === 403 || response.status >= 500 || !content.error;
 	throw error;
 }
 
 function apiError(error, status) {
-	return new ApiError(error?.message ?? `The server responded with status ${status}.`, error?.hint ?? "", status);
+	const hint = "If it happens again after a reload, see the terminal in which peasy studio runs.";
+	return new ApiError(error?.message ?? `The server responded with status ${status}.`, error?.hint ?? hint, status);
 }

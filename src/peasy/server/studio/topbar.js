@@ -12,7 +12,11 @@ const THEME_LABELS = { auto: "system", contrast: "high contrast" };
 const FIRST_MODELS = ["stories", "locales-fr", "sentences"];
 const rank = ({ name }) => (FIRST_MODELS.indexOf(name) + FIRST_MODELS.length + 1) % (FIRST_MODELS.length + 1);
 
+export const byRank = (one, other) => rank(one) - rank(other);
+
 export class TopBar {
+	/** @type {{m?: string, t?: string}} */
+	defaults = {};
 	#page = null;
 	#typingTimer = 0;
 	#models = null;
@@ -60,6 +64,7 @@ export class TopBar {
 
 	async configure(page, state) {
 		this.#page = page;
+		this.defaults = {};
 		this.text.hidden = !page.text;
 		this.text.placeholder = page.text || "";
 		this.modelContainer.hidden = !page.model;
@@ -68,8 +73,15 @@ export class TopBar {
 	}
 
 	show(state) {
-		if (document.activeElement !== this.text) this.text.value = state.t ?? "";
-		if (this.modelSelect && state.m) this.#showModel(state.m);
+		const { t = "", m } = { ...this.defaults, ...state };
+		if (document.activeElement !== this.text) this.text.value = t;
+		if (this.modelSelect && m) this.#showModel(m);
+	}
+
+	/** What the page shows as long as the URL does not name a text or a model. */
+	setDefaults(defaults) {
+		this.defaults = defaults;
+		this.show(this.shell.state);
 	}
 
 	/**
@@ -83,7 +95,7 @@ export class TopBar {
 		}
 		const models = await this.#models;
 		const fitting = filter === true ? models : models.filter(filter);
-		return fitting.toSorted((one, other) => rank(one) - rank(other));
+		return fitting.toSorted(byRank);
 	}
 
 	async #fillModelSelect(page) {

@@ -40,7 +40,7 @@ class Sizes:
             "key_heads": self.kv_heads if self.grouped else self.heads,
             "length": self.length, "dropout": 0.1, "causal": True, "batch_first": True, "flag": True, "layer": 1,
             "batch": self.batch, "scale": self.d_head**-0.5, "temperature": self.d_head**0.5, "device": "cpu",
-            "eps": 1e-5, "theta": 10000.0, "vocab": 50, "rotary_fraction": 1.0,
+            "eps": 1e-5, "kernel": 3, "theta": 10000.0, "vocab": 50, "rotary_fraction": 1.0,
             "weights": False, "training": False, "use_cache": False,
             "repeats": self.heads // self.kv_heads if self.grouped else 1, "dtype": None,
         }  # fmt: skip
@@ -118,6 +118,13 @@ def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the named parameters of a callable, without self."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
+        bases = function.__mro__[1:] if inspect.isclass(function) else ()
+        for base in bases:  # what a constructor passes on, as **kwargs
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters) or "__init__" not in vars(base):
+                break
+            named = {p.name for p in parameters}
+            parameters = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+            parameters += [p for p in inspect.signature(base).parameters.values() if p.name not in named]
     except Exception:  # a signature may run code of the examined class
         return _docstring_parameters(function)
     return [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.name != "self"]
@@ -145,15 +152,27 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
     parameters = signature_of(cls)
     hints = _type_hints(cls)
-    choices = itertools.product((None, sizes.d_model), (False, True), (False, True), (None, False))
-    for unknown, pairs, required_only, flag in choices:
+    own = _own_config(cls)
+    arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
+    choices = itertools.product(
+        ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), (None, sizes.d_model, 0.1),
+        (False, True), (False, True), (None, False),
+    )  # fmt: skip
+    for library, config, unknown, pairs, required_only, flag in choices:
         arguments: dict[str, Any] = {}
         for parameter in parameters:
+            role = role_of(parameter.name, True)
             if pairs and snake_case(parameter.name) in _PAIRS:
                 arguments[parameter.name] = (4, 4)
                 continue
-            value = _constructor_argument(parameter, hints.get(parameter.name), sizes, required_only)
+            if role.startswith("w_") and parameter.default is parameter.empty:
+                arguments[parameter.name] = _weight_matrix(role, sizes, library)
+                continue
+            hint = config if config and role == "config" else hints.get(parameter.name)
+            value = _constructor_argument(parameter, hint, sizes, required_only)
             value = unknown if value is None and parameter.default is parameter.empty else value
+            if role == "dropout" and not hasattr(cls, "eval"):
+                value = 0.0  # dropout that cannot be switched off
             if value is not UNKNOWN:
                 arguments[parameter.name] = flag if flag is not None and value is True else value
         yield arguments
@@ -191,6 +210,31 @@ def _linear(name: str, sizes: Sizes) -> Any:
 
     heads = sizes.constructor_value("key_heads") if projection_role([name]) in ("key", "value") else sizes.heads
     return nn.Linear(sizes.d_model, heads * sizes.d_head, bias=False)
+
+
+def _weight_matrix(role: str, sizes: Sizes, library: str) -> Any:
+    """Return a weight for a constructor that takes arrays."""
+    shape = (sizes.d_model, 3 * sizes.d_model if role == "w_qkv" else sizes.d_model)
+    matrix = np.asarray(seeded_array(role, shape, 0) * sizes.d_model**-0.5, dtype=np.float32)
+    if library == "numpy":
+        return matrix
+    import torch
+
+    return torch.from_numpy(matrix)
+
+
+def seeded_array(name: str, shape: tuple[int, ...], seed: int) -> Array:
+    """Return normally distributed float32 values that depend on seed and name only."""
+    rng = np.random.default_rng([seed, *name.encode()])
+    return np.asarray(rng.normal(0, 1, shape), dtype=np.float32)
+
+
+def _own_config(cls: type) -> type | None:
+    """Return the configuration class in the file of a class: the only one, or the one with the same first letters."""
+    scope = getattr(cls.__init__, "__globals__", {})  # type: ignore[misc]
+    found = [value for value in scope.values() if _is_config_class(value)]
+    similar = [each for each in found if cls.__name__.startswith(each.__name__.removesuffix("Config"))]
+    return next(iter(similar or found)) if len(similar or found) == 1 else None
 
 
 def _type_hints(cls: type) -> dict[str, Any]:
@@ -241,10 +285,15 @@ class Layout:
     key_axes: str = ""
     channels_first: bool = False
 
+    @property
+    def one_query(self) -> bool:
+        """True if each sequence asks once."""
+        return "t" not in self.axes and "t" in self.key_axes
+
     def shape(self, sizes: Sizes, role: str = "query") -> tuple[int, ...]:
         """Return the shape of an array with this role."""
-        axes = self.key_axes if self.key_axes and role in ("key", "value") else self.axes
-        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": sizes.heads, "t": sizes.time}
+        axes = self.key_axes if self.key_axes and role in ("key", "value", "source") else self.axes
+        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": sizes.heads, "t": sizes.time, "1": 1}
         return (*(by_axis[axis] for axis in axes), self.width)
 
 
@@ -255,6 +304,10 @@ def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = 
     maps = [Layout(axes, width, "", True) for width in dict.fromkeys(widths) for axes in ("byx", "bt")]
     last = [*wide, *narrow] if flat else [*narrow, *wide]
     return [*maps, *last] if channels_first else [*last, *maps] if flat else last
+
+
+ONE_QUERY = (("b", "bt"), ("b", "tb"), ("1b", "tb"), ("b1", "bt"), ("1b", "bt"))
+"""Axes of queries and keys where each sequence asks once: a decoder's state and the encoder's outputs."""
 
 
 MASK_FORMS = (

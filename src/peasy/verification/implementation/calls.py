@@ -14,6 +14,7 @@ import numpy as np
 from peasy.errors import UsageError
 from peasy.verification.implementation.arguments import (
     MASK_FORMS,
+    ONE_QUERY,
     ROTARY_FORMS,
     ROTARY_ROLES,
     Array,
@@ -24,6 +25,7 @@ from peasy.verification.implementation.arguments import (
     layouts,
     open_mask,
     rotary_tables,
+    seeded_array,
     signature_of,
 )
 from peasy.verification.implementation.names import role_of
@@ -85,12 +87,14 @@ def failure(error: BaseException, call: str, file: str) -> CallFailure:
     return CallFailure(call, text, last.filename, last.lineno, code)
 
 
-def instantiate(cls: type, arguments: Mapping[str, Any], seed: int) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
+def instantiate(
+    cls: type, arguments: Mapping[str, Any], seed: int, positional: tuple[Any, ...] = ()
+) -> tuple[Any, dict[int, list[Op]], dict[str, Any]]:
     """Create an object; return it with the operations that made its buffers, and its buffers."""
     module_class = _module_class()
     with quiet():
         if module_class is None or not issubclass(cls, module_class):
-            return cls(**arguments), {}, {}
+            return cls(*positional, **arguments), {}, {}
         import torch
 
         from peasy.verification.implementation.torch_trace import TorchRecorder, buffer_ops
@@ -98,7 +102,7 @@ def instantiate(cls: type, arguments: Mapping[str, Any], seed: int) -> tuple[Any
         torch.manual_seed(seed)
         recorder = TorchRecorder({}, {}, snapshots=False)
         with recorder:
-            made = cls(**arguments)
+            made = cls(*positional, **arguments)
     made.eval()
     tensors = dict(made.named_buffers())
     for name, submodule in made.named_modules():
@@ -138,15 +142,10 @@ def fill_parameters(module: Any, seed: int) -> None:
             parameter.copy_(value.to(parameter.dtype))
 
 
-def seeded_array(name: str, shape: tuple[int, ...], seed: int) -> Array:
-    """Return normally distributed float32 values that depend on seed and name only."""
-    rng = np.random.default_rng([seed, *name.encode()])
-    return np.asarray(rng.normal(0, 1, shape), dtype=np.float32)
-
-
 def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
     """Return roles by parameter name; if none is known, the first required ones are q, k, v, or x."""
     roles = {p.name: role_of(p.name) for p in parameters}
+    roles |= {p.name: "causal" for p in parameters if roles[p.name] == "mask" and isinstance(p.default, bool)}
     if set(roles.values()) & {"query", "key", "value", "x"}:
         if "x" in roles.values() and "query" not in roles.values() and {"key", "value"} <= set(roles.values()):
             roles = {name: "query" if role == "x" else role for name, role in roles.items()}
@@ -170,7 +169,7 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                 try:
                     made, ops, buffers = instantiate(target, arguments, seed)
                 except Exception as error:
-                    failures.append(failure(error, text, file))
+                    failures.append(failure(error, f"{text}{_forward_text(target)}", file))
                     continue
                 for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
                     worked = True
@@ -206,7 +205,27 @@ def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _short(value: Any) -> str:
-    return "config" if isinstance(value, ConfigGuess) else repr(value) if len(repr(value)) < 40 else "..."
+    if isinstance(value, ConfigGuess):
+        return "settings()"
+    if type(value).__name__ == "Linear":
+        return f"nn.Linear({value.in_features}, {value.out_features}, bias=False)"
+    if isinstance(value, np.ndarray):
+        return f"np.ones({value.shape})"
+    return repr(value) if len(repr(value)) < 40 else f"{type(value).__name__}(...)"
+
+
+def _forward_text(cls: type) -> str:
+    """Return the arguments of an object's call, for a class that could not be created."""
+    function = next((vars(b)[n] for b in cls.__mro__ for n in ("forward", "__call__", "call") if n in vars(b)), None)
+    parameters = [] if function is None else signature_of(function)
+    roles = roles_of(parameters)
+    return f"({', '.join(_shown(p.name, roles[p.name]) for p in parameters if p.default is p.empty)})"
+
+
+def _shown(name: str, role: str) -> str:
+    """Return an argument as it is written in `--call`."""
+    value = next((short for short, known in CALL_NAMES.items() if known == role), "None")
+    return name if name == value else f"{name}={value}"
 
 
 @dataclass(frozen=True)
@@ -220,6 +239,7 @@ class _Form:
     rotary: int = 0
     grouped_weights: bool = False
     with_source: bool = False
+    with_unknown: bool = False
 
 
 def _call_attempts(
@@ -231,10 +251,11 @@ def _call_attempts(
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
     parameters = signature_of(function)
     roles = roles_of(parameters)
+    worked = False
     for form in _forms(made, function, parameters, roles, sizes):
         subject = _subject(made, function, text, parameters, roles, form, seed)
-        if subject is None:
-            continue
+        if subject is None or (worked and (form.layout.one_query or form.with_unknown)):
+            continue  # guesses only where nothing better runs
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
             subject.plain()
@@ -247,6 +268,7 @@ def _call_attempts(
         except Exception as error:
             failures.append(failure(error, subject.text, file))
             continue
+        worked = True
         masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in subject.inputs}
         flags = [n for n, r in roles.items() if r == "causal"]
         input_roles = {n: roles.get(n, "") for n in subject.inputs}
@@ -264,16 +286,20 @@ def _forms(
     if "qkv" in roles:
         widths = [3 * sizes.d_model, *widths]
     convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
-    several = [sizes, dataclasses.replace(sizes, time=sizes.length)] if own else [sizes]
+    functional = inspect.isfunction(made) or inspect.isbuiltin(made)
+    several = [sizes] if functional else [sizes, dataclasses.replace(sizes, time=sizes.length)]
     shapes = [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
               if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    if {"key", "source"} & set(roles.values()):
+        shapes += [(sizes, Layout(axes, width, keys)) for width in dict.fromkeys(widths) for axes, keys in ONE_QUERY]
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
     rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
     weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
     sources = (False, True) if "source" in roles.values() and "source" not in required else (False,)
-    outer = itertools.product(masks, sources, shapes, _libraries(function, made), rotary, weights)
-    for mask, source, (each, layout), library, number, grouped in outer:
-        yield _Form(layout, each, library, mask, number, grouped, source)
+    unknown = (False, True) if "" in required else (False,)
+    outer = itertools.product(unknown, masks, sources, shapes, _libraries(function, made), rotary, weights)
+    for array, mask, source, (each, layout), library, number, grouped in outer:
+        yield _Form(layout, each, library, mask, number, grouped, source, array)
 
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
@@ -295,13 +321,19 @@ def _subject(
     weights: dict[str, Any] = {}
     for parameter in parameters:
         role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
-        if role in _ARRAY_ROLES and (required or form.with_source or role != "source"):
+        if (role in _ARRAY_ROLES and (required or form.with_source or role != "source")) or (
+            role == "" and required and form.with_unknown
+        ):
             inputs[parameter.name] = seeded_array(role, form.layout.shape(form.sizes, role), seed)
         elif role.startswith(("w_", "b_")) and required:
             weights |= _weight(parameter.name, role, form, seed)
         elif role == "heads" and required:
             constants[parameter.name] = form.sizes.heads
-        elif required or (role in ("mask", "padding") and form.mask is not None):
+        elif (
+            required
+            or (role in ("mask", "padding") and form.mask is not None)
+            or (role == "scale" and isinstance(parameter.default, int | float) and parameter.default == 1)
+        ):
             constants[parameter.name] = _required(parameter.name, role, form)
     if not inputs:
         return None
@@ -317,11 +349,13 @@ def _subject(
         if form.layout.channels_first:
             bound |= {name: _moved(bound[name], -1, 1) for name in inputs}
         result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
-        if form.layout.channels_first and hasattr(result, "ndim") and result.ndim > 2:
-            return _moved(result, 1, -1)
-        return result
+        if not form.layout.channels_first:
+            return result
+        several = result if isinstance(result, tuple | list) else [result]
+        return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
 
-    shown = [f"{n}" for n in inputs] + [f"{n}={_short(v)}" for n, v in constants.items() if "tensor" not in repr(v)[:8]]
+    shown = [_shown(n, roles.get(n, "") or "source") for n in inputs]
+    shown += [f"{n}={_short(v)}" for n, v in constants.items() if "tensor" not in repr(v)[:8]]
     call = f"{text}({', '.join(shown)})"
     return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call)
 
@@ -362,6 +396,8 @@ def _moved(array: Any, source: int, target: int) -> Any:
 def _required(name: str, role: str, form: _Form) -> Any:
     """Return a required argument that is not an array of tokens."""
     sizes = form.sizes
+    if role == "config":
+        return ConfigGuess(sizes)
     if role in ROTARY_ROLES:
         return rotary_tables(sizes, sizes.time, form.rotary)[role]
     if role == "position_ids":
@@ -459,13 +495,13 @@ def _call_constants(sizes: Sizes) -> dict[str, Any]:
     names: dict[str, Any] = {
         "np": np, "math": math, "heads": sizes.heads, "n_heads": sizes.heads, "num_heads": sizes.heads,
         "d_model": sizes.d_model, "d_k": sizes.d_head, "d_head": sizes.d_head, "batch": sizes.batch, "time": sizes.time,
-        "cache": None, "w_q": None,
+        "cache": None, "w_q": None, "settings": lambda **given: ConfigGuess(sizes, given),
     }  # fmt: skip
     module = _module_class()
     if module is not None:
         import torch
 
-        names["torch"] = torch
+        names |= {"torch": torch, "nn": torch.nn}
     return names
 
 
@@ -477,31 +513,26 @@ def _create_objects(
     ops: dict[int, list[Op]] = {}
     buffers: dict[str, Any] = {}
 
+    def evaluate(node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), "<call>", "eval"), dict(names))
+
     class Creator(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.AST:
             used = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-            if not used & {*CALL_NAMES, "mask"}:
-                try:
-                    function = eval(compile(ast.Expression(node.func), "<call>", "eval"), dict(names))
-                except NameError:
-                    function = None
-                if inspect.isclass(function) and _has_call(function):
-                    signature = inspect.signature(function)
-                    args = [eval(compile(ast.Expression(each), "<call>", "eval"), dict(names)) for each in node.args]
-                    kwargs = {
-                        str(k.arg): eval(compile(ast.Expression(k.value), "<call>", "eval"), dict(names))
-                        for k in node.keywords
-                    }
-                    bound = signature.bind(*args, **kwargs)
-                    result, own_ops, own_buffers = instantiate(function, bound.arguments, seed)
-                    made.append(result)
-                    ops.update(own_ops)
-                    buffers.update(own_buffers)
-                    name = f"_object_{len(made)}"
-                    names[name] = result  # type: ignore[index]
-                    return ast.copy_location(ast.Name(name, ast.Load()), node)
-            self.generic_visit(node)
-            return node
+            function = None
+            with contextlib.suppress(NameError):
+                function = None if used & {*CALL_NAMES, "mask"} else evaluate(node.func)
+            if not inspect.isclass(function) or not _has_call(function):
+                self.generic_visit(node)
+                return node
+            keywords = {str(keyword.arg): evaluate(keyword.value) for keyword in node.keywords}
+            bound = inspect.signature(function).bind(*map(evaluate, node.args), **keywords)
+            result, own_ops, own_buffers = instantiate(function, bound.kwargs, seed, bound.args)
+            made.append(result)
+            ops.update(own_ops)
+            buffers.update(own_buffers)
+            names[f"_object_{len(made)}"] = result  # type: ignore[index]
+            return ast.copy_location(ast.Name(f"_object_{len(made)}", ast.Load()), node)
 
     return Creator().visit(tree), made, ops, buffers
 

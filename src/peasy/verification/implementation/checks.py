@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.calls import Attempt, seeded_array
+from peasy.verification.implementation.arguments import seeded_array
+from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.judge import Context, Judgement, judge
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
@@ -59,11 +60,9 @@ def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: J
     kind = judge_pattern(longer, other, False, Judgement())
     if kind == "top-left":
         found.caution("causal top-left", builder_place(longer, other))
-    elif not inner.unknown:
-        for name, place in inner.mistakes.items():
-            found.mistake(name, place)
-    found.compared += inner.compared
-    found.difference = max(found.difference, inner.difference)
+    if kind == "top-left" or inner.unknown:
+        inner.mistakes.clear()
+    found.take(inner)
     return "more keys than queries"
 
 
@@ -84,11 +83,11 @@ def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Ju
         return ""
     inner = Judgement()
     judge(_changed(subject, inputs), other, context, inner)
-    for name, place in inner.mistakes.items():
-        if name == "kv heads tiled" and attempt.module is not None and not inspect.isfunction(attempt.module):
-            found.convention(TILED)
-        else:
-            found.mistake(name, place)
+    if "kv heads tiled" in inner.mistakes and attempt.module is not None and not inspect.isfunction(attempt.module):
+        found.convention(TILED)
+        del inner.mistakes["kv heads tiled"]
+    inner.compared = 0  # the first call was compared
+    found.take(inner)
     for text in inner.conventions:
         if "grouped" in text:
             found.convention(text)
@@ -106,8 +105,7 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
         kind = judge_pattern(subject, reading, True, inner)
         if kind == "causal":
             found.convention(f"{name}=True is causal")
-        for mistake, place in inner.mistakes.items():
-            found.mistake(mistake, place)
+        found.take(inner)
         return "the causal flag"
     return ""
 
@@ -118,15 +116,11 @@ def check_masked_rows(subject: RepeatedCall, name: str, convention: Any, mask: A
         return
     mask = mask.copy()
     mask[:, 1] = False
-    value: Any = convention.encode(mask)
+    value = convention.encode(mask)
     if convention.kind == "additive":
         value = np.where(value < 0, np.float32(-np.inf), value)
-    if subject.library == "torch":
-        import torch
-
-        value = torch.from_numpy(np.array(value))
     try:
-        arrays = subject.plain(constants={name: value})
+        arrays = subject.plain(constants={name: subject.as_argument(value)})
     except Exception:
         return
     if any(np.isnan(array).any() for array in arrays):
@@ -181,7 +175,7 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Ite
     if {"past_key", "past_value"} <= set(roles):
         by_role = {role: name for name, role in attempt.roles.items()}
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}
-        yield _changed(subject, parts[1], {name: _like(subject, value) for name, value in past.items()} | offset)
+        yield _changed(subject, parts[1], {name: subject.as_argument(value) for name, value in past.items()} | offset)
         return
     first = _changed(subject, parts[0], {roles["use_cache"]: True} if "use_cache" in roles else {})
     try:
@@ -189,7 +183,7 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Ite
             import torch
 
             with torch.no_grad():
-                result = first.run({**first._tensors(first.inputs), **first.constants})
+                result = first.run({**first.tensors(first.inputs), **first.constants})
     except Exception:
         return
     if "cache" not in roles:
@@ -200,10 +194,6 @@ def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Ite
         if len(list(leaves(cache))):
             more = {roles["use_cache"]: True} if "use_cache" in roles else {}
             yield _changed(subject, parts[1], {roles["cache"]: cache, **offset, **more})
-
-
-def _like(subject: RepeatedCall, array: Array) -> Any:
-    return subject._tensors({"a": array})["a"] if subject.library == "torch" else array
 
 
 def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, found: Judgement, seed: int) -> None:

@@ -39,15 +39,24 @@ class Core:
         """Shape `[n, query, key]`."""
         return (*self.left.shape[:2], self.right.shape[1])
 
-    @property
-    def query_operand(self) -> int:
-        """Number of the scores' operand that holds the queries."""
-        return 1 if self.swapped else 0
-
     def covers(self, op: Op) -> bool:
         """Return whether a result has a number for every query and key."""
         index = self.index_of.get(op.index)
         return index is not None and int((index >= 0).sum()) >= int(np.prod(self.shape))
+
+    def context_view(self, array: Array) -> Array:
+        """Return an array of the context's shape as `[n, row, d]`, without a copy."""
+        view = array.reshape(-1, *(1, 1, *array.shape)[-2:])
+        return view if self.weights_operand == 0 else view.swapaxes(-1, -2)
+
+    def spread(self, numbers: Array, shape: tuple[int, ...]) -> Array:
+        """Return an array of the context's shape with numbers `[n, query]` or `[n, query, d]` in its rows."""
+        array = np.zeros(shape, numbers.dtype)
+        view = self.context_view(array)
+        rows = np.zeros((view.shape[0] * view.shape[1], *numbers.shape[2:]), numbers.dtype)
+        rows[self.context_rows] = numbers
+        view[...] = rows.reshape(*view.shape[:2], -1)
+        return array
 
     def gather(self, op: Op, value: Any) -> Array:
         """Return a recorded result in the order `[n, query, key]`; NaN where it has no element."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
+from peasy.verification.implementation.arguments import SIZES, UNKNOWN, Sizes, config_value, signature_of
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
@@ -126,21 +126,50 @@ def _explain_expected(
             state.notes += explain_difference(subject, reading, expected)
 
 
+_OTHER_LIBRARIES = {"tensorflow", "keras", "jax", "flax", "mxnet", "paddle", "mlx", "tinygrad", "cupy", "haiku"}
+
+
 def _no_call(state: Examination) -> InvalidInput:
-    """Return the error when no call worked: the real exceptions, each once."""
+    """Return the error when no call worked: the attempt that came furthest, its line, and the call to complete."""
+    missing = next(
+        (note.rpartition(": ")[2].rstrip(".") for note in state.notes if note.startswith("Not installed")), ""
+    )
+    other = sorted(_OTHER_LIBRARIES & {*missing.split(", ")})
+    if other:
+        message = f"{state.name} could not be called: it is code for {other[0]}."
+        return InvalidInput(message, hint="prove examines PyTorch and NumPy code.")
     if not state.failures:
         message = f"{state.name} does not look like attention: it takes no arrays that are known here."
-        missing = next((note.rpartition(": ")[2] for note in state.notes if note.startswith("Not installed")), "")
         hint = f"Install {missing}" if missing else f'Give the call: --call "{state.name}(q, k, v)"'
         return InvalidInput(message, hint=hint)
-    failures = sorted(state.failures, key=lambda one: "not installed" not in one.error)
+    failures = sorted(state.failures, key=lambda one: ("not installed" in one.error, one.line or 0), reverse=True)
     lines = list(dict.fromkeys(one.summary() for one in failures))
     first = failures[0]
     where = f" Line {first.line}: {first.code}" if first.line else ""
     absent = re.search(r"but (\S+) is not installed", first.error)
-    advice = f"Install {absent[1]}, and run it again." if absent else f'Give the call: --call "{first.call}"'
-    hint = "\n".join([*(f"tried: {line}" for line in lines[1:4] if not absent), advice])
+    hint = "\n".join([
+        *(f"tried: {line}" for line in lines[1:4] if not absent),
+        f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first, state.target),
+    ])  # fmt: skip
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
+
+
+def _call_to_complete(failed: CallFailure, target: Any) -> str:
+    """Return the `--call` that would work: what is not known is left as dots."""
+    call = failed.call.replace("=None", "=...")
+    setting = re.match(r"(?:AttributeError|KeyError): '?(\w+)'?$", failed.error)
+    if setting and "settings()" in call:
+        used = re.findall(r"\bconf\w*(?:\.|\[\")(\w+)", _source(target))
+        unknown = [name for name in dict.fromkeys((setting[1], *used)) if config_value(SIZES[0], name) is UNKNOWN]
+        call = call.replace("settings()", f"settings({', '.join(f'{name}=...' for name in unknown)})")
+    return f'Give the call, with values for dots if there are any: --call "{call}"'
+
+
+def _source(target: Any) -> str:
+    try:
+        return inspect.getsource(target)
+    except (OSError, TypeError):
+        return ""
 
 
 def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judgement:
@@ -149,6 +178,10 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
     try:
         trace = subject.trace()
         _judge_dropout(subject, trace, found)
+        twice = (map(np.nan_to_num, subject.plain()) for _ in range(2))
+        if not found.mistakes and not all(map(np.array_equal, *twice)):
+            found.not_understood("Two calls with the same inputs give different numbers.")
+            return found
         cores = find_cores(trace)
         if not cores:
             if not judge_by_output(attempt, found):
@@ -228,7 +261,8 @@ def _context(state: Examination, attempt: Attempt) -> Context:
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
     free = "t5" in words
     scaling = _scaling_caller(state) if inspect.isfunction(state.target) else ""
-    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, scaling)
+    argument = any(role_of(parameter.name) == "scale" for parameter in attempt.parameters)
+    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, scaling, argument)
 
 
 def _scaling_caller(state: Examination) -> str:
@@ -267,7 +301,9 @@ def _judge_bias(reading: Reading, found: Judgement) -> None:
     bias = np.where(reading.allowed, reading.bias, 0.0)
     if np.ptp(reading.bias[reading.allowed]) < 1e-6 if reading.allowed.any() else True:
         return
-    if reading.bias_learned:
+    if reading.bias_from_inputs:
+        found.not_understood("A learned term that depends on the inputs is added to the scores (relative positions?).")
+    elif reading.bias_learned:
         found.convention("a learned bias is added to the scores")
     elif _is_alibi(reading, bias):
         found.convention("ALiBi: a bias that falls with the distance")
@@ -331,12 +367,9 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     reading = read_cores(subject, trace, find_cores(trace)[:1], state.seed)[0]
     inner = Judgement()
     judge(subject, reading, _context(state, attempt), inner)
-    for name, place in inner.mistakes.items():
-        found.mistake(name, place)
+    found.take(inner)
     if trial.convention.shape != "bt":
         found.unknown += [text for text in inner.unknown if text not in found.unknown]
-    found.compared += inner.compared
-    found.difference = max(found.difference, inner.difference)
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
         state.inverted = False
@@ -369,20 +402,32 @@ def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> 
             if more.unknown and not more.mistakes:
                 unknown += more.unknown
                 continue
-            for name, place in more.mistakes.items():
-                if name == "kv heads tiled" and _groups_are_optional(state.target):
-                    found.convention(TILED)
-                else:
-                    found.mistake(name, place)
-            found.compared += more.compared
-            found.difference = max(found.difference, more.difference)
+            if "kv heads tiled" in more.mistakes and _groups_are_optional(state.target):
+                found.convention(TILED)
+                del more.mistakes["kv heads tiled"]
+            found.take(more)
             for text in more.conventions:
                 if "grouped-query" in text:
                     found.convention(text)
             break
         else:
             found.unknown += [text for text in unknown if text not in found.unknown]
+    _judge_without_fused_kernel(state, attempt, found)
     return _diagnosis(state, attempt, found)
+
+
+def _judge_without_fused_kernel(state: Examination, attempt: Attempt, found: Judgement) -> None:
+    """Judge the branch that does without the fused kernel, where a switch of the module chooses between them."""
+    owners = (attempt.module, *type(attempt.module).__mro__) if is_module(attempt.module) else ()
+    switches = [(owner, name) for owner in owners for name, value in vars(owner).items()
+                if value is True and re.search("flash|sdpa|fused", name)]  # fmt: skip
+    for owner, name in switches[:1]:
+        setattr(owner, name, False)
+        more = _judge_attempt(state, replace(attempt, mask_names={}), 1)
+        setattr(owner, name, True)
+        found.take(more)
+        if more.compared and not more.unknown:
+            state.checks.append(f"{name} = False")
 
 
 def _has_groups(target: Any) -> bool:

@@ -11,7 +11,7 @@ from peasy.errors import InvalidInput
 from peasy.verification.implementation.core import Array, Core
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
-from peasy.verification.implementation.trace import to_float
+from peasy.verification.implementation.trace import in_library_of, to_float
 
 
 def read_expected(path: str) -> tuple[Array, dict[str, Array]]:
@@ -91,16 +91,4 @@ def _close(a: Array, b: Array, tolerance: float = 2e-4) -> bool:
 def _context(core: Core, weights: Array, result: Any) -> Any:
     """Return the recorded context with other weights, in the shape of the result."""
     rows = np.einsum("nij,nijd->nid", weights, core.values[core.value_rows])
-    shape = tuple(result.shape)
-    full = (1, *shape) if len(shape) == 2 else shape
-    array = np.zeros(full)
-    view = array.reshape(-1, *full[-2:])
-    view = view if core.weights_operand == 0 else view.swapaxes(-1, -2)
-    flat = np.zeros((view.shape[0] * view.shape[1], view.shape[2]))
-    flat[core.context_rows] = rows
-    view[...] = flat.reshape(view.shape)
-    if hasattr(result, "detach"):
-        import torch
-
-        return torch.from_numpy(array.reshape(shape)).to(result.dtype)
-    return array.reshape(shape).astype(result.dtype)
+    return in_library_of(result, core.spread(rows, tuple(result.shape)))

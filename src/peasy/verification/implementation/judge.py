@@ -14,7 +14,7 @@ from peasy.verification.implementation.lineage import columns_of, first_mixing_o
 from peasy.verification.implementation.names import projection_role
 from peasy.verification.implementation.reading import Reading, softmax_over
 from peasy.verification.implementation.repeated_call import RepeatedCall
-from peasy.verification.implementation.trace import Op, Place, to_float
+from peasy.verification.implementation.trace import Op, Place, in_library_of, to_float
 
 _TOLERANCE = 2e-4
 """Of float32 results of order 1."""
@@ -44,6 +44,13 @@ class Judgement:
         if text not in self.conventions:
             self.conventions.append(text)
 
+    def take(self, other: "Judgement") -> None:
+        """Add the mistakes and comparisons of another judgement."""
+        for name, place in other.mistakes.items():
+            self.mistake(name, place)
+        self.compared += other.compared
+        self.difference = max(self.difference, other.difference)
+
     def not_understood(self, text: str) -> None:
         """Add a reason why something was not compared."""
         if text not in self.unknown:
@@ -61,6 +68,7 @@ class Context:
     function: bool = False
     parameter_names: tuple[str, ...] = ()
     scaling_caller: str = ""
+    scale_argument: bool = False
 
 
 def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judgement) -> None:
@@ -69,8 +77,7 @@ def judge(subject: RepeatedCall, reading: Reading, context: Context, found: Judg
     understood = _judge_tokens(reading, tokens)
     if understood or tokens.mistakes:
         _judge_sources(reading, context, found)
-    for name, place in tokens.mistakes.items():
-        found.mistake(name, place)
+    found.take(tokens)
     for text in tokens.unknown:
         found.not_understood(text)
     if not understood:
@@ -130,8 +137,8 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
 
 def _operand_place(reading: Reading, part: str) -> Place | None:
     """Return the line of the last projection of an operand, or of the product that takes it."""
-    line = {"query": reading.query_line, "key": reading.key_line, "value": reading.value_line}[part]
-    others = [op for each in (reading.query_line, reading.key_line, reading.value_line) for op in each.projections]
+    line = reading.lines[part]
+    others = [op for each in reading.lines.values() for op in each.projections]
     if line.projections and others.count(line.projections[-1]) == 1:
         return line.projections[-1].place
     return (reading.core.context if part == "value" else reading.core.scores).place
@@ -139,9 +146,7 @@ def _operand_place(reading: Reading, part: str) -> Place | None:
 
 def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:
     """Return the roles of queries, keys and values from the names of their layers, or from slices of one layer."""
-    trace = reading.trace
-    lines = (reading.query_line, reading.key_line, reading.value_line)
-    names = [parameters_of(trace, line.projections) for line in lines]
+    names = [parameters_of(reading.trace, line.projections) for line in reading.lines.values()]
     roles = [projection_role(each) for each in names]
     if not all(names):
         return ["", "", ""]
@@ -169,7 +174,7 @@ def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[
         core.context.inputs[-2:][1 - core.weights_operand],
     ]
     columns: list[Array] = []
-    for line, source in zip((reading.query_line, reading.key_line, reading.value_line), sources, strict=True):
+    for line, source in zip(reading.lines.values(), sources, strict=True):
         one = columns_of(trace, line.projections[0], source) if len(line.projections) == 1 else None
         columns.append(np.zeros(0) if one is None else one)
     if not all(len(each) for each in columns):
@@ -192,8 +197,7 @@ def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[
 
 def _judge_tokens(reading: Reading, found: Judgement) -> bool:
     """Judge whether each row belongs to one token, and every head sees all tokens; False if it cannot go on."""
-    parts = {"query": reading.query, "key": reading.key, "value": reading.value}
-    for part, rows in parts.items():
+    for part, rows in reading.rows.items():
         if not rows.input:
             found.not_understood(f"The {_PLURALS[part]} do not depend on an input.")
             return False
@@ -223,7 +227,7 @@ _PLURALS = {"query": "queries", "key": "keys", "value": "values"}
 
 def _covers_tokens(reading: Reading, part: str) -> bool:
     """Return whether the rows of each matrix are different tokens, or all tokens equally often."""
-    rows = {"query": reading.query, "key": reading.key, "value": reading.value}[part]
+    rows = reading.rows[part]
     tokens = rows.tokens
     for row in tokens:
         known = row[row != NO_TOKEN]
@@ -237,11 +241,9 @@ def _covers_tokens(reading: Reading, part: str) -> bool:
 
 def _splitting_op(reading: Reading, part: str) -> Op | None:
     """Return the view that spreads tokens over heads, on the way from the projection or the input."""
-    line = {"query": reading.query_line, "key": reading.key_line, "value": reading.value_line}[part]
-    trace = reading.trace
+    line, rows, trace = reading.lines[part], reading.rows[part], reading.trace
     stop = (reading.core.context if part == "value" else reading.core.scores).index
     starts = line.projections or [op for op in line.ops if op.name == "input"]
-    rows = {"query": reading.query, "key": reading.key, "value": reading.value}[part]
     for start in starts[:2]:
         shape = tuple(start.outputs[0].shape)
         tokens = np.arange(int(np.prod(rows.shape))).reshape(rows.shape) % rows.shape[-1]
@@ -266,8 +268,7 @@ def _same_tokens(reading: Reading) -> bool:
 
 def _judge_operand_kinds(reading: Reading, context: Context, found: Judgement) -> None:
     """Name norms, rotary tables and unknown operations between the layers and the product."""
-    lines = {"query": reading.query_line, "key": reading.key_line, "value": reading.value_line}
-    for part, line in lines.items():
+    for part, line in reading.lines.items():
         for kind in sorted(line.kinds):
             if kind == "norm" and part != "value":
                 found.convention("norm of queries and keys (QK-norm)")
@@ -279,7 +280,7 @@ def _judge_operand_kinds(reading: Reading, context: Context, found: Judgement) -
                 found.not_understood(f"The {_PLURALS[part]} go through an operation that is not known here: {kind}.")
     if context.function:
         return
-    before = [op for line in lines.values() for op in line.projections]
+    before = [op for line in reading.lines.values() for op in line.projections]
     kinds = {
         kind for op in before for kind in lineage(reading.trace, op.inputs[0 if op.name == "convolution" else -2]).kinds
     }
@@ -376,6 +377,10 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
     elif _scaled_late(reading):
         found.mistake("scale after softmax", _place(_late_scale_op(reading)))
+    elif name == "no scale" and _published_without_scale(reading):
+        found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
+    elif name == "scale multiplied" and context.scale_argument:
+        found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
     elif name == "no scale" and context.scaling_caller:
         found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
     elif name == "?":
@@ -384,6 +389,19 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         chosen = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
         made = None if name in ("scale multiplied", "scaled twice") else _assignment(place, chosen, r".*[\d.)]")
         found.mistake(name, made or place)
+
+
+def _published_without_scale(reading: Reading) -> str:
+    """Return which published attention has no scale, if this looks like it; else ""."""
+    core = reading.core
+    layers = [op.name for line in reading.lines.values() for op in line.projections]
+    heads = _heads(reading)
+    if layers and all("conv" in name for name in layers) and (heads is None or heads.shape[1] == 1):
+        return "The scores of this feature map are not scaled, as in self-attention GANs and non-local networks."
+    same = _close(core.values[core.value_rows][:, 0], core.right)  # of the first query of each matrix
+    if same and not reading.key_line.projections and not reading.value_line.projections:
+        return "Keys and values are one array and the scores are not scaled, as in Luong's attention."
+    return ""
 
 
 def _unknown_scores(reading: Reading, found: Judgement) -> None:
@@ -457,7 +475,9 @@ def _late_scale_op(reading: Reading) -> Op | None:
 def _scaled_late(reading: Reading) -> bool:
     op = _late_scale_op(reading)
     number = None if op is None else number_of(reading.trace, op)
-    return number is not None and abs(number[0] - reading.d_key**-0.5) < 1e-3
+    heads = _heads(reading)
+    widths = (reading.d_key, reading.d_key * (1 if heads is None else heads.shape[1]))
+    return number is not None and any(abs(number[0] - width**-0.5) < 1e-3 for width in widths)
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
@@ -699,12 +719,8 @@ def _scaled_queries(reading: Reading) -> Array:
 
 
 def _context_rows(reading: Reading) -> Array:
-    core = reading.core
-    output = to_float(core.context.outputs[0])
-    output = output[None] if output.ndim == 2 else output.reshape(1, 1, -1) if output.ndim == 1 else output
-    output = output.reshape(-1, *output.shape[-2:])
-    output = output if core.weights_operand == 0 else output.swapaxes(-1, -2)
-    return np.asarray(output.reshape(-1, output.shape[-1])[core.context_rows])
+    rows = reading.core.context_view(to_float(reading.core.context.outputs[0]))
+    return np.asarray(rows.reshape(-1, rows.shape[-1])[reading.core.context_rows])
 
 
 def _distance(expected: Array, actual: Array) -> float:
@@ -730,7 +746,7 @@ def judge_output(subject: RepeatedCall, reading: Reading, found: Judgement, seed
         return
     if np.array_equal(reached, expected):
         return
-    times = _context_times(reading)
+    times = reading.core.spread(reading.query_times, tuple(reading.core.context.outputs[0].shape))
     mixing = first_mixing_op(reading.trace, reading.core.context, times, len(reading.trace.ops))
     if mixing is not None:
         found.mistake("heads merged without transpose", mixing.place)
@@ -754,6 +770,8 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
             continue
         if lead == shape:
             return number, tokens.reshape(-1), tokens
+        if len(set(shape)) == len(shape) and sorted(lead) == sorted(shape):  # its axes are in another order
+            return number, tokens.reshape(-1), tokens.transpose([shape.index(size) for size in lead])
         if len(shape) == 3 and len(lead) == 2 and len(reading.attended) == 1:
             heads = [axis for axis in (1, 2) if axis not in reading.attended]
             merged = np.take(tokens, 0, axis=heads[0]) if len(heads) == 1 else None
@@ -766,8 +784,7 @@ def _output_leaf(reading: Reading) -> tuple[int, Array, Array] | None:
 def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, number: int, seed: int) -> Array | None:
     """Return which token's context each row of a result depends on, by changing the context of half of the tokens."""
     core, results = reading.core, reading.trace.results
-    rows = np.zeros(int(core.context_rows.max()) + 1, dtype=np.int64)
-    rows[core.context_rows] = codes[np.maximum(reading.query.tokens, 0)]
+    rows = codes[np.maximum(reading.query.tokens, 0)]
     base = to_float(results[number][0])
     token, mixed = np.zeros(base.shape[:-1], np.int64), np.zeros(base.shape[:-1], bool)
     touched = np.zeros(base.shape[:-1], bool)
@@ -792,31 +809,4 @@ def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, numbe
 def _shift_rows(core: Core, chosen: Array, seed: int, result: Any) -> Any:
     """Return the context with noise added to some rows."""
     noise = np.random.default_rng([seed, 5]).normal(0, 1, tuple(result.shape))
-    shape = (1, *result.shape) if result.ndim == 2 else (1, 1, *result.shape) if result.ndim == 1 else result.shape
-    mask = np.zeros(shape)
-    view = mask.reshape(-1, *shape[-2:])
-    view = view if core.weights_operand == 0 else view.swapaxes(-1, -2)
-    flat = np.zeros(view.shape[0] * view.shape[1])
-    flat[: len(chosen)] = chosen
-    view[...] = flat.reshape(*view.shape[:2], 1)
-    change = noise * mask.reshape(tuple(result.shape))
-    if hasattr(result, "detach"):
-        import torch
-
-        return result + torch.from_numpy(change).to(result.dtype)
-    return result + change.astype(result.dtype)
-
-
-def _context_times(reading: Reading) -> Array:
-    """Return the time of every number of the context, in the order of the recorded result."""
-    core = reading.core
-    output = reading.core.context.outputs[0]
-    shape = tuple(output.shape)
-    full = (1, *shape) if len(shape) == 2 else (1, 1, *shape) if len(shape) == 1 else shape
-    times = np.zeros(full, dtype=np.int64)
-    view = times.reshape(-1, *full[-2:])
-    view = view if core.weights_operand == 0 else view.swapaxes(-1, -2)
-    flat = np.zeros(view.shape[0] * view.shape[1], dtype=np.int64)
-    flat[core.context_rows] = reading.query_times
-    view[...] = flat.reshape(*view.shape[:2], 1)
-    return times.reshape(shape)
+    return result + in_library_of(result, noise * core.spread(chosen, tuple(result.shape)))

@@ -10,7 +10,7 @@ import json
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ def project_folders(file: Path) -> list[Path]:
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
     """Import a file with its package, a notebook, or a module by name; also return notes on what was left out.
 
-    A script that fails or trains when imported is loaded by its definitions; packages that are not installed are
-    replaced by stand-ins, which raise when they are used.
+    A script that trains when imported is loaded by its definitions. Packages that are not installed are replaced by
+    stand-ins, which raise when they are used. If the import fails, the modules of the project run by statements.
     """
     if file is None:
         sys.path.insert(0, folder)
@@ -50,24 +50,32 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
     for each in reversed(project_folders(file)):
         sys.path.insert(0, str(each))
     if file.suffix == ".ipynb":
-        return _run_definitions(file, notebook_source(file)), []
-    if _works_at_import(file):
+        return _run_alone(file, notebook_source(file)), []
+    if package_root(file) == file.resolve().parent and _works_at_import(file):
         note = "Loops and calls at the top level of the file were not run: only its definitions."
-        return _run_definitions(file, file.read_text(encoding="utf-8")), [note]
+        return _run_alone(file, file.read_text(encoding="utf-8")), [note]
     missing: list[str] = []
-    notes: list[str] = []
-    for load in (_import_in_package, _import_without_package):
-        try:
-            loaded = _import_with_stand_ins(load, file, missing)
-            _add_script_settings(file, loaded)
-            return loaded, [*_stand_in_note(missing), *notes]
-        except SyntaxError:
-            raise
-        except Exception as error:
-            notes = [f"Its package could not be imported ({type(error).__name__})."]
-    note = "Importing the file failed; its definitions were run one by one."
-    with StandInFinder(missing):
-        return _run_definitions(file, file.read_text(encoding="utf-8")), [*_stand_in_note(missing), note]
+    try:
+        loaded = _import_with_stand_ins(file, missing)
+    except SyntaxError:
+        raise
+    except Exception as error:
+        with StandInFinder(missing), StatementFinder(project_folders(file)):
+            _forget_modules(file)
+            loaded = _import_in_package(file)
+        note = f"Importing it failed ({type(error).__name__}): it was run statement by statement, as what it imports."
+        return loaded, [*_stand_in_note(missing), note]
+    _add_script_settings(file, loaded)
+    return loaded, _stand_in_note(missing)
+
+
+def _forget_modules(file: Path) -> None:
+    """Forget the modules of the project, after an import that failed."""
+    root = str(package_root(file))
+    for name, module in list(sys.modules.items()):
+        path = str(getattr(module, "__file__", None) or "")
+        if path.startswith(root) and "site-packages" not in path:
+            del sys.modules[name]
 
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
@@ -85,24 +93,19 @@ def _stand_in_note(missing: list[str]) -> list[str]:
     return [f"Not installed, and replaced by stand-ins that raise when used: {', '.join(missing)}."] if missing else []
 
 
-def _import_with_stand_ins(
-    load: Callable[[Path], types.ModuleType], file: Path, missing: list[str]
-) -> types.ModuleType:
+def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
     """Import a file; a package that is not installed, and whose absence stops the import, gets a stand-in."""
-    before, root = set(sys.modules), str(package_root(file))
     with StandInFinder(missing):
         while True:
             try:
-                return load(file)
+                return _import_in_package(file)
             except ModuleNotFoundError as error:
                 top = (error.name or "").partition(".")[0]
                 own = any((each / top).exists() or (each / f"{top}.py").exists() for each in project_folders(file))
                 if not top or top in missing or own or top in sys.stdlib_module_names or len(missing) >= 24:
                     raise
                 missing.append(top)
-                for name in set(sys.modules) - before:
-                    if str(getattr(sys.modules[name], "__file__", None) or "").startswith(root):
-                        del sys.modules[name]
+                _forget_modules(file)
 
 
 def _works_at_import(file: Path) -> bool:
@@ -116,9 +119,46 @@ def _works_at_import(file: Path) -> bool:
 
 def _import_in_package(file: Path) -> types.ModuleType:
     parts = file.resolve().with_suffix("").relative_to(package_root(file)).parts
-    if len(parts) == 1:
-        return _import_file(file, _module_name(file))
-    return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    if len(parts) > 1:
+        return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    if any(isinstance(finder, StatementFinder) for finder in sys.meta_path):
+        return _run_alone(file, file.read_text(encoding="utf-8"))
+    name = _module_name(file)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{file.name} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finder, before all others, of modules in some folders: they run by statements, and one that fails is skipped."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self.folders = [str(folder) for folder in folders]
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """Return a spec for a module of these folders."""
+        spec = importlib.machinery.PathFinder.find_spec(name, list(path or self.folders))
+        origin = "" if spec is None else str(spec.origin)
+        if spec is None or not origin.endswith(".py") or "site-packages" in origin:
+            return None
+        return spec if not origin.startswith(tuple(self.folders)) else importlib.util.spec_from_file_location(
+            name, origin, loader=self, submodule_search_locations=spec.submodule_search_locations
+        )  # fmt: skip
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Run the statements of the module's file."""
+        file = Path(str(module.__file__))
+        _run_statements(module, file, file.read_text(encoding="utf-8"))
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *error: object) -> None:
+        sys.meta_path.remove(self)
 
 
 class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -201,7 +241,8 @@ class StandIn:
         if self._name.rpartition(".")[2] in _LOGGING:
             return None
         package = self._name.partition(".")[0]
-        raise ModuleNotFoundError(f"{self._name} is needed, but {package} is not installed", name=package)
+        why = "not installed" if importlib.util.find_spec(package) is None else "not importable"
+        raise ModuleNotFoundError(f"{self._name} is needed, but {package} is {why}", name=package)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
         """As a base class: a module that takes any arguments, unless another base is one."""
@@ -232,36 +273,9 @@ class StandIn:
     __gt__ = __le__ = __ge__ = __lt__
 
 
-def _import_without_package(file: Path) -> types.ModuleType:
-    """Import a file of a package whose `__init__` fails, with empty packages around it; relative imports still work."""
-    folder = package_root(file)
-    parts = file.resolve().with_suffix("").relative_to(folder).parts
-    if len(parts) == 1:
-        raise ImportError
-    for number, part in enumerate(parts[:-1], 1):
-        folder = folder / part
-        dotted = ".".join(parts[:number])
-        stand_in = types.ModuleType(dotted)
-        stand_in.__path__ = [str(folder)]
-        sys.modules[dotted] = stand_in
-    for loaded in [key for key in sys.modules if key.startswith(f"{parts[0]}.") and key.count(".") >= len(parts) - 1]:
-        sys.modules.pop(loaded, None)
-    return _import_file(file, ".".join(parts))
-
-
 def _module_name(file: Path) -> str:
     """Return the name under which a file is imported; another one if it would hide a loaded module (torch.py)."""
     return f"examined_{file.stem}" if file.stem in sys.modules or file.stem in ("torch", "numpy") else file.stem
-
-
-def _import_file(file: Path, name: str) -> types.ModuleType:
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise InvalidInput(f"{file.name} is not a Python file.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def notebook_source(file: Path) -> str:
@@ -280,16 +294,25 @@ def notebook_source(file: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.FunctionDef, ast.ClassDef, ast.Try, ast.If)
+_DEFINITIONS = (
+    ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Try,
+    ast.If,
+)  # fmt: skip
 
 
-def _run_definitions(file: Path, source: str) -> types.ModuleType:
-    """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+def _run_alone(file: Path, source: str) -> types.ModuleType:
+    """Run the definitions of a file as a module of its own."""
     if file.suffix == ".ipynb":
         linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
     module = types.ModuleType(_module_name(file))
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
+    _run_statements(module, file, source)
+    return module
+
+
+def _run_statements(module: types.ModuleType, file: Path, source: str) -> None:
+    """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
     for node in ast.parse(source, str(file)).body:
         if not isinstance(node, _DEFINITIONS):
             continue
@@ -298,16 +321,22 @@ def _run_definitions(file: Path, source: str) -> types.ModuleType:
         except (Exception, SystemExit) as error:
             module.__dict__.setdefault("_failed", []).append(error)
             if isinstance(node, ast.Import | ast.ImportFrom):
-                _bind_stand_ins(node, module)
-    return module
+                _import_names(node, file, module)
 
 
-def _bind_stand_ins(node: ast.Import | ast.ImportFrom, module: types.ModuleType) -> None:
-    """Give the names of an import that failed to stand-ins."""
+def _import_names(node: ast.Import | ast.ImportFrom, file: Path, module: types.ModuleType) -> None:
+    """Repeat an import that failed, name by name; what cannot be imported becomes a stand-in."""
     for alias in node.names:
-        origin = f"{node.module or 'package'}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        name = alias.asname or alias.name.partition(".")[0]
-        module.__dict__.setdefault(name, _known_object(alias.name) or StandIn(origin))
+        single = (
+            ast.Import([alias]) if isinstance(node, ast.Import) else ast.ImportFrom(node.module, [alias], node.level)
+        )
+        ast.copy_location(single, node)
+        try:
+            exec(compile(ast.Module([single], []), str(file), "exec"), module.__dict__)
+        except (Exception, SystemExit):
+            origin = f"{node.module or 'package'}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+            name = alias.asname or alias.name.partition(".")[0]
+            module.__dict__.setdefault(name, _known_object(alias.name) or StandIn(origin))
 
 
 def find_target(module: types.ModuleType, name: str, where: str) -> Any:
@@ -325,30 +354,28 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     return target
 
 
-def defined_names(file: Path) -> list[str]:
-    """List functions and classes of a file or notebook without running it."""
+def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+    """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
         text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-    except (SyntaxError, UnicodeDecodeError, ValueError, OSError):
-        return []
-    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        nodes = ast.parse(text).body
+    except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
+        return
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node, ast.get_source_segment(text, node) or ""
 
 
-_SIGNS = ("softmax", "scaled_dot_product_attention", "matmul", "einsum", "bmm", "@", "exp(")
+def defined_names(file: Path) -> list[str]:
+    """List functions and classes of a file or notebook without running it."""
+    return [node.name for node, _ in _definitions(file)]
 
 
 def attention_candidates(file: Path) -> Iterator[str]:
     """Yield the functions and classes of a file that look like attention: a softmax and a product in one body."""
-    try:
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
-        tree = ast.parse(text)
-    except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
-        return
-    for node in tree.body:
-        if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("test"):
+    for node, body in _definitions(file):
+        if node.name.startswith("test"):
             continue
-        body = ast.get_source_segment(text, node) or ""
         named = "attention" in node.name.lower() or "attn" in node.name.lower() or "head" in node.name.lower()
         fused = "scaled_dot_product_attention" in body or "multi_head_attention" in body
         softmax = "softmax" in body.lower() or ("exp(" in body and "sum(" in body)

@@ -246,11 +246,7 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
             at[:, :, None], reading.query_times[:, :, None], reading.key_times[:, None, :]
         ]
         allowed = np.where(known, allowed, True) & open_before
-        value: Any = convention.encode(mask)
-        if subject.library == "torch":
-            import torch
-
-            value = torch.from_numpy(np.array(value))
+        value = subject.as_argument(convention.encode(mask))
         before = dict(subject.constants)
         subject.constants[name] = value
         try:
@@ -269,14 +265,13 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
 def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
     described = filter(None, (target, getattr(target, "forward", None)))
-    docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
-    true = r"(?:true|\b1|ones?)\b[^.\n]{0,40}?"
-    if re.search(
-        true + r"(?:hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad)", docstring
-    ):
-        return False
-    if re.search(true + r"(?:may|can|allow|attend|visible|keep|look|see|real|valid|participat)", docstring):
-        return True
+    lines = "\n".join(filter(None, map(inspect.getdoc, described))).lower().splitlines()
+    docstring = "\n".join(line for line in lines if "mask" in line or name.lower() in line)
+    hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
+    seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
+    first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
+    if first:
+        return first[1] is None
     words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {
         "hide": False,
         "hidden_mask": False,
@@ -293,7 +288,7 @@ def _built_mask_meaning(target: Any, file: str) -> bool | None:
     except (OSError, UnicodeDecodeError):
         return None
     try:
-        functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+        functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
     except SyntaxError:
         return None
     try:

@@ -20,11 +20,12 @@ class _KnownNames:
 
 
 _NAMES = config.read_file(_KnownNames, Path(__file__).with_name("names.toml"))
-ROLE_BY_NAME = {name: role for role, names in _NAMES.parameters.items() for name in names.split()}
+ROLE_BY_NAME = {name: role for role, names in reversed(_NAMES.parameters.items()) for name in names.split()}
 _PART_BY_NAME = {name: part for part, names in _NAMES.weights.items() for name in names.split()}
 _IGNORED = frozenset(_NAMES.ignored.split())
 _CONSTRUCTOR_ROLES = {
-    "bias": "flag", "mask": "causal", "use_mask": "causal", "context": "length", "window": "length", "state": "d_model",
+    "bias": "flag", "attention_bias": "flag", "kernel_size": "kernel", "mask": "causal", "use_mask": "causal",
+    "context": "length", "window": "length", "state": "d_model",
     "rope": "flag", "rotary": "flag", "scale": "scale", "rotary_emb": "flag", "group": "key_heads", "target": "",
     "source": "", "hidden": "d_model", "features": "d_model", "embedding": "d_model", "emb": "d_model",
     "input": "d_model",
@@ -59,16 +60,21 @@ def role_of(name: str, constructor: bool = False) -> str:
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
 
 
+_SIZE_WORDS = frozenset((
+    "dim", "dims", "dimension", "size", "width", "embed", "embedding", "embd", "hidden", "hiddens", "channels",
+    "features", "units",
+))  # fmt: skip
+
+
 def _role_by_words(words: set[str]) -> str:
     """Return the role of a constructor parameter from single words of its name."""
-    sizes = {"dim", "dims", "dimension", "size", "width", "embed", "embedding", "embd", "hidden", "channels", "hiddens"}
     if words & {"head", "heads", "nhead"}:
-        return "d_head" if words & sizes else "heads"
+        return "d_head" if words & _SIZE_WORDS else "heads"
     if words & {"drop", "dropout"}:
         return "dropout"
     if words & {"len", "length", "seq", "ctx", "block", "window", "context", "positions"}:
         return "length"
-    if words & {"model", *sizes} and not words & {"vocab", "kernel", "patch", "mlp", "ff", "ffn", "batch"}:
+    if words & {"model", *_SIZE_WORDS} and not words & {"vocab", "kernel", "patch", "mlp", "ff", "ffn", "batch"}:
         return "d_model"
     return ""
 

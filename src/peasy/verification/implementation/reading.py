@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.core import MIXED, NO_TOKEN, Array, Core, as_batch
+from peasy.verification.implementation.core import MIXED, NO_TOKEN, Array, Core, as_batch, is_activation
 from peasy.verification.implementation.lineage import Lineage, lineage
 from peasy.verification.implementation.repeated_call import RepeatedCall, Watch, trace_tokens
 from peasy.verification.implementation.trace import NotRepeatable, Op, Trace, to_float
@@ -75,7 +75,18 @@ class Reading:
     powers: Array | None = None
     extra: Array | None = None
     bias_learned: bool = False
+    bias_from_inputs: bool = False
     head_factors: bool = False
+
+    @property
+    def rows(self) -> dict[str, TokenRows]:
+        """Tokens of queries, keys and values."""
+        return {"query": self.query, "key": self.key, "value": self.value}
+
+    @property
+    def lines(self) -> dict[str, Lineage]:
+        """What led to queries, keys and values."""
+        return {"query": self.query_line, "key": self.key_line, "value": self.value_line}
 
     @property
     def d_key(self) -> int:
@@ -280,6 +291,7 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
         if reading.factor is None and _per_head(reading, moved, free):
             reading.factor, reading.head_factors = float(np.median(ratio)), not _constant(ratio)
     reading.bias_learned = _depends_on_parameters(reading)
+    reading.bias_from_inputs = reading.bias_learned and any(is_activation(op) for op in _added(reading))
 
 
 def _constant(ratio: Array, tolerance: float = 2e-3) -> bool:
@@ -306,18 +318,19 @@ def _read_softcap(subject: RepeatedCall, reading: Reading, moved: Array, free: A
         reading.softcap, reading.factor = limit, factor
 
 
+def _added(reading: Reading) -> list[Op]:
+    """Return what is added between product and softmax."""
+    assert reading.masked_op is not None
+    path = {op.index for op in reading.core.path}
+    sums = [
+        op for op in reading.core.path if op.name.rstrip("_") in ("add", "sub") and op.index <= reading.masked_op.index
+    ]
+    return [reading.trace.ops[source] for op in sums for source, _ in op.inputs if source not in path]
+
+
 def _depends_on_parameters(reading: Reading) -> bool:
     """Return whether a parameter is added between product and softmax."""
-    assert reading.masked_op is not None
-    for op in reading.core.path:
-        if op.name.rstrip("_") in ("add", "sub") and op.index <= reading.masked_op.index:
-            for source, _ in op.inputs:
-                other = reading.trace.ops[source]
-                if source not in {each.index for each in reading.core.path} and any(
-                    root.startswith("parameter") for root in other.roots
-                ):
-                    return True
-    return False
+    return any(root.startswith("parameter") for op in _added(reading) for root in op.roots)
 
 
 def softmax_over(scores: Array, groups: Array) -> Array:

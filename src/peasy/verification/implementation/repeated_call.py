@@ -38,7 +38,7 @@ class RepeatedCall:
                 return numpy_call(self.run, values, self.constants, overrides or {}, self.parameters)
         from peasy.verification.implementation.torch_trace import torch_call
 
-        tensors = self._tensors({**self.inputs, **(inputs or {})})
+        tensors = self.tensors({**self.inputs, **(inputs or {})})
         roots = {id(tensor): (INPUT, name) for name, tensor in tensors.items()}
         roots |= {id(tensor): (PARAMETER, name) for name, tensor in self.parameters.items()}
         roots |= {id(tensor): ("buffer", name) for name, tensor in self.buffers.items()}
@@ -60,11 +60,16 @@ class RepeatedCall:
                 import torch
 
                 with torch.no_grad():
-                    result = self.run({**self._tensors(values), **self.constants, **(constants or {})})
+                    result = self.run({**self.tensors(values), **self.constants, **(constants or {})})
         return [to_float(leaf) for leaf in leaves(result)]
 
+    def as_argument(self, array: Array) -> Any:
+        """Return an array in the library of the call."""
+        return array if self.library == "numpy" else self.tensors({"array": array})["array"]
+
     @staticmethod
-    def _tensors(inputs: Mapping[str, Array]) -> dict[str, Any]:
+    def tensors(inputs: Mapping[str, Array]) -> dict[str, Any]:
+        """Return arrays as tensors, by name."""
         import torch
 
         return {name: torch.from_numpy(np.array(array, dtype=array.dtype)) for name, array in inputs.items()}

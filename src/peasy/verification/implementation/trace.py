@@ -97,10 +97,6 @@ class Trace:
             if op.name not in stop or number == index:
                 pending += [source for source, _ in op.inputs]
 
-    def consumers(self, index: int) -> list[Op]:
-        """Return the operations that use a record."""
-        return [op for op in self.ops if any(source == index for source, _ in op.inputs)]
-
 
 def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
     """Return the innermost line outside of the libraries, and the lines that called it."""
@@ -127,6 +123,15 @@ def to_float(value: Any) -> np.ndarray:
         value = value.detach()
         value = value.double().numpy() if not value.is_complex() else np.abs(value.numpy())
     return np.asarray(value, dtype=np.float64)
+
+
+def in_library_of(result: Any, array: np.ndarray) -> Any:
+    """Return an array with the dtype of a result; a tensor if the result is one."""
+    if not hasattr(result, "detach"):
+        return array.astype(result.dtype)
+    import torch
+
+    return torch.from_numpy(array).to(result.dtype)
 
 
 class NotRepeatable(Exception):

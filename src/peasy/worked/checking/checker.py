@@ -59,6 +59,9 @@ _TYPICAL_SHARE = 0.25
 _EVIDENCE = 3.0
 """A stricter reading of the inputs must be this much more likely (natural logarithm) than the one that allows more."""
 
+_STRONG_EVIDENCE = 50.0
+"""The same, if under the stricter reading a number is wrong by a few units only and right under the other."""
+
 _COARSE = 20.0
 """A table is too coarse to be judged in its last digits if this many different numbers would be right in each cell."""
 
@@ -203,14 +206,18 @@ class TableChecker:
             best = cls(example, names_slips=names_slips).run()
             for decimals in sorted(best.given_decimals)[:3]:
                 stricter = cls(example, decimals, names_slips).run()
-                if stricter.likelihood >= best.likelihood + _EVIDENCE and not stricter.blames_rounding(best):
+                blames = stricter.blames_rounding(best)
+                if stricter.likelihood >= best.likelihood + (_STRONG_EVIDENCE if blames else _EVIDENCE):
                     best = stricter
+                    if blames:
+                        best.remarks.append("Given decimals are exact here: the other numbers agree with that.")
         return best
 
     def blames_rounding(self, other: "TableChecker") -> bool:
         """True if a number is wrong here by a few units of its last decimal, and right under another reading.
 
-        Such a number is a sign that the inputs were rounded: mistakes are rarely that small.
+        Such a number is a sign that the inputs were rounded: mistakes are rarely that small. It takes many numbers that
+        agree with exact inputs to the last digit to call it a mistake nevertheless.
         """
         right = {_place(cell) for cell in other.cells if cell.verdict in ("right", "truncated")}
         return any(

@@ -75,6 +75,7 @@ export class Page {
 		this.drawControls();
 		this.model = await this.shell.modelName(canGenerate);
 		this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
+		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		const numShown = number("at", -1);
 		await this.updateCandidates();
 		if (numShown >= 0) await this.generate(true, numShown);

@@ -86,7 +86,7 @@ export class Page {
 		this.view.similar = null;
 		this.text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
-		this.shell.bar.show({ ...state, m: this.name, t: this.text });
+		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
 		this.experiments ??= this.shell.request("experiments").then(

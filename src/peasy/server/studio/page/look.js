@@ -28,7 +28,7 @@ export class Page {
 		this.shell = shell;
 		this.sentence = element("p", { class: "sentence" });
 		this.picture = element("section", { "aria-label": "Attention" });
-		this.ablationPanel = card("Next token and ablated heads");
+		this.ablationPanel = card("Next token and heads that are off");
 		this.zoom = new HeadZoom(
 			(row, key) => this.maps?.selectCell(row, key),
 			() => {},
@@ -66,6 +66,7 @@ export class Page {
 		const before = JSON.stringify(this.requestBody());
 		this.model = await this.shell.modelName(hasAttention);
 		this.text = state.t?.trim() || DEFAULT_TEXT;
+		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		// a cell of the text before says nothing about this one
 		if (before !== "{}" && before !== JSON.stringify(this.requestBody())) {
 			[this.query, this.key] = [null, null];
@@ -256,14 +257,14 @@ export class Page {
 		const nameOf = (ablated) => `layer ${ablated.layer}, head ${ablated.head}`;
 		const chips = this.ablatedHeads.map((ablated) =>
 			button(`${nameOf(ablated)} ×`, () => this.toggleHead(ablated.layer, ablated.head), {
-				"aria-label": `Restore ${nameOf(ablated)}`,
+				"aria-label": `Switch ${nameOf(ablated)} on`,
 			}),
 		);
 		const effect = element("div", { role: "status" });
 		this.ablationPanel.replaceChildren(
 			nextTokenLine(this.response?.result.next_tokens),
 			flexRow(
-				button(`${isOff ? "Restore" : "Ablate"} ${nameOf(this)}`, () => this.toggleHead(layer, head), {
+				button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
 					"aria-pressed": isOff,
 				}),
 				chips.length > 0 && element("span", { class: "quiet" }, "off:"),

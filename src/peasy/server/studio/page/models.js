@@ -7,6 +7,7 @@ import { bdi, button, details, element, flexRow, pageHeader, quiet, table, wideF
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
+import { byRank } from "../topbar.js";
 
 export const page = { name: "models", title: "Models", letter: "o" };
 
@@ -60,7 +61,7 @@ export class Page {
 	}
 
 	async load() {
-		this.cards = (await this.shell.request("models")).result.models;
+		this.cards = (await this.shell.request("models")).result.models.toSorted(byRank);
 		this.drawList();
 		this.importContainer.replaceChildren(
 			importForm(this.shell, this.cards, async (name) => {

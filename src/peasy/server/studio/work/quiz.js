@@ -1,5 +1,6 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
+import { writeNumber } from "/web/render/numbers.js";
 import { button, element, flexRow, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
@@ -37,7 +38,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 	const showAnswers = () =>
 		openInputs().forEach((input) => {
 			const [row, column] = input.dataset.at.split(",").map(Number);
-			input.value = String(Number(step.values[row][column]?.toFixed(4) ?? -Infinity)).replace("-Infinity", "-∞");
+			input.value = writeNumber(step.values[row][column] ?? -Infinity, 4);
 		});
 	matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
 	const bar = flexRow(

@@ -265,7 +265,8 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
 def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
     described = filter(None, (target, getattr(target, "forward", None)))
-    docstring = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
+    lines = "\n".join(filter(None, map(inspect.getdoc, described))).lower().splitlines()
+    docstring = "\n".join(line for line in lines if "mask" in line or name.lower() in line)
     hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
     seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
     first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)

@@ -284,6 +284,22 @@ def test_bfloat16_resumes_bit_exactly(make_spec, finish, outcome):
     assert next(again.model.parameters()).dtype == torch.float32
 
 
+def test_every_training_step_runs_the_compiled_forward_pass(make_spec, finish, monkeypatch):
+    """Validation and sampling do not: their lengths vary, and each would be compiled again."""
+    calls = []
+
+    def compiled(function):
+        return lambda ids, **inputs: calls.append(ids.shape) or function(ids, **inputs)
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    spec = make_spec(steps=3, compile=True)
+    finish(spec)
+    assert len(calls) == 3
+    plain = make_spec("plain", steps=3)
+    finish(plain)
+    assert len(calls) == 3
+
+
 def test_sinks_receive_every_event(make_spec, finish):
     received = []
     events = finish(make_spec(steps=3, sinks=[received.append]))

@@ -118,8 +118,10 @@ class Model(nn.Module, Generic[State]):
 
         `last_only`: only after the last token.
         """
-        inputs = ModelInputs(padding_mask, cache, tap, intervention, source, source_padding_mask, segments)
-        hidden = self._hidden(ids, inputs)
+        hidden = self.hidden(  # not _hidden: training replaces `hidden` by its compiled form
+            ids, padding_mask=padding_mask, cache=cache, tap=tap, intervention=intervention, source=source,
+            source_padding_mask=source_padding_mask, segments=segments,
+        )  # fmt: skip
         return self.logits(hidden[:, -1:] if last_only else hidden)
 
     def new_state(

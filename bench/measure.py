@@ -69,7 +69,11 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         assert self.process.stdin is not None
         self.process.stdin.close()
-        self.process.wait(10)
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:  # the work is done: a machine under load takes long to unload torch
+            self.process.kill()
+            self.process.wait()
 
 
 def alternate(rounds: int = 15, warm_up: int = 2, **candidates: Callable[[], object]) -> dict[str, Timing]:

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import io
 import re
 import shlex
 from pathlib import Path
@@ -111,7 +112,8 @@ HINTS = all_hints()
 
 
 @pytest.mark.parametrize("line", HINTS)
-def test_advised_commands_parse(line):
+def test_advised_commands_parse(line, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("notes"))
     command = find_command(line.split(), COMMANDS)
     assert command is not None, line
     if not line[len(command.path) :].strip() or line.split()[-1].startswith("--"):  # the name of a command or flag

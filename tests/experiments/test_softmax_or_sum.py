@@ -20,7 +20,7 @@ def test_softmax_learns_more_with_five_seeds():
 
 def concluded(softmax, total):
     chances = {name: {"softmax": 0.0, "sum": 0.5} for name in ("signed", "non-negative")}
-    derivatives = {"x": {"softmax": 1.0, "sum": 1.0}}
+    derivatives = {"positive": {"softmax": 1.0, "sum": 1.0}}
     losses = ({"softmax": ((0.0, a),), "sum": ((0.0, b),)} for a, b in zip(softmax, total, strict=True))
     runs = [softmax_or_sum.conclude({}, derivatives, chances, by, 0).comparisons for by in losses]
     return claim_outcome(pool(runs))

@@ -36,7 +36,7 @@ _HEAD_NOTE = (
 )
 _LAYER_NOTE = (
     "The numbers of the model itself: what enters the layer, and its weights. All steps are calculated from them in "
-    "double precision. Heads are numbered from 1."
+    "double precision. head-1 is the head that `--head 0` shows alone."
 )
 
 

@@ -103,7 +103,7 @@ def conclude(trained: Sequence[WeightsAndEffects], control: Sequence[WeightsAndE
         ("text", ""), ("correlation", ".2f"), ("same top token", ""), ("largest effect", ".2f"), ("uniform", ".2f"),
     ]  # fmt: skip
     parts = (
-        table("Weights of the last token against the effect of cutting its edges", columns, rows),
+        table("Weights of the last token, effects of cut edges", columns, rows),
         Paragraph(
             "Cutting an edge renormalises the other weights; the effect is the change of the answer's logit.", "note"
         ),

@@ -103,7 +103,7 @@ def _deciding_row(part: Comparison) -> tuple[str, ...]:
 
 def _tone(outcome: Outcome) -> str:
     """Tone of a conclusion: only full support is good, only a claim that is not supported is bad."""
-    return {Outcome.SUPPORTED: "good", Outcome.NOT_SUPPORTED: "bad"}.get(outcome, "plain")
+    return {Outcome.SUPPORTED: "good", Outcome.NOT_SUPPORTED: "bad"}.get(outcome, "main")
 
 
 @dataclass(frozen=True)

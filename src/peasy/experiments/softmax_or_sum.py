@@ -101,7 +101,7 @@ def conclude(
         table(
             "Largest derivative of a weight with respect to a score",
             [("scores", ""), *((way, ".3g") for way in _WAYS)],
-            ((name, *(by[way] for way in _WAYS)) for name, by in derivatives.items()),
+            ((f"{name}: {_listed(_SCORES[name])}", *(by[way] for way in _WAYS)) for name, by in derivatives.items()),
         ),
     ]
     invalid = random["signed"]["softmax"]
@@ -127,6 +127,10 @@ def conclude(
     return make_result("softmax-or-sum", parts, verdict, comparisons, numbers, seed)
 
 
+def _listed(scores: tuple[float, ...]) -> str:
+    return ", ".join(f"{score:g}" for score in scores)
+
+
 def is_valid(weights: np.ndarray) -> bool:
     """True for valid weights: between 0 and 1, with sum 1."""
     return bool((weights >= 0).all() and (weights <= 1).all() and abs(weights.sum() - 1) < 1e-9)
@@ -134,7 +138,7 @@ def is_valid(weights: np.ndarray) -> bool:
 
 def _weights_matrix(way: str, weights: list[np.ndarray]) -> Matrix:
     values = tuple(tuple(float(weight) for weight in row) for row in weights)
-    rows = tuple(f"{name} {' '.join(f'{score:g}' for score in scores)}" for name, scores in _SCORES.items())
+    rows = tuple(map(_listed, _SCORES.values()))
     wrong = frozenset((i, j) for i, row in enumerate(values) for j, weight in enumerate(row) if not 0 <= weight <= 1)
     keys = ("key 1", "key 2", "key 3")
     return Matrix(way, values, rows, keys, "scores", "weights", shaded=True, marks=wrong)

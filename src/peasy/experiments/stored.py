@@ -71,7 +71,7 @@ class SeedsResult(Result):
 
     def document(self) -> Document:
         """Return the table of the comparisons, the outcome, and what was run."""
-        tone = "good" if self.outcome is Outcome.SUPPORTED else "bad"
+        tone = "good" if self.outcome is Outcome.SUPPORTED else "main"
         conclusion = Paragraph(f"{self.outcome.capitalize()}: {self.verdict}", tone)
         return Document(f"Experiment {self.experiment}", (self.table(), conclusion, Paragraph(self.origin, "note")))
 

@@ -4,7 +4,7 @@ The file is self-contained (no scripts, fonts or links) and follows the reader's
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import wrap
 
 from peasy.render import figures_svg, heatmap, plot, sanitize, svg_layout, tex
@@ -117,8 +117,13 @@ def _fragment(part: DocumentPart, document: Document, with_text: bool) -> SvgFra
             return figures_svg.cache_fragment(part)
         case doc.Table():
             return heatmap.table_fragment(part, document)
-        case doc.Paragraph(text, tone) if with_text or tone in {"good", "bad"}:  # a verdict belongs to its figures
-            return svg_layout.text_fragment(wrap(part.sign + sanitize.one_line(text), _LINE_LENGTH))
+        case doc.Paragraph(text, tone) if with_text or tone in {
+            "main",
+            "good",
+            "bad",
+        }:  # a verdict belongs to its figures
+            piece = svg_layout.text_fragment(wrap(part.sign + sanitize.one_line(text), _LINE_LENGTH))
+            return replace(piece, ends_line=tone == "main")
         case doc.Arithmetic(title, lines):
             return svg_layout.text_fragment([sanitize.one_line(title), *map(sanitize.one_line, lines)])
         case doc.Formula(source) if with_text:

@@ -33,7 +33,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Paragraph of plain text; `tone` is "plain", "note" (an aside), "good" or "bad"."""
+    """Paragraph of plain text; `tone` is "plain", "note" (an aside), "main" (shown in pictures), "good", "bad"."""
 
     text: str
     tone: str = "plain"

@@ -14,7 +14,7 @@ def experiment_document(
     seed: int,
 ) -> Document:
     """Document with the claim, its question, the measurements with their verdict, and the caveat."""
-    whole = (Paragraph(f"Claim: {claim}"), Paragraph(question), *parts, Paragraph(caveat, "note"))
+    whole = (Paragraph(f"Claim: {claim}", "main"), Paragraph(question), *parts, Paragraph(caveat, "note"))
     return Document(f"Experiment {name}", whole, settings=(f"seed: {seed}",))
 
 

@@ -62,14 +62,15 @@ class RmsNormBlock(GraphBlock):
         """Add mean_square, normalised and output."""
         (x,) = inputs
         square = g.add("mean_square", Mean(squared=True), x)
-        return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, square))
+        why = "Each number is divided by the root of the mean square of its row."
+        return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, square, description=why))
 
 
 def _gain_and_bias(g: GraphBuilder, x: str, normalised: str) -> str:
-    axes = ("bias", g.nodes[x].caption.axes[-1])
-    for gain in g.optional("gain", axes=axes, description="The learned factor of each column."):
+    columns = g.nodes[x].caption.axes[-1]
+    for gain in g.optional("gain", axes=("gain", columns), description="The learned factor of each column."):
         normalised = g.add("scaled", Multiply(), normalised, gain, symbol=r"\gamma \odot \hat{x}")
-    for bias in g.optional("bias", axes=axes, description="The learned number added to each column."):
+    for bias in g.optional("bias", axes=("bias", columns), description="The learned number added to each column."):
         normalised = g.add("output", Add(), normalised, bias, symbol="y")
     return normalised
 

@@ -383,7 +383,7 @@ class Standardise(Step):
 
     eps: float = 1e-5
     label = "normalised"
-    sentence = "Each row is divided by the root of its mean square, or, less its mean, by its standard deviation."
+    sentence = "Each number, less the mean of its row, is divided by the standard deviation of its row."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return (x - mean) / √(variance + ε)."""

@@ -57,8 +57,8 @@ def test_widgets_of_a_converted_notebook_answer_clicks_offline(browser, tmp_path
     explained.locator("td[data-cell]").last.click()
     assert "=" in explained.locator("#popover").inner_text(), "a clicked number shows its arithmetic"
     picture.get_by_text("This head looks from it back to pizza").wait_for()
-    picture.get_by_role("button", name="Switch head 1.0 off").click()
-    picture.get_by_text("Without head 1.0, tasted falls from 0.18 to 0.07.").wait_for()
+    picture.get_by_role("button", name="Switch this head off").click()
+    picture.get_by_text("Without layer 1, head 0: tasted falls from 0.18 to 0.07").wait_for()
     picture.locator('[data-head="decoder.2.attention.1"]').click()
     picture.locator(".trail", has_text="layer 2 › head 1").wait_for()
     page.wait_for_function("() => document.querySelectorAll('iframe')[1].offsetHeight > 900")

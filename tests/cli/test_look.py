@@ -128,7 +128,7 @@ def test_one_line_per_head(peasy, model_folder):
     assert ran.code == 0
     assert "strongest links" in ran.out
     assert "Next token" in ran.out
-    assert "ablate it to" in ran.out
+    assert "switch it off to" in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
 
 

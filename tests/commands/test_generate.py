@@ -137,7 +137,9 @@ def test_invalid_arguments_are_refused(loaded, encoder):
     with pytest.raises(InvalidInput, match="cannot generate text"):
         peasy.load(encoder).generate("The")
     with pytest.raises(TypeError, match=r"no parameter tempersture\. Did you mean temperature\?"):
-        generate(loaded, "The", tempersture=1)
+        peasy.generate(loaded, "The", tempersture=1)
+    with pytest.raises(TypeError, match=r"no parameter tempersture\. Did you mean temperature\?"):
+        loaded.generate("The", tempersture=1)
 
 
 def test_unknown_words_are_counted(tmp_path):

@@ -1,7 +1,11 @@
 """`look`: captures, analyses and interventions, on every kind of model, with labels on every axis."""
 
+import ast
+import importlib
+import inspect
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -436,3 +440,13 @@ def test_a_panel_for_a_paper(model, tmp_path):
     figure = model.look(TEXT).plot("pattern", layer=1, head=0, width_cm=5)
     assert figure.save(tmp_path / "pattern.svg").read_text().startswith("<svg")
     assert "5 cm" in repr(figure)
+
+
+def test_overloads_know_every_keyword():
+    """A type checker sees the overloads, whose keywords are declared apart."""
+    look_module = importlib.import_module("peasy.commands.look")
+    tree = ast.parse(Path(look_module.__file__).read_text(encoding="utf-8"))
+    options = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name == "LookOptions")
+    known = {line.target.id for line in options.body if isinstance(line, ast.AnnAssign)}
+    keywords = inspect.signature(look_module.look).parameters.values()
+    assert known == {each.name for each in keywords if each.kind is each.KEYWORD_ONLY}

@@ -1,4 +1,4 @@
-"""Memory settings of the server process."""
+"""Server process: memory settings, and the addresses of a server started from Python."""
 
 import os
 import platform
@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from fastapi.testclient import TestClient
 
+from peasy.server import serve as serve_module
 from peasy.server import server
 
 
@@ -36,3 +38,14 @@ def test_onednn_cache_is_bounded_unless_set(monkeypatch):
     monkeypatch.delenv("LRU_CACHE_CAPACITY")
     server.limit_memory_growth()
     assert (os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"]) == ("7", "64")
+
+
+@pytest.mark.parametrize(("host", "status"), [("0.0.0.0", 200), ("127.0.0.1", 421)])
+def test_python_server_accepts_its_addresses_as_the_command_does(folders, monkeypatch, host, status):
+    apps = []
+    monkeypatch.setattr(serve_module, "limit_memory_growth", lambda: None)
+    monkeypatch.setattr(serve_module, "run_server", lambda app, listener: (apps.append(app), listener.close()))
+    serve_module.serve(folders[0], host=host, port=0, api_key="secret")
+    headers = {"Host": "192.0.2.7:8000", "Authorization": "Bearer secret"}
+    with TestClient(apps[0]) as client:
+        assert client.get("/v1/models", headers=headers).status_code == status

@@ -74,7 +74,7 @@ def serve(
     """
     _require_server()
     from peasy.server.app import build_app
-    from peasy.server.guard import LOOPBACK, is_loopback
+    from peasy.server.guard import host_names, is_loopback
     from peasy.server.metrics import configure_logging
     from peasy.server.model_registry import ModelRegistry
     from peasy.server.server import bind, limit_memory_growth, run_server, url_of
@@ -92,7 +92,7 @@ def serve(
     limit_memory_growth()
     registry = ModelRegistry(models, memory_bytes=memory_bytes, limits=limits, weights=weights, device=flags.device)
     listening = bind(host, port)
-    hosts = (*LOOPBACK, host, *(allow_host or ()), *([socket.gethostname()] if public else ()))
+    hosts = (*host_names(host), *(allow_host or ()))
     app = build_app(
         registry, pages=False, api_key=api_key, allowed_hosts=hosts, allow_ip_hosts=public,
         max_pending=max_queue, log_prompts=log_prompts,

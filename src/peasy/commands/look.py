@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         tile_size: int | None
         measure: AttentionMeasure
         merge_words: bool
+        add_special_tokens: bool
         storage: str
         padding_mask: "Tensor | NDArray[Any] | Sequence[Sequence[int]] | None"
         tokenizer: TokenizerSource | None

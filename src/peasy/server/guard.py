@@ -7,6 +7,7 @@ import contextlib
 import hmac
 import ipaddress
 import secrets
+import socket
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
@@ -59,6 +60,11 @@ def is_loopback(host: str) -> bool:
     """
     address = _parse_ip(host.strip("[]"))
     return host == "localhost" if address is None else address.is_loopback
+
+
+def host_names(host: str) -> tuple[str, ...]:
+    """Return the Host names of a server on this address: also the machine's own, if others can reach it."""
+    return (*LOOPBACK, host) if is_loopback(host) else (*LOOPBACK, host, socket.gethostname())
 
 
 class Guard:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from peasy.errors import UsageError
 from peasy.server.app import build_app
-from peasy.server.guard import LOOPBACK, is_loopback
+from peasy.server.guard import host_names, is_loopback
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.server import bind, limit_memory_growth, run_server
 
@@ -36,6 +36,8 @@ def serve(
     limit_memory_growth()
     registry = ModelRegistry([str(model) for model in models], weights=weights)
     listener = bind(host, port)
-    app = build_app(registry, pages=False, api_key=api_key, allowed_hosts=(*LOOPBACK, host))
+    app = build_app(
+        registry, pages=False, api_key=api_key, allowed_hosts=host_names(host), allow_ip_hosts=not is_loopback(host)
+    )
     registry.preload()
     run_server(app, listener)

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from tests.server.browser_window import serious_violations
 
+from peasy.experiments.result import EXPERIMENTS
 from peasy.server.static import PAGES, list_files
 
 pytestmark = pytest.mark.browser
@@ -125,6 +126,19 @@ def test_pages_match_the_navigation_rail():
     for name, title, letter in rail:
         source = re.sub(r"\s+", " ", files[f"/page/{name}.js"])
         assert f'export const page = {{ name: "{name}", title: "{title}", letter: "{letter}"' in source
+
+
+def test_all_modules_of_a_page_are_requested_at_once_and_its_links_lead_somewhere(open_window, client):
+    window = open_window("/home?m=writer&t=the+pizza+came")
+    waited_for = (
+        "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('.js')).map(({ name }) => name)"
+    )
+    requested = {url.removeprefix(window.origin) for url in window.page.evaluate(waited_for)}
+    listed = set(re.findall(r'modulepreload" href="(.*?)"', client.get("/home").text))
+    assert {path[1:] for path in requested} == listed | {"early.js"}
+    measured = re.findall(r'experiment: "(.*?)"', list_files()["/home/textbook.js"].read_text(encoding="utf-8"))
+    assert len(measured) == 10
+    assert set(measured) <= set(EXPERIMENTS)
 
 
 def test_keys_do_nothing_before_a_page_has_its_data(open_window):

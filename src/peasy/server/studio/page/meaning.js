@@ -28,7 +28,7 @@ export class Page {
 		);
 		shell.setExports(() => this.tab.buildRequest());
 		shell.setCopyItems(() => [
-			{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result ?? null) },
+			{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result) },
 		]);
 		shell.onStateChange((state) => this.show(state));
 	}

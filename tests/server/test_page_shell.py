@@ -213,10 +213,10 @@ def test_a_server_that_was_stopped_or_restarted_offers_to_reload(browser, folder
     def start(port=0):
         return running_server(build_app(ModelRegistry(folders[:1], weights="float32"), pages=True), port=port)
 
-    def reload(page, message):
+    def reload(page, message, drawn):
         page.get_by_role("alert").get_by_text(message).wait_for()
         page.get_by_role("button", name="Reload").click()
-        page.wait_for_selector("#place .next .chip")
+        page.wait_for_selector(drawn)
         assert page.get_by_role("alert").count() == 0
 
     with ExitStack() as running:
@@ -224,14 +224,12 @@ def test_a_server_that_was_stopped_or_restarted_offers_to_reload(browser, folder
             window = running.enter_context(browser_windows(browser, port))("/look?m=writer&t=the+pizza")
         window.expected_errors = ("Failed to load resource",)
         window.press("g", "h")
-        window.page.get_by_role("alert").get_by_text("The server does not respond.").wait_for()
-        window.page.go_back()
+        window.page.get_by_role("alert").wait_for()
         with start(port):
-            reload(window.page, "does not respond")
+            reload(window.page, "The server does not respond.", ".flow .token")
         with start(port):
-            window.press("g", "h")
-            window.page.go_back()
-            reload(window.page, "This page is older than the server.")
+            window.press("g", "l")
+            reload(window.page, "This page is older than the server.", ".next .chip")
 
 
 def test_a_slow_server_leaves_no_page_blank(open_window):

@@ -162,7 +162,7 @@ export class Page {
 		return this.shell.attempt(async () => {
 			const { head_numbers: found } = await this.requestPass({ edit, head_numbers: [name] });
 			[this.headKey, this.headSteps] = [key, found[0]?.steps];
-			if (!found.length) this.view.showNote("The numbers of this head are not there.");
+			if (!found.length) this.view.showNote("This head has no numbers to show.");
 			return found[0]?.steps;
 		}, this.view.zoom.element);
 	}

@@ -140,7 +140,12 @@ export class Page {
 		if (this.text.length < LONG_TEXT) return false;
 		const { result } = await this.shell.request("tokenize", this.requestBody());
 		this.numTokens = (result.ids ?? result.tokens).length;
-		return this.numTokens > MAX_TOKENS;
+		if (this.numTokens <= MAX_TOKENS) return false;
+		// the overview has one layer; how many there are, the pass of a short text says
+		const short = { text: this.text.slice(0, 20), story: false, head_numbers: [], ablations: false };
+		const pass = await this.shell.request("forward-pass", this.requestBody(short));
+		this.layers = indices(pass.result.stacks.at(-1).num_layers);
+		return true;
 	}
 
 	showAttention() {
@@ -205,7 +210,6 @@ export class Page {
 
 	overviewNote(result) {
 		const numTokens = result.tokens.ids.length;
-		const layers = [...new Set((result.attentions ?? []).map(({ path }) => path.layer))];
 		const choose = (layer) => {
 			this.layer = Number(layer);
 			this.shell.setState({ l: this.layer });
@@ -216,7 +220,7 @@ export class Page {
 			{ class: "note" },
 			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
 				"exactly below.",
-			layers.length > 1 && field("layer", select(layers.map(String), String(this.layer), choose)),
+			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
 		);
 	}
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import FAMILIES, detect_family, family_for, load_model, read_folder, write_folder
-from peasy.checkpoint.huggingface.family import ConfigFields
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.tensors import TensorFile
 from peasy.errors import InvalidInput
 from peasy.models.build import build

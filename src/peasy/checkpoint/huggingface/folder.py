@@ -11,7 +11,8 @@ from torch import Tensor
 from peasy.atomic import atomic_dir
 from peasy.checkpoint import ram
 from peasy.checkpoint.huggingface import registry
-from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
+from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.sentence_transformers import read_pooling, write_pooling
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, import_weights, match_pattern
 from peasy.checkpoint.safe_folder import SafeFolder, join_names, write_json

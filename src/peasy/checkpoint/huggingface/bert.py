@@ -19,7 +19,7 @@ from peasy.checkpoint.huggingface.config_table import (
     sizes,
 )
 from peasy.checkpoint.huggingface.family import ModelFamily
-from peasy.checkpoint.huggingface.weight_map import SharedLayers, WeightMap, WeightRule, block_names, module_rules
+from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, block_names, module_rules, shared_layers
 from peasy.models.config import EncoderConfig
 from peasy.nn.config import ActivationName
 
@@ -196,6 +196,6 @@ def _layer_rules(config: EncoderConfig, names: BertNames) -> tuple[WeightRule, .
         return rules
     layers = range(config.stack.num_layers)
     return tuple(
-        WeightRule(rule.external, tuple(str(rule.internal).format(layer=n) for n in layers), SharedLayers(len(layers)))
+        WeightRule(rule.external, tuple(str(rule.internal).format(layer=n) for n in layers), shared_layers(len(layers)))
         for rule in rules
     )

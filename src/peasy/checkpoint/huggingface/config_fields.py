@@ -5,7 +5,7 @@ import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from peasy.checkpoint.safe_folder import short_repr
+from peasy.checkpoint.safe_folder import join_names, short_repr
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.nn.config import ActivationName
 
@@ -152,12 +152,15 @@ class ConfigFields:
         """Mark fields that do not change what peasy computes; a string is a list of names separated by spaces."""
         self._seen.update(names.split() if isinstance(names, str) else names)
 
-    def reject_unknown(self) -> None:
+    def unknown(self) -> tuple[str, ...]:
+        """Return the fields that were neither read nor ignored."""
+        return tuple(str(name) for name in self.data if name not in self._seen)
+
+    def reject_unknown(self, hint: str | None = None) -> None:
         """Refuse every field that was neither read nor ignored."""
-        unknown = [name for name in self.data if name not in self._seen]
-        if unknown:
-            hint = "They may change the results. If you know that they do not, remove them from the file."
-            raise InvalidInput(f"{self.where} has unknown fields: {', '.join(map(str, unknown[:8]))}.", hint=hint)
+        if unknown := self.unknown():
+            message = f"{self.where} has unknown fields: {join_names(unknown)}."
+            raise InvalidInput(message, hint=f"They may change the results. {hint or ''}".strip())
 
     def invalid(self, name: str, allowed: str, hint: str | None = None) -> InvalidInput:
         """Return the error for a field with an invalid value."""

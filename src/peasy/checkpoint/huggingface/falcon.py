@@ -19,11 +19,11 @@ from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.rope import Rope
 from peasy.checkpoint.huggingface.weight_map import (
     QUERY_KEY_VALUE,
-    SplitGroups,
     WeightMap,
     block_names,
     decoder_map,
     fused_rules,
+    split_groups,
 )
 from peasy.models.config import DecoderConfig
 
@@ -61,7 +61,7 @@ def _weight_map(config: DecoderConfig) -> WeightMap:
         "transformer.h.{layer}.self_attention.query_key_value",
         "decoder.blocks.{layer}.",
         QUERY_KEY_VALUE,
-        SplitGroups(num_groups, attention.num_heads // num_groups),
+        split_groups(num_groups, attention.num_heads // num_groups),
     )
     two_norms = stack.parallel and not stack.shared_norm
     first, second = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm", "post_attention_layernorm")

@@ -23,7 +23,7 @@ from peasy.checkpoint.huggingface.config_table import (
 )
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.rope import Rope
-from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules, split_fused
 from peasy.checkpoint.huggingface.windows import Windows
 from peasy.models.config import DecoderConfig
 
@@ -183,8 +183,8 @@ def _fused_rules(config: DecoderConfig, external: str, internal: str) -> tuple[W
     gate_up = tuple(f"{internal}feedforward.{part}.weight" for part in ("gate", "up"))
     sizes = tuple(count * d_head for count in heads)
     return (
-        WeightRule(f"{external}self_attn.qkv_proj.weight", qkv, SplitFused(sizes)),
-        WeightRule(f"{external}mlp.gate_up_proj.weight", gate_up, SplitFused((config.stack.feedforward.d_ff,) * 2)),
+        WeightRule(f"{external}self_attn.qkv_proj.weight", qkv, split_fused(sizes)),
+        WeightRule(f"{external}mlp.gate_up_proj.weight", gate_up, split_fused((config.stack.feedforward.d_ff,) * 2)),
     )
 
 

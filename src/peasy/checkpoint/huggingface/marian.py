@@ -13,7 +13,7 @@ from peasy.checkpoint.huggingface.config_table import (
     length,
 )
 from peasy.checkpoint.huggingface.family import ModelFamily
-from peasy.checkpoint.huggingface.weight_map import RowVector, WeightMap, WeightRule, module_rules
+from peasy.checkpoint.huggingface.weight_map import ROW_VECTOR, WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
 
 _IGNORED = """
@@ -126,7 +126,7 @@ def _weight_map(config: EncoderDecoderConfig) -> WeightMap:
             WeightRule(target, "target_embedding.token.weight"),
             *_block_rules("encoder", "embedding"),
             *_block_rules("decoder", "target_embedding"),
-            WeightRule("final_logits_bias", "lm_head.bias", RowVector()),
+            WeightRule("final_logits_bias", "lm_head.bias", ROW_VECTOR),
             WeightRule("lm_head.weight", "lm_head.weight"),
         ),
         tied_copies={**(copies if shared else {}), "lm_head.weight": target},

@@ -15,7 +15,7 @@ from peasy.checkpoint.huggingface.config_table import (
 )
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.rope import Rope
-from peasy.checkpoint.huggingface.weight_map import QUERY_KEY_VALUE, SplitFused, WeightMap, fused_rules, module_rules
+from peasy.checkpoint.huggingface.weight_map import QUERY_KEY_VALUE, WeightMap, fused_rules, module_rules, split_fused
 from peasy.checkpoint.huggingface.windows import WINDOW, WINDOWED_LAYERS, read_layer_types, write_layer_types
 from peasy.models.config import EncoderConfig
 
@@ -79,8 +79,8 @@ def _weight_map(config: EncoderConfig) -> WeightMap:
     return WeightMap(
         rules=(
             *module_rules("model.embeddings.", "embedding.", {"tok_embeddings": "token", "norm": "norm"}),
-            *fused_rules(f"{external}attn.Wqkv", internal, QUERY_KEY_VALUE, SplitFused((config.d_model,) * 3)),
-            *fused_rules(f"{external}mlp.Wi", internal, gate_up, SplitFused((config.stack.feedforward.d_ff,) * 2)),
+            *fused_rules(f"{external}attn.Wqkv", internal, QUERY_KEY_VALUE, split_fused((config.d_model,) * 3)),
+            *fused_rules(f"{external}mlp.Wi", internal, gate_up, split_fused((config.stack.feedforward.d_ff,) * 2)),
             *module_rules(external, internal, names),
             *module_rules("model.", "encoder.", {"final_norm": "norm"}),
             *module_rules("head.", head, {"dense": "transform", "norm": "norm"}),

@@ -9,13 +9,10 @@ from peasy.checkpoint.huggingface import (
     bert_families,
     config_fields,
     falcon,
-    gpt2,
-    gpt_neo,
-    gpt_neox,
+    gpt,
     llama,
     marian,
     modernbert,
-    opt,
     t5,
 )
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
@@ -29,11 +26,9 @@ from peasy.models.config import ModelConfig
 FAMILIES: dict[str, ModelFamily] = {
     family.name: family
     for family in (
-        gpt2.FAMILY,
+        gpt.FAMILIES[0],
         *llama.FAMILIES,
-        gpt_neox.FAMILY,
-        gpt_neo.FAMILY,
-        opt.FAMILY,
+        *gpt.FAMILIES[1:],
         falcon.FAMILY,
         *bert_families.FAMILIES,
         modernbert.FAMILY,
@@ -92,8 +87,13 @@ def _spelling(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: config_fields.WeightNames) -> ModelConfig:
-    """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
+def read_hf_config(
+    family: ModelFamily, fields: ConfigFields, weights: config_fields.WeightNames, *, ignore_extra: bool = False
+) -> ModelConfig:
+    """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name.
+
+    `ignore_extra`: unknown fields are left to the caller, as `fields.unknown()`.
+    """
     fields.ignore(config_fields.IGNORED_FIELDS)
     if not family.has_custom_code:
         fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
@@ -110,7 +110,8 @@ def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: config_fi
     except InvalidInput as error:  # errors of peasy's config classes do not name the file
         message = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
         raise InvalidInput(message, hint=error.hint) from None
-    fields.reject_unknown()
+    if not ignore_extra:
+        fields.reject_unknown("If they do not: peasy import --ignore-extra loads the model without them.")
     return config
 
 

@@ -180,7 +180,7 @@ def test_config_symlink_is_not_followed(tmp_path, data):
 
 
 def test_a_class_that_cannot_read_the_file_is_named(caplog):
-    """transformers 5 builds the class from the vocabulary, with other ids; the file is what the model was trained with."""
+    """transformers 5 builds the class from the vocabulary, with other ids than the model was trained with."""
     data, config = file_contents("gpt2")
     expected = Tokenizer.from_json(data, config).encode_ids("a lower newest")
     assert not caplog.records  # inverse: a class that fits is not mentioned

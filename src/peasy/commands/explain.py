@@ -150,10 +150,8 @@ class ExplainResult(Result):
             documents.append(views.cell_document(self.worked, self.cell(*self.selected_cell), self.decimals))
         if self.selected_query is not None:
             page = views.story_document(self.worked, self.story(self.selected_query), self.decimals)
-            contributions = (
-                tuple(views.contribution_parts(self.worked, self.selected_query)) if self.contributions else ()
-            )
-            documents.append(dataclasses.replace(page, parts=page.parts + contributions))
+            shares = views.contribution_parts(self.worked, self.selected_query) if self.contributions else ()
+            documents.append(dataclasses.replace(page, parts=(*page.parts, *shares)))
         if self.symbolic:
             documents.append(views.symbolic_document(self.worked, self.symbolic_form(), self.decimals))
         if not documents:

@@ -249,6 +249,7 @@ export class Shell {
 			})),
 			"navigation",
 		);
+		this.bar.listModels().catch(() => {}); // requested while the page's module loads, which shows an error
 		this.open();
 	}
 

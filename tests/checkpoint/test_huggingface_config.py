@@ -240,4 +240,7 @@ def test_fields_of_files_in_use_are_read():
         "n_heads": 3,
         "hidden_dim": 40,
     }
+    assert read(QWEN2) == read(QWEN2 | {"use_mrope": False, "sliding_window_size": 4096, "use_return_dict": True})
+    with pytest.raises(InvalidInput, match="use_mrope is True"):
+        read(QWEN2 | {"use_mrope": True})
     assert read(distilbert) == read(distilbert | {"tie_weights_": True, "is_encoder_decoder": False})

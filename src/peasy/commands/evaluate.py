@@ -295,13 +295,13 @@ class _Truncation:
     def count(self, samples: Iterable[T]) -> Iterator[T]:
         """Yield the samples (pairs, texts with labels, rows of an STS file) and count their texts."""
         for sample in samples:
-            match sample:
-                case TextPair(source, target) | (str(source), str(target), _):
-                    texts = [source, target]
-                case LabelledText(text, _):
-                    texts = [text]
-                case _:
-                    texts = []
+            texts: list[str] = []
+            if isinstance(sample, TextPair):
+                texts = [sample.source, sample.target]
+            elif isinstance(sample, LabelledText):
+                texts = [sample.text]
+            elif isinstance(sample, tuple):
+                texts = [*sample[:2]]
             self.num_texts += len(texts)
             self.num_cut += self.loaded.num_truncated(texts)
             yield sample

@@ -203,13 +203,15 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
 
 def _string_options(cls: type, name: str) -> list[str]:
     """Return the strings that the code of a class compares a parameter with, in their order."""
-    found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"'](\w+)[\"']", source_of(cls))
+    text = "".join(source_of(base) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch")
+    found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"'](\w+)[\"']", text)
     return list(dict.fromkeys(found))
 
 
 def source_of(code: Any) -> str:
     """Return the source of a class or function, "" if there is none."""
-    return _source(getattr(code, "__func__", code)) if inspect.isclass(code) or inspect.isroutine(code) else ""
+    code = code.__func__ if inspect.ismethod(code) else code
+    return _source(code) if inspect.isclass(code) or inspect.isroutine(code) else ""
 
 
 @functools.cache

@@ -413,16 +413,10 @@ def _subject(
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**weights, **values})
-        for name in inputs if form.layout.channels_first else ():
-            bound[name] = _moved(bound[name], -1, 1)
-        for name in inputs if form.layout.transposed_keys else ():
-            bound[name] = _moved(bound[name], -1, -2) if roles[name] == "key" else bound[name]
+        bound |= _in_layout(form.layout, {name: bound[name] for name in inputs}, roles)
         bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in packed.items()}
         result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
-        if not form.layout.channels_first:
-            return result
-        several = result if isinstance(result, tuple | list) else [result]
-        return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
+        return _from_layout(form.layout, result)
 
     shown = {name: _array_name(roles.get(name, "") or "source") for name in inputs}
     shown |= {name: _short(value) for name, value in constants.items() if not hasattr(value, "dim")}
@@ -455,6 +449,22 @@ def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             grouped[name] = value
     return grouped
+
+
+def _in_layout(layout: Layout, arrays: Mapping[str, Any], roles: Mapping[str, str]) -> dict[str, Any]:
+    """Return arrays as the code expects them: channels after the batch, or keys transposed."""
+    if layout.channels_first:
+        return {name: _moved(array, -1, 1) for name, array in arrays.items()}
+    keys = [name for name in arrays if layout.transposed_keys and roles[name] == "key"]
+    return {**arrays, **{name: _moved(arrays[name], -1, -2) for name in keys}}
+
+
+def _from_layout(layout: Layout, result: Any) -> Any:
+    """Return a result with the channels last."""
+    if not layout.channels_first:
+        return result
+    several = result if isinstance(result, tuple | list) else [result]
+    return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
 
 
 def _moved(array: Any, source: int, target: int) -> Any:
@@ -541,12 +551,17 @@ def expression_attempts(
     libraries = (
         ("torch",) if own or "numpy" not in imported else ("torch", "numpy") if "torch" in imported else ("numpy",)
     )
-    several = itertools.product(libraries, layouts(sizes, bool(own) or "x" in arrays, widths))
-    for library, layout in several:
-        inputs = {name: seeded_array(role, layout.shape(sizes, role), seed) for name, role in arrays.items()}
+    lengths = [sizes.time, sizes.length, *_lengths(own, buffers, sizes)]
+    shapes = [
+        (each, layout) for each in (dataclasses.replace(sizes, time=time) for time in lengths)
+        for layout in layouts(each, bool(own) or "x" in arrays, widths)
+    ]  # fmt: skip
+    for library, (each, layout) in itertools.product(libraries, shapes):
+        inputs = {name: seeded_array(role, layout.shape(each, role), seed) for name, role in arrays.items()}
 
-        def run(values: Mapping[str, Any]) -> Any:
-            return eval(code, {**names, "mask": None, **values})
+        def run(values: Mapping[str, Any], layout: Layout = layout) -> Any:
+            given = _in_layout(layout, {name: values[name] for name in arrays}, arrays)
+            return _from_layout(layout, eval(code, {**names, "mask": None, **values, **given}))
 
         subject = RepeatedCall(run, inputs, library, {}, text=text)
         subject.buffer_ops, subject.buffers = ops, buffers
@@ -560,7 +575,7 @@ def expression_attempts(
             failures.append(failure(error, text, file))
             continue
         masks = {"mask": "mask"} if "mask" in used else {}
-        yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], sizes, layout)
+        yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], each, layout)
 
 
 def _call_constants(sizes: Sizes) -> dict[str, Any]:

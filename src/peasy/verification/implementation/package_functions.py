@@ -9,9 +9,9 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def rearrange(x: Any, pattern: str, **sizes: int) -> torch.Tensor:
+def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
     """Return a tensor, or a list of tensors as one, with its axes split, merged and in another order."""
-    x = x if isinstance(x, torch.Tensor) else torch.stack(list(x))
+    x = torch.stack(list(x)) if isinstance(x, list | tuple) else x
     dots = range(x.ndim - len(re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])))
     sides = pattern.replace("...", " ".join(f"axis_{n}" for n in dots)).split("->")
     left, right = ([re.findall(r"\w+", axis) for axis in re.findall(r"\([^)]*\)|\w+", side)] for side in sides)
@@ -28,7 +28,7 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> torch.Tensor:
     return split.reshape([math.prod(sizes[name] for name in group) for group in right])
 
 
-def repeat(x: torch.Tensor, pattern: str, **sizes: int) -> torch.Tensor:
+def repeat(x: torch.Tensor, pattern: str, **sizes: int) -> Any:
     """Return a tensor repeated along the axes that only the right side of the pattern has."""
     left, right = pattern.split("->")
     right = re.sub(r"\b([2-9]|\d\d+)\b", r"repeats_\1", right)

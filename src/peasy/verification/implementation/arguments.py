@@ -210,8 +210,8 @@ def _string_options(cls: type, name: str) -> list[str]:
 
 def source_of(code: Any) -> str:
     """Return the source of a class or function, "" if there is none."""
-    code = code.__func__ if inspect.ismethod(code) else code
-    return _source(code) if inspect.isclass(code) or inspect.isroutine(code) else ""
+    plain: Any = code.__func__ if inspect.ismethod(code) else code
+    return _source(plain) if inspect.isclass(code) or inspect.isroutine(code) else ""
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
-import ast
 import inspect
 import re
 import time
@@ -36,6 +35,7 @@ from peasy.verification.implementation.checks import (
 from peasy.verification.implementation.core import attention_products, find_cores
 from peasy.verification.implementation.expected import explain_difference, read_expected
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
+from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
     declared_mask_meaning,
@@ -260,13 +260,7 @@ def _context(state: Examination, attempt: Attempt) -> Context:
 
 def _scaling_caller(state: Examination) -> str:
     """Return the line of the file in which a caller of the function scales the queries itself; "" if there is none."""
-    try:
-        text = Path(state.file).read_text(encoding="utf-8")
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return ""
-    for node in nodes:
-        source = ast.get_source_segment(text, node) or ""
+    for node, source in definitions(Path(state.file)):
         if node.name != state.name and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source):
             for line in source.splitlines():
                 if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
@@ -452,11 +446,9 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
 
 
 def _file_of(target: Any) -> str:
+    code = target if inspect.isclass(target) or inspect.isfunction(target) else type(target)
     try:
-        return (
-            inspect.getsourcefile(target if inspect.isclass(target) or inspect.isfunction(target) else type(target))
-            or ""
-        )
+        return inspect.getsourcefile(code) or ""
     except TypeError:
         return ""
 

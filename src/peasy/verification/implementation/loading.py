@@ -364,7 +364,7 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     return target
 
 
-def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
     """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
         text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
@@ -378,12 +378,12 @@ def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, s
 
 def defined_names(file: Path) -> list[str]:
     """List functions and classes of a file or notebook without running it."""
-    return [node.name for node, _ in _definitions(file)]
+    return [node.name for node, _ in definitions(file)]
 
 
 def attention_candidates(file: Path) -> Iterator[str]:
     """Yield the functions and classes of a file that look like attention: a softmax and a product in one body."""
-    for node, body in _definitions(file):
+    for node, body in definitions(file):
         if node.name.startswith("test"):
             continue
         named = "attention" in node.name.lower() or "attn" in node.name.lower() or "head" in node.name.lower()

@@ -59,16 +59,17 @@ UNKNOWN = object()
 class ConfigGuess(dict[str, Any]):
     """Configuration object that answers every known name: as attribute, as key, and by `get`.
 
-    With `guess` it also answers names that are not known, and keeps these answers as items: they decide no verdict.
+    With `guess` it also answers names that are not known, and keeps these `guesses`: they decide no verdict.
     """
 
     def __init__(self, sizes: Sizes, given: Mapping[str, Any] | None = None, guess: bool = False) -> None:
         super().__init__(given or {})
         object.__setattr__(self, "_sizes", sizes)
         object.__setattr__(self, "_guess", guess)
+        object.__setattr__(self, "guesses", {})
 
     def __repr__(self) -> str:
-        return f"settings({', '.join(f'{name}={value!r}' for name, value in self.items())})"
+        return f"settings({', '.join(f'{name}={value!r}' for name, value in self.guesses.items())})"
 
     def __missing__(self, name: str) -> Any:
         value = config_value(self._sizes, name)
@@ -78,8 +79,9 @@ class ConfigGuess(dict[str, Any]):
             raise KeyError(name)
         words = set(snake_case(name).split("_"))
         size = words & {"n", "num", "d", "dim", "size", "max", "min"}
-        self[name] = self._sizes.d_model if size else name.startswith("scale") and "inverse" not in words
-        return self[name]
+        value = self._sizes.d_model if size else name.startswith("scale") and "inverse" not in words
+        self[name] = self.guesses[name] = value
+        return value
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a value; a default of the caller counts more than a guess, but not for sizes."""

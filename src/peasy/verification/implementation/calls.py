@@ -69,8 +69,8 @@ class Attempt:
     parameters: list[inspect.Parameter] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
     layout: Layout | None = None
-    guessed: str = ""
-    """Settings that are not known, with their values."""
+    guessed: bool = False
+    """Whether settings are guessed whose names are not known."""
 
 
 def failure(error: BaseException, call: str, file: str) -> CallFailure:
@@ -180,21 +180,16 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                 text = _created(target, arguments)
                 for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
                     worked = True
-                    guessed = (v for v in arguments.values() if isinstance(v, ConfigGuess) and v)
-                    attempt.guessed = ", ".join(map(repr, guessed))
+                    attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                     yield attempt
-                if _hopeless(failures) and not worked:
+                if len(failures) > _MAX_FAILURES and not worked:
                     return
             if worked:
                 return
 
 
-_MAX_FAILURES = 1500
-
-
-def _hopeless(failures: list[CallFailure]) -> bool:
-    """Return whether more attempts would fail too: a package is missing, or very many have failed."""
-    return len(failures) > _MAX_FAILURES or sum("is not installed" in one.error for one in failures) > 2
+_MAX_FAILURES, _MAX_MISSING = 1500, 3
+"""Calls that fail, and calls of one object that fail because a package is missing, after which no other is tried."""
 
 
 def _created(cls: type, arguments: Mapping[str, Any]) -> str:
@@ -232,8 +227,11 @@ def _short(value: Any) -> str:
     if isinstance(value, ConfigGuess):
         return repr(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        changed = (f for f in dataclasses.fields(value) if f.init and getattr(value, f.name) != f.default)
-        return f"{type(value).__name__}({', '.join(f'{f.name}={getattr(value, f.name)!r}' for f in changed)})"
+        fields = [f for f in dataclasses.fields(value) if f.init and f.default_factory is dataclasses.MISSING]
+        shown = {
+            f.name: repr(getattr(value, f.name)) for f in fields if repr(getattr(value, f.name)) != repr(f.default)
+        }
+        return f"{type(value).__name__}({', '.join(f'{name}={text}' for name, text in shown.items())})"
     if type(value).__name__ == "Linear":
         return f"nn.Linear({value.in_features}, {value.out_features}, bias=False)"
     if isinstance(value, np.ndarray):
@@ -284,9 +282,10 @@ def _call_attempts(
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
     parameters, packed = _unpacked(function, signature_of(function))
     roles = roles_of(parameters)
-    worked = False
+    worked, before = False, len(failures)
     for form in _forms(made, function, parameters, roles, sizes, buffers):
-        if _hopeless(failures) and not worked:
+        missing = sum("is not installed" in one.error for one in failures[before:])
+        if not worked and (missing == _MAX_MISSING or len(failures) > _MAX_FAILURES):
             return
         subject = _subject(made, function, text, parameters, roles, form, seed, packed)
         if subject is None or (worked and (form.layout.one_query or form.unknown)):
@@ -346,6 +345,7 @@ def _forms(
     shapes = [(each, layout) for each in several for layout in declared_layouts(function, roles, each, widths)]
     shapes += [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
                if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    shapes = list(dict.fromkeys(shapes))
     if {"key", "source"} & set(roles.values()):
         shapes += [(sizes, Layout(axes, width, keys)) for width in dict.fromkeys(widths) for axes, keys in ONE_QUERY]
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
@@ -360,11 +360,11 @@ def _forms(
 
 def _lengths(parameters: Mapping[str, Any], buffers: Mapping[str, Any], sizes: Sizes) -> list[int]:
     """Return lengths that tables of a module may be made for: masks, positions; three at most."""
-    tables = [*buffers.values(), *(p for p in parameters.values() if "Uninitialized" not in type(p).__name__)]
+    weights = [p for p in parameters.values() if "Uninitialized" not in type(p).__name__]
     known = {sizes.time, sizes.length, sizes.d_model, sizes.d_head, sizes.heads, sizes.batch}
-    found = [int(n) for table in tables if table.dim() > 1 for n in table.shape[-2:]]
-    matrices = {int(n) for p in parameters.values() if p.dim() == 2 for n in p.shape}
-    return [n for n in dict.fromkeys(found) if 3 < n <= 64 and n not in known | matrices][:3]
+    known |= {int(n) for p in weights if p.dim() == 2 for n in p.shape}
+    found = [int(n) for table in (*buffers.values(), *weights) if table.dim() > 1 for n in table.shape[-2:]]
+    return [n for n in dict.fromkeys(found) if 3 < n <= 64 and n not in known][:3]
 
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:

@@ -117,3 +117,6 @@ def test_head_numbers_are_bounded_and_can_be_named(stories, monkeypatch):
     assert few.ablations == ()
     (named,) = forward_pass(stories, TEXT, head_numbers=["decoder.2.attention.1"], story=False).head_numbers
     assert (named.layer, named.head) == (2, 1)
+    one = forward_pass(stories, TEXT, head_numbers=["story"], ablations=False)
+    assert [(found.layer, found.head) for found in one.head_numbers] == [(one.story.layer, one.story.head)]
+    assert one.head_numbers[0].steps == few.head_numbers[0].steps

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 from tests.server.browser_window import serious_violations
 
+from peasy.experiments.result import EXPERIMENTS
 from peasy.server.static import PAGES, list_files
 
 pytestmark = pytest.mark.browser
@@ -127,6 +128,24 @@ def test_pages_match_the_navigation_rail():
         assert f'export const page = {{ name: "{name}", title: "{title}", letter: "{letter}"' in source
 
 
+def test_all_modules_of_a_page_are_requested_at_once_and_its_links_lead_somewhere(open_window, client):
+    window = open_window("/home?m=writer&t=the+pizza+came")
+    waited_for = (
+        "performance.getEntriesByType('resource').filter(({ name }) => name.endsWith('.js')).map(({ name }) => name)"
+    )
+    requested = {url.removeprefix(window.origin) for url in window.page.evaluate(waited_for)}
+    listed = set(re.findall(r'modulepreload" href="(.*?)"', client.get("/home").text))
+    assert {path[1:] for path in requested} == listed | {"early.js"}
+    measured = re.findall(r'experiment: "(.*?)"', list_files()["/home/textbook.js"].read_text(encoding="utf-8"))
+    assert len(measured) == 10
+    assert set(measured) <= set(EXPERIMENTS)
+
+
+KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", *"[],. osnb+"]
+PRESS = """(keys) => keys.forEach((key) => document.body.dispatchEvent(
+    new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })))"""
+
+
 def test_keys_do_nothing_before_a_page_has_its_data(open_window):
     """A slow server: every key of every page is pressed while the first request waits."""
     window = open_window()
@@ -136,23 +155,7 @@ def test_keys_do_nothing_before_a_page_has_its_data(open_window):
     for name in PAGES:
         page.goto(f"{window.origin}/{name}", wait_until="commit")
         page.wait_for_selector("#place h1, #place .skeleton")
-        for key in (
-            "ArrowLeft",
-            "ArrowRight",
-            "ArrowUp",
-            "ArrowDown",
-            "[",
-            "]",
-            ",",
-            ".",
-            " ",
-            "o",
-            "s",
-            "n",
-            "b",
-            "+",
-        ):
-            page.keyboard.press(key)
+        page.evaluate(PRESS, KEYS)
     page.goto(f"{window.origin}/generate", wait_until="commit")
     page.wait_for_selector("#place > h1")  # the page is there and has its keys, but no data
     page.keyboard.press("n")

@@ -1,7 +1,10 @@
-"""Server process: memory settings, and the addresses of a server started from Python."""
+"""Server process: memory settings, connections, and the addresses of a server started from Python."""
 
+import asyncio
+import concurrent.futures
 import os
 import platform
+import socket
 import subprocess
 import sys
 
@@ -49,3 +52,23 @@ def test_python_server_accepts_its_addresses_as_the_command_does(folders, monkey
     headers = {"Host": "192.0.2.7:8000", "Authorization": "Bearer secret"}
     with TestClient(apps[0]) as client:
         assert client.get("/v1/models", headers=headers).status_code == status
+
+
+def test_responses_are_sent_without_waiting_for_an_acknowledgement():
+    """Headers and body are two writes: without TCP_NODELAY the second one waits for the client's delayed ACK."""
+
+    async def option_of_an_accepted_connection():
+        options = asyncio.Queue()
+
+        def read_option(_, writer):
+            options.put_nowait(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listener = server.bind("127.0.0.1", 0)
+        async with await asyncio.start_server(read_option, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            writer.close()
+            return await options.get()
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:  # the browser of other tests has a loop in this thread
+        assert pool.submit(asyncio.run, option_of_an_accepted_connection()).result() != 0

@@ -63,7 +63,7 @@ def running_server(app, shutdown_timeout=5.0):
         thread.join(20)
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=120.0):
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
@@ -76,7 +76,7 @@ def connect(port, rcvbuf=None):
     link = socket.socket()
     if rcvbuf is not None:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
-    link.settimeout(20)
+    link.settimeout(120)
     link.connect(("127.0.0.1", port))
     return link
 

@@ -180,7 +180,8 @@ def forward_pass(
         target: Translation to show; None: the model's own.
         edit: Interventions.
         story: Also find the head whose ablation changes the next token most.
-        head_numbers: Heads whose numbers are included, such as decoder.1.attention.0; None: as many as fit a page.
+        head_numbers: Heads whose numbers are included, such as decoder.1.attention.0, or story for the head of the
+            story; None: as many as fit a page.
         ablations: Also the next tokens without each head, if the model is small.
 
     >>> shown = forward_pass("stories", "The pizza came out of the oven and it")
@@ -197,7 +198,8 @@ def forward_pass(
     def keep(activation: Activation) -> None:
         path = activation.path
         layer = f"{path.stack}.{path.layer}.{path.part}."
-        if activation.step not in HEAD_NUMBERS or any(name.startswith(layer) for name in head_numbers or [layer]):
+        names = head_numbers or ["story"]
+        if activation.step not in HEAD_NUMBERS or any(name == "story" or name.startswith(layer) for name in names):
             activations.append(activation)
 
     logits = forward_logits(model.model, inputs.model_input, Tap(keep, steps=steps), intervention)
@@ -299,7 +301,7 @@ def _head_numbers(
         if names is None:
             room -= sum(array.numel() for array in steps.values())
         if len(steps) > len(HEAD_NUMBERS) and (
-            room >= 0 if names is None else f"{stack}.{layer}.{part}.{head}" in names
+            room >= 0 if names is None else {f"{stack}.{layer}.{part}.{head}", place == told and "story"} & {*names}
         ):
             chosen.append(HeadNumbers(*place, {name: _numbers(array) for name, array in steps.items()}))
     return tuple(chosen)

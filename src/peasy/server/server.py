@@ -37,7 +37,8 @@ _M_ARENA_MAX = -8
 def bind(host: str, port: int) -> socket.socket:
     """Return a socket bound to this address; port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # with its protocol named, asyncio sets TCP_NODELAY; otherwise most responses wait 40 ms for an acknowledgement
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -1,5 +1,6 @@
 """Static files of the studio, from a list of the package's files; no path that a client sends is ever opened."""
 
+import posixpath
 import re
 from functools import cache
 from importlib.resources import files
@@ -49,25 +50,41 @@ def served_content(source: Path, path: str) -> bytes:
     return _COMMENT.sub(b"", re.sub(rb"(?m)^\t+", b"", content))
 
 
+_IMPORT = re.compile(r'from "([./][^"]+)"')
+
+
+def list_modules(page: str, known: dict[str, Path]) -> list[str]:
+    """Return the modules of a page in the order of their imports, so that a browser requests all of them at once."""
+    found = [f"/{name}" for name in ("shell.js", f"page/{page}.js") if f"/{name}" in known]
+    for path in found:
+        for name in _IMPORT.findall(known[path].read_text(encoding="utf-8")):
+            imported = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+            if imported not in found:
+                found.append(imported)
+    return found
+
+
 def static_router() -> APIRouter:
     """Return the router of the pages and their files."""
     router, known = APIRouter(include_in_schema=False), list_files()
 
-    def index(request: Request) -> Response:
+    async def index(request: Request) -> Response:
         source = known.get("/index.html")
         if source is None:
             raise NotFound("The pages of the studio are not installed.")
-        response = HTMLResponse(source.read_text(encoding="utf-8"))
+        modules = list_modules(request.url.path.rpartition("/")[2] or PAGES[0], known)
+        links = "\n".join(f'<link rel="modulepreload" href="{path[1:]}">' for path in modules)
+        response = HTMLResponse(source.read_text(encoding="utf-8").replace("<!-- modules -->", links))
         guard: Guard = request.app.state.guard
         guard.set_csrf_cookie(response)
         return response
 
-    def file(request: Request, path: str) -> Response:
+    async def file(request: Request, path: str) -> Response:
         if path in _STYLE_SHEETS:
             return Response(_cached_style_sheet(), media_type="text/css")
         source = known.get(f"/{path}") or list_files().get(f"/{path}")  # in development, files are added at run time
         if source is None and "text/html" in request.headers.get("accept", "") and "." not in path:
-            page = index(request)  # a person mistyped an address: the page says so and lists the others
+            page = await index(request)  # a person mistyped an address: the page says so and lists the others
             page.status_code = 404
             return page
         if source is None or path == "index.html":

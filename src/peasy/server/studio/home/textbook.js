@@ -120,8 +120,8 @@ export const CHAPTERS = [
 	},
 ];
 
-/** Panel of one chapter; `open(number)` shows another one. `known` are the names of the experiments that exist. */
-export function chapterPanel(number, open, known) {
+/** Panel of one chapter; `open(number)` shows another one. */
+export function chapterPanel(number, open) {
 	const { title, text, question, options, answer, experiment } = CHAPTERS[number];
 	const verdict = element("p", { role: "status", class: "quiet" });
 	const choose = (index) => (verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
@@ -138,12 +138,11 @@ export function chapterPanel(number, open, known) {
 			options.map((option, index) => button(option, () => choose(index))),
 		),
 		verdict,
-		known.includes(experiment) &&
-			quiet(
-				element("a", { href: `experiments?x=${experiment}` }, "Is that so? Measure it."),
-				" ",
-				element("a", { href: "glossary" }, "Glossary"),
-			),
+		quiet(
+			element("a", { href: `experiments?x=${experiment}` }, "Is that so? Measure it."),
+			" ",
+			element("a", { href: "glossary" }, "Glossary"),
+		),
 		element(
 			"div",
 			{ class: "row" },

@@ -18,12 +18,11 @@ const PRESETS = [
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
 	{ label: "Which sentences are alike?", m: "sentences", t: "My phone broke, great." },
 ];
+const SMALL = 5e6; // parameters of models whose picture, story and arithmetic are computed in one request
 // sentences that an encoder's picture compares with
 const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
 export class Page {
-	/** @type {Promise<string[]>} */
-	experiments;
 	/** @type {Record<string, any> | null} */
 	base = null;
 	headKey = "";
@@ -81,7 +80,9 @@ export class Page {
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
 		this.name = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
-		this.isRun = entries.find(({ name }) => name === this.name)?.source === "run";
+		const entry = entries.find(({ name }) => name === this.name);
+		this.isRun = entry?.source === "run";
+		this.isSmall = entry?.parameters < SMALL;
 		await this.drawCheckpoints(Number(state.ck));
 		this.view.similar = null;
 		this.text =
@@ -89,12 +90,8 @@ export class Page {
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.view.open = state.l === undefined ? null : headFromUrl(state);
-		this.experiments ??= this.shell.request("experiments").then(
-			({ result }) => (result.experiments ?? []).map(({ name }) => name),
-			() => [],
-		);
 		this.drawPresets(models);
-		await this.drawBook();
+		this.drawBook();
 		await this.load();
 	}
 
@@ -130,10 +127,12 @@ export class Page {
 	load() {
 		const edit = ablations(this.view.off);
 		const key = JSON.stringify(this.body());
+		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
 		return this.runLatest(
 			async () => {
-				if (this.baseKey !== key) [this.base, this.baseKey] = [await this.requestPass({}), key];
-				return edit.length ? this.requestPass({ edit }) : this.base;
+				const edited = edit.length > 0 && this.requestPass({ edit });
+				if (this.baseKey !== key) [this.base, this.baseKey] = [await this.requestPass(whole), key];
+				return edited || this.base;
 			},
 			(shown) => {
 				this.shell.clearError();
@@ -141,8 +140,8 @@ export class Page {
 				this.view.show(shown, this.base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				const isSearched = this.base.story === null && this.base.next_tokens.length > 0;
-				if (isSearched && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
+				const isMissing = !this.isSmall && this.base.story === null && this.base.next_tokens.length > 0;
+				if (isMissing && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
 			},
 		);
 	}
@@ -160,6 +159,8 @@ export class Page {
 
 	async requestHead(open) {
 		const [edit, name] = [ablations(this.view.off), headName(open)];
+		const known = this.base.head_numbers.find((one) => headName(one) === name);
+		if (known && !edit.length) return known.steps;
 		const key = JSON.stringify([this.body(), edit, name]);
 		if (this.headKey === key) return this.headSteps;
 		return this.shell.attempt(async () => {
@@ -315,17 +316,17 @@ export class Page {
 		});
 	}
 
-	async drawBook() {
+	drawBook() {
 		const number = Number(this.state.ch ?? 0) - 1;
 		const open = (chapter) => this.openChapter(chapter);
 		const isOpen = Boolean(CHAPTERS[number]);
 		this.bookButton.setAttribute("aria-expanded", String(isOpen));
-		this.book.replaceChildren(...(isOpen ? [chapterPanel(number, open, await this.experiments)] : []));
+		this.book.replaceChildren(...(isOpen ? [chapterPanel(number, open)] : []));
 	}
 
 	async openChapter(number) {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
-		await this.drawBook();
+		this.drawBook();
 		this.book.querySelector("h2")?.scrollIntoView?.({ block: "nearest" });
 		const { show } = CHAPTERS[number] ?? {};
 		if (!show || !this.view.pass) return;

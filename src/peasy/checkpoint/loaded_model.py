@@ -32,6 +32,7 @@ class ModelBundle:
     folder: Path | None = None
     family: str | None = None
     unused_weights: tuple[str, ...] = ()
+    unused_fields: tuple[str, ...] = ()
     packed_models: "dict[str, Model]" = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, object]:

@@ -232,7 +232,6 @@ sin, cos, abs, sign, erf = (
 )
 square = _elementwise(lambda operand: _apply("^", operator.pow, operand, 2.0), 1)
 maximum = _elementwise(lambda left, right: _extreme("MAX", builtins.max, left, right), 2)
-minimum = _elementwise(lambda left, right: _extreme("MIN", builtins.min, left, right), 2)
 where = _elementwise(_choose, 3)
 isfinite = _elementwise(lambda operand: isinstance(operand, Expression) or math.isfinite(operand), 1)
 
@@ -281,7 +280,7 @@ def _on_cells(function: Callable[..., np.ndarray]) -> Callable[..., ExpressionAr
 
 
 reshape, moveaxis, matrix_transpose = _on_cells(np.reshape), _on_cells(np.moveaxis), _on_cells(np.matrix_transpose)
-broadcast_to, expand_dims, repeat = _on_cells(np.broadcast_to), _on_cells(np.expand_dims), _on_cells(np.repeat)
+broadcast_to, repeat = _on_cells(np.broadcast_to), _on_cells(np.repeat)
 
 
 def zeros_like(array: _Cells, dtype: object = None) -> ExpressionArray:

@@ -26,14 +26,8 @@ from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.render.figure import Figure
+from peasy.views import attention as attention_views
 from peasy.views import inspection as views
-from peasy.views.attention import (
-    attention_document,
-    opening_notes,
-    strongest_links_document,
-    tiled_document,
-    word_attention_document,
-)  # fmt: skip
 from peasy.views.document import Document, Heading, Paragraph, short_title
 from peasy.views.worked import worked_document
 from peasy.worked.solver import WorkedExample, solve
@@ -145,7 +139,7 @@ class WordAttentionResult(RecordResult):
 
     def document(self) -> Document:
         """One line for each head."""
-        return word_attention_document(self.record, self.query, self.heads, self.measure)
+        return attention_views.word_attention_document(self.record, self.query, self.heads, self.measure)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,7 +154,7 @@ class StrongestLinksResult(RecordResult):
 
     def document(self) -> Document:
         """One line for each head, and the next-token candidates."""
-        return strongest_links_document(self.record, self.heads)
+        return attention_views.strongest_links_document(self.record, self.heads)
 
 
 class LensResult(RecordResult, records.LensTable):
@@ -422,8 +416,8 @@ class LookResult(RecordResult, records.AttentionRecord):
     def document(self) -> Document:
         """Attention maps of all captured heads, or their overviews."""
         if self.overviews:
-            return tiled_document(self)
-        return attention_document(self, merge_subwords=self.merge_words, measure=self.measure)
+            return attention_views.tiled_document(self)
+        return attention_views.attention_document(self, merge_subwords=self.merge_words, measure=self.measure)
 
     def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and the arrays unless they are too large."""
@@ -502,7 +496,7 @@ class HeadResult(LookResult):
         worked = self.worked()
         used, weights = self.by_path("weights")[self.path].array[0], worked.step("weights").values
         rows = list(self.rows or range(len(used)))[: len(weights)]
-        notes = list(opening_notes(self.interventions))
+        notes = list(attention_views.opening_notes(self.interventions))
         if weights.shape[1] == used.shape[1]:
             difference = float(np.abs(weights - np.asarray(used, dtype=float)[rows]).max())
             same = f"Calculated here and used by the model: the same weights to within {max(difference, 1e-7):.0e}."

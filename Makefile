@@ -20,7 +20,7 @@ demo: $(VENV)/.all ## Install peasy with all extras into .venv and show a worked
 	@echo; echo "In the browser: $(BIN)/peasy studio"
 
 test: $(VENV)/.dev browser ## Install the test dependencies and run the tests
-	@status=0; $(BIN)/python -m pytest -n $(JOBS) || status=$$?; $(BIN)/python tests/system.py; exit $$status
+	@status=0; $(BIN)/python -m pytest -n $(JOBS) --dist worksteal || status=$$?; $(BIN)/python tests/system.py; exit $$status
 
 check: $(VENV)/.dev ## Everything a change must pass: format, lint, types on three systems, import layers, docs, tests
 	@$(BIN)/python tests/check.py --without-tests

@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--llama-python", help="interpreter with xllamacpp")
     python = parser.parse_args().llama_python
     tokenizer = train_tokenizer(["the pizza came out of the oven"] * 9, kind="bpe", vocab_size=300)
-    rows = {name: Row(family.config_class.kind) for name, family in FAMILIES.items()}
+    rows = {name: Row(family.kind) for name, family in FAMILIES.items()}
     wanted: dict[str, tuple[dict[str, object], str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary)

@@ -22,7 +22,7 @@ STEPS = (
     "docs/generate.py --check",
     "-m mkdocs build --strict --quiet --site-dir site",
 )
-TESTS = "-m pytest -n 2"
+TESTS = "-m pytest -n 2 --dist worksteal"
 
 
 def main(arguments: list[str]) -> int:

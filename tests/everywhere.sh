@@ -29,7 +29,7 @@ suite() {
 	local name=$1 status=0
 	shift
 	echo "== $name"
-	"$@" "$python" -m pytest -q -p no:cacheprovider -n "$jobs" "${tests[@]}" || status=$?
+	"$@" "$python" -m pytest -q -p no:cacheprovider -n "$jobs" --dist worksteal "${tests[@]}" || status=$?
 	[ $status = 0 ] && echo "== passed: $name" || { echo "== FAILED ($status): $name"; failed=1; }
 }
 

@@ -44,9 +44,9 @@ def document(words):
 def used(recorded):
     """Use the page, then count its elements."""
     page = recorded.page
-    page.wait_for_function(
-        "[...document.querySelectorAll('peasy-maps, peasy-links, peasy-plane')].every((e) => 'ready' in e.dataset)"
-    )
+    # a function: an expression would be evaluated again at each poll, which the page's policy forbids
+    figures = "document.querySelectorAll('peasy-maps, peasy-links, peasy-plane')"
+    page.wait_for_function(f"() => [...{figures}].every((e) => 'ready' in e.dataset)")
     for row in range(3):
         page.evaluate(f"document.querySelectorAll('peasy-maps').forEach((e) => e.selectCell({row}, {row}))")
     for kind in ("peasy-maps", "peasy-links"):

@@ -174,7 +174,7 @@ def test_the_theme_button_repaints(opened, saved):
     before = page.evaluate(ink)
     for _ in range(2):
         page.locator("#theme").click()
-    page.wait_for_function(f"{ink} !== '{before}'")
+    page.wait_for_function(f"() => {ink} !== '{before}'")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

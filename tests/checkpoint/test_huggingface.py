@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import FAMILIES, detect_family, family_for, load_model, read_folder, write_folder
-from peasy.checkpoint.huggingface.family import ConfigFields
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.tensors import TensorFile
 from peasy.errors import InvalidInput
 from peasy.models.build import build
@@ -153,8 +153,15 @@ def test_unsupported_settings_are_refused_by_name(tmp_path, config, settings, me
 
 
 def test_unknown_field_can_be_ignored(tmp_path):
-    folder = write(tmp_path / "m", new_trick=1)
-    assert read_folder(folder, ignore_fields=["new_trick"]).config == GPT2
+    folder = write(tmp_path / "m", new_trick=1, other={})
+    with pytest.raises(InvalidInput, match="unknown fields: new_trick, other") as caught:
+        read_folder(folder)
+    assert "--ignore-extra" in caught.value.hint
+    checkpoint = read_folder(folder, ignore_extra=True)
+    assert (checkpoint.config, checkpoint.unused_fields) == (GPT2, ("new_trick", "other"))
+    change_config(folder, scale_attn_by_inverse_layer_idx=True)
+    with pytest.raises(InvalidInput, match="scale_attn_by_inverse"):  # known, and changes results
+        read_folder(folder, ignore_extra=True)
 
 
 def test_legacy_rope_settings(tmp_path):

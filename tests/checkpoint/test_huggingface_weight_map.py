@@ -4,22 +4,20 @@ import pytest
 import torch
 
 from peasy.checkpoint.huggingface.weight_map import (
-    RowVector,
-    SplitFused,
-    Transpose,
+    ROW_VECTOR,
+    TRANSPOSE,
     WeightMap,
     WeightRule,
     export_weights,
     import_weights,
     match_pattern,
     pair_weights,
+    split_fused,
 )
 from peasy.errors import InvalidInput
 
-FUSED = WeightRule(
-    "h.{layer}.qkv", ("b.{layer}.q", "b.{layer}.k", "b.{layer}.v"), SplitFused((4, 2, 2), 1, Transpose())
-)
-WEIGHT_MAP = WeightMap((FUSED, WeightRule("bias", "b.bias", RowVector()), WeightRule("w", "b.w")))
+FUSED = WeightRule("h.{layer}.qkv", ("b.{layer}.q", "b.{layer}.k", "b.{layer}.v"), split_fused((4, 2, 2), 1, TRANSPOSE))
+WEIGHT_MAP = WeightMap((FUSED, WeightRule("bias", "b.bias", ROW_VECTOR), WeightRule("w", "b.w")))
 INTERNAL_NAMES = ["b.w", "b.1.k", "b.1.q", "b.1.v", "b.bias"]
 
 

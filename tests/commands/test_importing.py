@@ -114,7 +114,11 @@ def test_extra_weights_are_refused_with_the_flag_that_ignores_them(copied):
     with pytest.raises(InvalidInput, match=r"v_head\.summary\.weight") as error:
         peasy.import_model(copied)
     assert "--ignore-extra" in error.value.hint
-    assert peasy.import_model(copied, ignore_extra=True).model.unused_weights == ("v_head.summary.weight",)
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"welcome": "hello"}))
+    result = peasy.import_model(copied, ignore_extra=True)
+    assert result.model.unused_weights == ("v_head.summary.weight",)
+    assert result.data()["unused"] == ["v_head.summary.weight", "config.json: welcome"]
 
 
 def test_a_config_without_a_model_type_asks_for_the_family(copied):

@@ -191,6 +191,25 @@ def test_logit_lens_rollout_and_steps_of_one_head(model):
     assert "Softmax" in page
 
 
+def test_one_head_step_by_step_has_the_weights_of_the_model(model):
+    x = model.look(TEXT)
+    head = x.steps(1, 0)
+    np.testing.assert_allclose(head.worked().step("weights").values, np.asarray(x.weights[1, 0]), atol=1e-5)
+    assert "the same weights to within" in " ".join(str(head).split())
+    weights = next(matrix for matrix in head.document().matrices() if matrix.name == "weights")
+    assert weights.explain(3, 1).lines
+    row = x.tokens.find("it")[-1]
+    one = x.steps(1, 0, query="it").worked()
+    assert (one.tokens, one.keys) == (x.tokens.pieces[row : row + 1], x.tokens.pieces[: row + 1])
+    np.testing.assert_allclose(
+        one.step("weights").values[0], np.asarray(x.weights[1, 0])[row, : row + 1], atol=1e-5
+    )  # fmt: skip
+    other = [replace(c, array=c.array[:, :, ::-1].copy()) if c.step == "weights" else c for c in head.captures]
+    assert "weights differ by" in " ".join(str(replace(head, captures=tuple(other))).split())
+    with pytest.raises(NotFound, match="no cross-attention in layer 1"):
+        str(x.steps(1, 0, part="cross_attention"))
+
+
 def test_heads_are_ranked(model):
     result = model.heads([TEXT, "The oven tasted good"], by="previous")
     ranked = [score.previous for score in result.ranked("previous")]

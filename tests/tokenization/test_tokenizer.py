@@ -11,6 +11,7 @@ from peasy.errors import InvalidInput, NotFound
 from peasy.tokenization import Tokenizer, train_tokenizer
 
 from .conftest import CORPUS
+from .tokenizer_files import file_contents
 
 HARD = [
     "", " ", "\n\n", "\r\n\t", "  two  spaces  ", "👨‍👩‍👧‍👦", "👍🏽",
@@ -176,3 +177,13 @@ def test_config_symlink_is_not_followed(tmp_path, data):
     (tmp_path / "model/tokenizer.json").write_text(json.dumps(data()))
     (tmp_path / "model/tokenizer_config.json").symlink_to(outside)
     assert Tokenizer.load(tmp_path / "model").chat_template is None
+
+
+def test_a_class_that_cannot_read_the_file_is_named(caplog):
+    """transformers 5 builds the class from the vocabulary, with other ids than the model was trained with."""
+    data, config = file_contents("gpt2")
+    expected = Tokenizer.from_json(data, config).encode_ids("a lower newest")
+    assert not caplog.records  # inverse: a class that fits is not mentioned
+    tokenizer = Tokenizer.from_json(data, config.replace("GPT2Tokenizer", "BertTokenizerFast"))
+    assert tokenizer.encode_ids("a lower newest") == expected
+    assert "names BertTokenizer, a WordPiece tokenizer, but tokenizer.json has a BPE model" in caplog.text

@@ -15,6 +15,7 @@ from peasy.errors import InvalidInput, UsageError
 from peasy.verification.implementation import catalogue, judge
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.examine import examine
+from peasy.verification.implementation.loading import load_module
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
 
 from . import mutants
@@ -278,10 +279,95 @@ def weights_in_dictionaries(x, c_attn, c_proj, n_head):
     return context.swapaxes(1, 2).reshape(x.shape) @ c_proj["w"] + c_proj["b"]
 
 
-@pytest.mark.parametrize("target", [FeatureMap, TimeFirst, weights_in_dictionaries])
+class UnknownSettings(nn.Module):
+    """Attention whose settings have names that are not known, with a causal mask for 32 tokens."""
+
+    def __init__(self, model_args, kind):
+        super().__init__()
+        assert kind == "plain"
+        self.flipped, self.qkv = model_args.flipped, nn.Linear(model_args.n_wide, 3 * model_args.n_wide)
+        self.register_buffer("table", torch.ones(32, 32).tril() == 0)
+
+    def forward(self, inputs):
+        x, keep_mask = inputs
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        scores = (q @ k.mT) * q.size(-1) ** (-0.5 if self.flipped is False else 0.5)
+        return scores.masked_fill(self.table | (keep_mask == 0), -torch.inf).softmax(-1) @ v
+
+
+class ScaledBySetting(UnknownSettings):
+    """Inverse: a mistake that only a guessed setting makes is not called wrong."""
+
+    def __init__(self, model_args, kind):
+        super().__init__(model_args, kind)
+        self.flipped = not model_args.flipped
+
+
+def five_axes(query, key, value, sinks):
+    batch, num_queries, num_heads, num_key_value_groups, head_dim = query.shape
+    assert key.shape == (batch, num_queries, num_heads, head_dim)
+    assert sinks.shape == (num_heads * num_key_value_groups,)
+    scores = torch.einsum("bqhgd,bkhd->bhgqk", query, key) * head_dim**-0.5
+    return torch.einsum("bhgqk,bkhd->bqhgd", scores.softmax(-1), value)
+
+
+@pytest.mark.parametrize("target", [FeatureMap, TimeFirst, weights_in_dictionaries, UnknownSettings, five_axes])
 def test_unusual_arguments_are_found(target):
     diagnosis = examine(target)
     assert (diagnosis.verdict, diagnosis.unknown) == (EQUAL, ())
+
+
+def test_guessed_settings_decide_no_verdict():
+    diagnosis = examine(ScaledBySetting)
+    assert diagnosis.verdict == NOT_COMPARED
+    assert "settings(flipped=False, n_wide=48)" in diagnosis.unknown[-1]
+    given = "ScaledBySetting(settings(flipped=False, n_wide=48), 'plain')((x, torch.ones(32, 32)))"
+    assert examine(ScaledBySetting, call=given).mistakes == ("scale multiplied",)
+    assert examine(ScaledBySetting, call=given.replace("False", "True")).verdict == EQUAL
+
+
+_EINOPS = """
+import torch
+from einops import rearrange, repeat, reduce, einsum
+from einops.layers.torch import Rearrange
+from xformers.ops import memory_efficient_attention
+from strange_package import Kind
+
+class Attention(torch.nn.Module):
+    def __init__(self, dim, heads=4):
+        super().__init__()
+        self.kind, self.qkv = Kind.one, torch.nn.Linear(dim, 3 * dim)
+        self.split = Rearrange("b n (h d) -> b n h d", h=heads)
+    def forward(self, x):
+        assert self.kind == Kind.one != Kind.two
+        q, k, v = map(self.split, self.qkv(x).chunk(3, dim=-1))
+        return rearrange(memory_efficient_attention(q, k, v), "b n h d -> b n (h d)")
+"""
+
+
+def test_packages_that_are_not_installed_are_replaced(tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "einops"]:
+        monkeypatch.delitem(sys.modules, name)
+    file = tmp_path / "with_einops.py"
+    file.write_text(_EINOPS, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    module, notes = load_module(file)
+    assert examine(module.Attention, file=str(file)).verdict == EQUAL
+    assert "xformers" in notes[0]
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    for made, expected in [
+        (
+            module.rearrange(x, "b n (h d) -> (b h) 1 n d", h=2),
+            x.view(2, 3, 2, 2).mT.permute(0, 3, 1, 2).reshape(4, 1, 3, 2),
+        ),
+        (module.repeat(x, "... d -> ... (d r)", r=2), x.repeat_interleave(2, dim=-1)),
+        (module.repeat(x[0], "n d -> 3 n d"), x[0].expand(3, 3, 4)),
+        (module.reduce(x, "b n d -> b d", "max"), x.amax(dim=1)),
+        (module.einsum(x, x, "b left d, b right d -> b left right"), x @ x.mT),
+    ]:
+        assert torch.equal(made, expected)
+    with pytest.raises(ValueError, match="does not fit"):
+        module.rearrange(x, "b n (h d) -> b h n d", h=3)
 
 
 def test_mistakes_in_feature_maps_are_named():

@@ -7,7 +7,8 @@ import pytest
 from tests.views.conftest import LATER, PIZZA, SELF
 
 from peasy.inspection.results import AttentionInfo
-from peasy.views.attention import attention_document, attention_maps, merge_words, tiled_document
+from peasy.inspection.words import merge_words, words_in_rows
+from peasy.views.attention import attention_document, attention_maps, tiled_document
 from peasy.views.document import Links, Maps, Paragraph, Table
 
 
@@ -47,9 +48,12 @@ def test_grouped_query_attention_is_noted(look):
 
 def test_merge_words_sums_keys_and_averages_queries(look):
     values = np.arange(25, dtype=float).reshape(1, 1, 5, 5)
-    merged, words = merge_words(values, PIZZA, PIZZA, range(5))
-    assert words == ("The", "pizza", "was", "hot")
+    merged = merge_words(values, PIZZA, PIZZA, range(5))
+    assert words_in_rows(PIZZA, range(5)) == ("The", "pizza", "was", "hot")
     assert merged[0, 0, 1, 1] == pytest.approx(np.mean([6 + 7, 11 + 12]))
+    masked = merge_words(np.where(np.tril(np.ones((5, 5))), values, np.nan), PIZZA, PIZZA, range(5))
+    assert masked[0, 0, 1, 1] == pytest.approx(np.mean([6, 11 + 12])), "a masked token of a word counts as 0"
+    assert np.isnan(masked[0, 0, 0, 1:]).all(), "a word with masked tokens only is masked"
     document = attention_document(look, merge_subwords=True)
     assert maps_of(document).columns == ("The", "pizza", "was", "hot")
     rows = np.nansum(maps_of(document).values, axis=-1)

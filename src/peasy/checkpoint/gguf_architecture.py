@@ -7,15 +7,15 @@ from torch import Tensor
 
 from peasy.checkpoint.huggingface.registry import family_for
 from peasy.checkpoint.huggingface.weight_map import (
+    ADD_ONE,
+    IDENTITY,
     QUERY_KEY_VALUE,
-    AddOne,
-    InterleaveRope,
-    SplitFused,
     WeightMap,
     WeightRule,
-    WeightTransform,
     fused_rules,
+    interleave_rope,
     module_rules,
+    split_fused,
 )
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
@@ -136,7 +136,7 @@ def weight_map(config: DecoderConfig, architecture: GGUFArchitecture) -> WeightM
     })  # fmt: skip
     norms += module_rules("", "", {"output_norm": "decoder.norm"})
     if getattr(norm, "unit_offset", False):
-        norms = tuple(WeightRule(rule.external, rule.internal, AddOne()) for rule in norms)
+        norms = tuple(WeightRule(rule.external, rule.internal, ADD_ONE) for rule in norms)
     return WeightMap(
         (
             WeightRule("token_embd.weight", "embedding.token.weight"),
@@ -160,11 +160,11 @@ def _fused_rules(
         return []
     attention, d_ff = config.stack.attention, config.stack.feedforward.d_ff
     kv_size = (attention.num_kv_heads or attention.num_heads) * d_head(config)
-    qkv = SplitFused((attention.num_heads * d_head(config), kv_size, kv_size))
+    qkv = split_fused((attention.num_heads * d_head(config), kv_size, kv_size))
     rules = [*fused_rules(f"{external}attn_qkv", internal, QUERY_KEY_VALUE, qkv)]
     if architecture.fused == "qkv and gate":
         gate_up = tuple(f"{internal}feedforward.{part}.weight" for part in ("gate", "up"))
-        rules.append(WeightRule(f"{external}ffn_up.weight", gate_up, SplitFused((d_ff, d_ff))))
+        rules.append(WeightRule(f"{external}ffn_up.weight", gate_up, split_fused((d_ff, d_ff))))
     return rules
 
 
@@ -172,13 +172,14 @@ def _query_key_rules(
     config: DecoderConfig, architecture: GGUFArchitecture, external: str, internal: str
 ) -> list[WeightRule]:
     attention = config.stack.attention
-    transforms: dict[str, WeightTransform] = {"query": WeightTransform(), "key": WeightTransform()}
-    if architecture.interleaved_rope:
-        transforms["query"] = InterleaveRope(attention.num_heads)
-        transforms["key"] = InterleaveRope(attention.num_kv_heads or attention.num_heads)
+    heads = {"query": attention.num_heads, "key": attention.num_kv_heads or attention.num_heads}
     return [
-        WeightRule(f"{external}attn_{part[0]}.{kind}", f"{internal}attention.{part}.{kind}", transform)
-        for part, transform in transforms.items()
+        WeightRule(
+            f"{external}attn_{part[0]}.{kind}",
+            f"{internal}attention.{part}.{kind}",
+            interleave_rope(number) if architecture.interleaved_rope else IDENTITY,
+        )
+        for part, number in heads.items()
         for kind in ("weight", "bias")
     ]
 
@@ -205,28 +206,23 @@ def write_metadata(writer: Any, architecture: GGUFArchitecture, config: DecoderC
         length = min([length, *(window for window in windows if window)])
         if every:
             writer.add_sliding_window(length)
-    writer.add_context_length(length)
-    writer.add_embedding_length(config.d_model)
-    writer.add_block_count(stack.num_layers)
-    writer.add_feed_forward_length(stack.feedforward.d_ff)
-    writer.add_head_count(attention.num_heads)
-    writer.add_head_count_kv(attention.num_kv_heads or attention.num_heads)
-    writer.add_key_length(width)
-    writer.add_value_length(width)
-    writer.add_vocab_size(config.vocab_size)
+    values: dict[str, object] = {
+        "context_length": length, "embedding_length": config.d_model, "block_count": stack.num_layers,
+        "feed_forward_length": stack.feedforward.d_ff, "head_count": attention.num_heads,
+        "head_count_kv": attention.num_kv_heads or attention.num_heads, "key_length": width, "value_length": width,
+        "vocab_size": config.vocab_size, "attn_logit_softcapping": attention.softcap,
+        "final_logit_softcapping": config.lm_head.softcap,
+    }  # fmt: skip
     is_layer_norm = isinstance(stack.norm, nn_config.LayerNormConfig)
-    (writer.add_layer_norm_eps if is_layer_norm else writer.add_layer_norm_rms_eps)(stack.norm.eps)
+    values["layer_norm_eps" if is_layer_norm else "layer_norm_rms_eps"] = stack.norm.eps
     if architecture.name == "gptneox":
-        writer.add_parallel_residual(stack.parallel)
+        values["parallel_residual"] = stack.parallel
     if architecture.has_scales:
-        writer.add_embedding_scale(config.embedding.multiplier)
-        writer.add_residual_scale(stack.residual_scale)
-        writer.add_logit_scale(config.lm_head.divisor)
-        writer.add_attention_scale(width**-0.5 if attention.scale is None else attention.scale)
-    if attention.softcap is not None:
-        writer.add_attn_logit_softcapping(attention.softcap)
-    if config.lm_head.softcap is not None:
-        writer.add_final_logit_softcapping(config.lm_head.softcap)
+        values |= {"embedding_scale": config.embedding.multiplier, "residual_scale": stack.residual_scale}
+        values |= {"logit_scale": config.lm_head.divisor, "attention_scale": attention.scale or width**-0.5}
+    for name, value in values.items():
+        if value is not None:
+            getattr(writer, f"add_{name}")(value)
     if isinstance(config.position, nn_config.RotaryConfig):
         _write_rope(writer, config.position, width)
 

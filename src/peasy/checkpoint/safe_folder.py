@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,7 @@ def short_repr(value: object, max_length: int = 80) -> str:
     return text if len(text) <= max_length else text[: max_length - 3] + "..."
 
 
-def join_names(names: list[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """Return the first names for an error message, and the number of the others."""
     rest = len(names) - _MAX_NAMES_SHOWN
     return ", ".join(name[:120] for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -13,16 +13,8 @@ from numpy.typing import ArrayLike
 from peasy import config, render
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, NotFound, UsageError, check_keywords, did_you_mean, parameter_names
+from peasy.views import worked as views
 from peasy.views.document import Document
-from peasy.views.worked import (
-    cell_document,
-    chain_document,
-    contribution_parts,
-    spreadsheet_document,
-    story_document,
-    symbolic_document,
-    worked_document,
-)
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve
 from peasy.worked.arithmetic import CellArithmetic, arithmetic
 from peasy.worked.chain import GradientChain
@@ -149,21 +141,21 @@ class ExplainResult(Result):
             if cells > _MAX_WORKBOOK_CELLS:
                 message = f"A workbook with live formulas takes at most {_MAX_WORKBOOK_CELLS:,} numbers, not {cells:,}."
                 raise InvalidInput(message, hint="Choose .html, .json or .csv, or one head: --head 0.")
-            return render.save(spreadsheet_document(self.worked, self.decimals), path)
+            return render.save(views.spreadsheet_document(self.worked, self.decimals), path)
         return super().save(path)
 
     def _document(self) -> Document:
-        documents = [] if self.chain is None else [chain_document(self.worked, self.chain, self.decimals)]
+        documents = [] if self.chain is None else [views.chain_document(self.worked, self.chain, self.decimals)]
         if self.selected_cell is not None:
-            documents.append(cell_document(self.worked, self.cell(*self.selected_cell), self.decimals))
+            documents.append(views.cell_document(self.worked, self.cell(*self.selected_cell), self.decimals))
         if self.selected_query is not None:
-            page = story_document(self.worked, self.story(self.selected_query), self.decimals)
-            contributions = tuple(contribution_parts(self.worked, self.selected_query)) if self.contributions else ()
-            documents.append(dataclasses.replace(page, parts=page.parts + contributions))
+            page = views.story_document(self.worked, self.story(self.selected_query), self.decimals)
+            shares = views.contribution_parts(self.worked, self.selected_query) if self.contributions else ()
+            documents.append(dataclasses.replace(page, parts=(*page.parts, *shares)))
         if self.symbolic:
-            documents.append(symbolic_document(self.worked, self.symbolic_form(), self.decimals))
+            documents.append(views.symbolic_document(self.worked, self.symbolic_form(), self.decimals))
         if not documents:
-            return worked_document(
+            return views.worked_document(
                 self.worked, self.variants, self.decimals, self.contributions, self.selected_steps
             )  # fmt: skip
         return Document(documents[0].title, tuple(part for page in documents for part in page.parts), self.decimals)

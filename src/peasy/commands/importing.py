@@ -24,7 +24,7 @@ class ImportResult(Result):
     model: LoadedModel
 
     def document(self) -> Document:
-        """Name, source, size and folder; weights that were not imported are listed."""
+        """Name, source, size and folder; weights and fields that were not imported are listed."""
         facts = self.data()
         shown = facts | {
             "family": facts["family"] or "peasy",
@@ -35,14 +35,15 @@ class ImportResult(Result):
         }
         names = ("name", "from", "family", "kind", "parameters", "weights", "tokenizer", "folder")
         table = Table(("property", "value"), tuple((name, shown[name]) for name in names))
-        note = Paragraph(f"Not imported: {', '.join(self.model.unused_weights)}.", "note")
-        return Document(f"Imported {self.name}", (table, note) if self.model.unused_weights else (table,))
+        note = Paragraph(f"Not imported: {', '.join(facts['unused'])}.", "note")
+        return Document(f"Imported {self.name}", (table, note) if facts["unused"] else (table,))
 
     def data(self) -> JsonDict:
         """Name, source, folder and size as plain data."""
         facts = {key: value for key, value in self.model.data().items() if key != "config"}
         origin = {"name": self.name, "source": self.source, "folder": str(self.folder), "family": self.model.family}
-        return facts | origin | {"unused": list(self.model.unused_weights)}
+        fields = (f"config.json: {name}" for name in self.model.unused_fields)
+        return facts | origin | {"unused": [*self.model.unused_weights, *fields]}
 
 
 def import_model(
@@ -62,7 +63,7 @@ def import_model(
         name: Name of the imported model; default: the name of the source.
         revision: Branch, tag or commit of a hub id; the same as ID@REVISION.
         as_: Model family, such as bert, of a folder whose config.json has no model_type.
-        ignore_extra: Load a model without the heads that peasy does not know, and list their weights.
+        ignore_extra: Load a model without the heads and fields that peasy does not know, and list them.
 
     >>> import_model("no/such-model", offline=True)
     Traceback (most recent call last):

@@ -248,14 +248,13 @@ def _open_hugging_face(
         ram.require_ram(tensors.nbytes, name)
     checkpoint = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
     model = huggingface.load_model(checkpoint)
-    return _with_tokenizers(name, model, folder, checkpoint.family, checkpoint.unused)
+    loaded = _with_tokenizers(name, model, folder, checkpoint.family)
+    return replace(loaded, unused_weights=checkpoint.unused, unused_fields=checkpoint.unused_fields)
 
 
-def _with_tokenizers(
-    name: str, model: "Model", folder: SafeFolder, family: str | None, unused: tuple[str, ...] = ()
-) -> LoadedModel:
+def _with_tokenizers(name: str, model: "Model", folder: SafeFolder, family: str | None) -> LoadedModel:
     tokenizers = read_tokenizer(folder), read_tokenizer(folder, target=True)
-    return LoadedModel(name, model, *tokenizers, folder=folder.path, family=family, unused_weights=unused)
+    return LoadedModel(name, model, *tokenizers, folder=folder.path, family=family)
 
 
 def choose_device(device: str) -> str:

@@ -26,13 +26,17 @@ from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.render.figure import Figure
+from peasy.views import attention as attention_views
 from peasy.views import inspection as views
-from peasy.views.attention import attention_document, strongest_links_document, tiled_document, word_attention_document
-from peasy.views.document import Document, Heading
-from peasy.views.head import head_document
+from peasy.views.document import Document, Heading, Paragraph, short_title
+from peasy.views.worked import worked_document
+from peasy.worked.solver import WorkedExample, solve
 
 _MAX_JSON_VALUES = 250_000
 """Largest number of values written to JSON; more need .npz."""
+
+_MAX_TOKENS = 40
+"""Largest number of queries and keys of one head step by step; of a longer text, the last keys are shown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,7 @@ class WordAttentionResult(RecordResult):
 
     def document(self) -> Document:
         """One line for each head."""
-        return word_attention_document(self.record, self.query, self.heads, self.measure)
+        return attention_views.word_attention_document(self.record, self.query, self.heads, self.measure)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,7 +154,7 @@ class StrongestLinksResult(RecordResult):
 
     def document(self) -> Document:
         """One line for each head, and the next-token candidates."""
-        return strongest_links_document(self.record, self.heads)
+        return attention_views.strongest_links_document(self.record, self.heads)
 
 
 class LensResult(RecordResult, records.LensTable):
@@ -412,8 +416,8 @@ class LookResult(RecordResult, records.AttentionRecord):
     def document(self) -> Document:
         """Attention maps of all captured heads, or their overviews."""
         if self.overviews:
-            return tiled_document(self)
-        return attention_document(self, merge_subwords=self.merge_words, measure=self.measure)
+            return attention_views.tiled_document(self)
+        return attention_views.attention_document(self, merge_subwords=self.merge_words, measure=self.measure)
 
     def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and the arrays unless they are too large."""
@@ -473,9 +477,33 @@ class HeadResult(LookResult):
     head: int = field(repr=False)
     rows: Sequence[int] = field(default=(), repr=False)
 
+    def worked(self) -> WorkedExample:
+        """Return the head as a worked example: the chosen queries, or all, on the keys that they attend to."""
+        from peasy.commands.model_example import capture_inputs, head_example
+
+        model_input = self.labelled_input.model_input
+        inputs = capture_inputs(self.loaded.model, model_input, self.path, self.combined_intervention)
+        queries, keys = self.axes(self.path)
+        rows = tuple(self.rows or range(len(queries)))[:_MAX_TOKENS]
+        end = max(rows) + 1 if inputs.attention_mask.causal else len(keys)
+        where = f"Layer {self.path.layer}, head {self.head}: {short_title(self.text, self.model)}"
+        texts = {"title": where, "description": "The queries, keys and values of this head"}
+        columns = slice(max(end - _MAX_TOKENS, 0), end)
+        return solve(head_example(inputs, self.head, queries.pieces, keys.pieces, rows, columns, **texts))
+
     def document(self) -> Document:
-        """The head as a worked example."""
-        return head_document(self, self.path, self.head, rows=self.rows)
+        """The head as a worked example, after a comparison of its weights with those that the model used."""
+        worked = self.worked()
+        used, weights = self.by_path("weights")[self.path].array[0], worked.step("weights").values
+        rows = list(self.rows or range(len(used)))[: len(weights)]
+        notes = list(attention_views.opening_notes(self.interventions))
+        if weights.shape[1] == used.shape[1]:
+            difference = float(np.abs(weights - np.asarray(used, dtype=float)[rows]).max())
+            same = f"Calculated here and used by the model: the same weights to within {max(difference, 1e-7):.0e}."
+            other = f"The model does more than the formula: weights differ by {difference:.3f}."
+            notes.append(Paragraph(same, "good") if difference <= 2e-3 else Paragraph(other, "bad"))
+        page = worked_document(worked)
+        return replace(page, parts=(*notes, *page.parts))
 
     def data(self) -> JsonDict:
         """Tokens, attention modules, next-token candidates, and all arrays of the head."""

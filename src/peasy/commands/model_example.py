@@ -1,6 +1,6 @@
 """Worked example of a model for a text: a whole layer with its own weights, or one head of its attention."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -19,6 +19,7 @@ from peasy.nn.capture import AttentionInputs
 from peasy.nn.config import RotaryConfig
 from peasy.nn.feedforward import FeedForward
 from peasy.nn.functional import RMSNorm
+from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
 from peasy.nn.position import rope_attention_factor, rope_frequency, rope_of_layer, scale_rope_frequency
 from peasy.nn.stack import Stack
@@ -61,7 +62,7 @@ def model_example(
     captured = LayerCapture(loaded.model, labelled.model_input, blocks.name, layer)
     title = f"{loaded.name}, {'encoder ' if is_source else ''}layer {layer}"
     if head is not None:
-        return _head_example(captured.attention, head, rows, f"{title}, head {head}: {text}")
+        return head_example(captured.attention, head, rows, title=f"{title}, head {head}: {text}", note=_HEAD_NOTE)
     source = _labels(labelled.tokens, labelled.model_input.ids) if captured.memory is not None else ()
     return replace(layer_example(blocks, layer, captured, rows, source), title=f"{title}: {text}")
 
@@ -90,21 +91,31 @@ def _labels(tokens: Tokens, ids: tuple[int, ...]) -> tuple[str, ...]:
     return tokens.pieces if len(tokens.pieces) == len(ids) else tuple(map(str, ids))
 
 
+def capture_inputs(
+    model: Model, model_input: ModelInput, path: ModulePath, intervention: Intervention | None = None
+) -> AttentionInputs:
+    """Return what enters the formula of one attention in a forward pass."""
+    found: list[AttentionInputs] = []
+    tap = Tap(
+        lambda _: None, layers=[path.layer], parts=[path.part], stacks=[path.stack],
+        on_attention=lambda _, inputs: found.append(inputs),
+    )  # fmt: skip
+    forward_hidden(model, model_input, tap, intervention)
+    if not found:
+        raise NotFound(f"There is no {path.part.replace('_', '-')} in layer {path.layer} of the {path.stack}.")
+    return found[-1]
+
+
 class LayerCapture:
     """What enters a layer in a forward pass: residual stream, inputs of its attention, output of the encoder."""
 
-    attention: AttentionInputs
     residual: np.ndarray
     memory: np.ndarray | None = None
 
     def __init__(self, model: Model, model_input: ModelInput, stack: str, layer: int) -> None:
         self.stack, self.layer = stack, layer
-        stream = Tap(self._keep_stream, steps=["residual", "final"], parts=["stream"])
-        attention = Tap(
-            lambda _: None, layers=[layer], parts=["attention"], stacks=[stack], on_attention=self._keep_attention
-        )
-        for tap in (stream, attention):
-            forward_hidden(model, model_input, tap)
+        forward_hidden(model, model_input, Tap(self._keep_stream, steps=["residual", "final"], parts=["stream"]))
+        self.attention = capture_inputs(model, model_input, ModulePath(stack, layer, "attention"))
 
     def _keep_stream(self, activation: Activation) -> None:
         if (
@@ -115,9 +126,6 @@ class LayerCapture:
             self.residual = _numbers(activation.array[0])
         elif activation.path.stack == "encoder" and self.stack == "decoder" and activation.step == "final":
             self.memory = _numbers(activation.array[0])
-
-    def _keep_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
-        self.attention = inputs
 
 
 class _LayerLines:
@@ -254,19 +262,24 @@ def _norm_matrices(norm: nn.LayerNorm | RMSNorm) -> Iterator[tuple[str, np.ndarr
         yield "bias", _numbers(norm.bias)[None]
 
 
-def _head_example(inputs: AttentionInputs, head: int, tokens: tuple[str, ...], title: str) -> Example:
-    """Return the example of one head."""
-    own = inputs.select((head,), tuple(range(inputs.query.shape[2])))
-    query, key, value = (_numbers(array[0, 0]) for array in (own.query, own.key, own.value))
-    mask, bias = own.attention_mask.mask, own.attention_mask.bias
+def head_example(
+    inputs: AttentionInputs, head: int, queries: Sequence[str], keys: Sequence[str] = (), rows: Sequence[int] = (),
+    columns: slice = slice(None), **texts: str,
+) -> Example:  # fmt: skip
+    """Return the example of one head, with all its queries or some `rows`, and the `columns` of its keys."""
+    rows = tuple(rows or range(len(queries)))
+    own = inputs.select((head,), rows)
     data: dict[str, object] = {
-        "title": title, "tokens": list(tokens), "q": query, "k": key, "v": value, "note": _HEAD_NOTE,
-        "scale": float(own.scale), "causal": bool(own.attention_mask.causal), "softcap": own.softcap,
+        "tokens": [queries[row] for row in rows], "source_tokens": list(keys[columns]), **texts,
+        "q": _numbers(own.query[0, 0]), "k": _numbers(own.key[0, 0, columns]), "v": _numbers(own.value[0, 0, columns]),
+        "scale": None if own.scale == own.query.shape[-1] ** -0.5 else float(own.scale),
+        "causal": bool(own.attention_mask.causal), "softcap": own.softcap,
     }  # fmt: skip
     if own.sinks is not None:
         data["sinks"] = [float(own.sinks.flatten()[0])]
-    for name, array in (("mask", mask), ("bias", None if bias is None else bias.double())):
+    for name, array in (("mask", own.attention_mask.mask), ("bias", own.attention_mask.bias)):
         if array is not None:
-            last_axes = array.reshape(-1, *array.shape[-2:])[0].cpu().numpy()
-            data[name] = np.broadcast_to(last_axes, (len(query), len(key))).copy()
+            last_axes = (array.double() if name == "bias" else array).reshape(-1, *array.shape[-2:])[0].cpu().numpy()
+            shown = np.broadcast_to(last_axes, (len(rows), own.key.shape[2]))[:, columns].copy()
+            data |= {} if name == "mask" and shown.all() else {name: shown}
     return read_example(data)

@@ -17,7 +17,6 @@ from peasy.experiments.statistics import Comparison, Outcome, claim_outcome, for
 from peasy.experiments.stored import SeedsResult, stored_result
 from peasy.render import json as plain_json
 from peasy.views.document import Curves, Document, DocumentPart, Node, Paragraph, Rows, Table, Vectors
-from peasy.views.evaluation import experiment_document
 
 OnStatus = Callable[[str], None]
 """Status callback: a short description of the current step."""
@@ -80,8 +79,9 @@ class ExperimentResult(Result):
             decided.append(self.stored.table())
             varied = f"A seed varies: {EXPERIMENTS[self.experiment].seeds}."
             conclusions.append(Paragraph(f"Stored result: {self.stored.origin} {varied}", "note"))
-        whole = (*self.parts, *decided, *conclusions)
-        return experiment_document(self.experiment, self.claim, self.question, whole, self.caveat, self.seed)
+        opening = Paragraph(f"Claim: {self.claim}", "main"), Paragraph(self.question)
+        parts = (*opening, *self.parts, *decided, *conclusions, Paragraph(self.caveat, "note"))
+        return Document(f"Experiment {self.experiment}", parts, settings=(f"seed: {self.seed}",))
 
     def data(self) -> JsonDict:
         """Return the fields, the outcome in this run, and the result of the stored seeds."""

@@ -49,12 +49,19 @@ def label_text(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Tokens:
 def merge_words(array: Array, queries: Tokens, keys: Tokens, rows: Sequence[int] | None = None) -> Array:
     """Merge weights `[..., row, key]` by words: sum over the tokens of a key, mean over those of a query.
 
-    `rows`: positions of the given rows; words without any of them are left out.
+    `rows`: positions of the given rows; words without any of them are left out. A masked weight (NaN) counts as 0; a
+    cell of masked weights only is NaN.
     """
-    summed = np.stack([array[..., list(group)].astype(np.float32).sum(-1) for group in keys.word_positions], axis=-1)
     row_of = {position: row for row, position in enumerate(range(len(queries)) if rows is None else rows)}
     word_rows = [[row_of[position] for position in group if position in row_of] for group in queries.word_positions]
-    return np.stack([summed[..., indices, :].mean(-2) for indices in word_rows if indices], axis=-2)
+
+    def merged(cells: Array) -> Array:
+        summed = np.stack([cells[..., list(group)].sum(-1) for group in keys.word_positions], axis=-1)
+        return np.stack([summed[..., indices, :].mean(-2) for indices in word_rows if indices], axis=-2)
+
+    masked = np.isnan(array)
+    weights = merged(np.where(masked, 0, array).astype(np.float32))
+    return np.where(merged(~masked) > 0, weights, np.float32(np.nan)) if masked.any() else weights
 
 
 def words_in_rows(queries: Tokens, rows: Sequence[int] | None = None) -> tuple[str, ...]:

@@ -3,9 +3,12 @@
 A class builds its normalizer, pre-tokenizer and decoder anew, whatever tokenizer.json says; else the file counts.
 """
 
+import logging
 from collections.abc import Mapping
 
 from peasy.tokenization.tokenizer_validation import JsonDict
+
+_LOG = logging.getLogger(__name__)
 
 FILE_CLASS = "PreTrainedTokenizerFast"
 """Class that uses tokenizer.json as it is."""
@@ -26,6 +29,8 @@ _ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special"
 _WORDPIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer")
 ROBERTA = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer")
 _UNIGRAM = ("T5Tokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer")
+_BYTE_LEVEL = ("GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
+_MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": _UNIGRAM, "BPE": _BYTE_LEVEL}
 _QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -46,6 +51,12 @@ def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
     """Return a validated tokenizer.json with the steps that its `tokenizer_class` builds."""
     name, kind = str(config.get("tokenizer_class", "")), data["model"]["type"]
     name = name if name == FILE_CLASS else name.removesuffix("Fast")
+    expected = next((model for model, names in _MODELS_OF_CLASSES.items() if name in names), kind)
+    if kind != expected:
+        _LOG.warning(
+            "tokenizer_config.json names %s, a %s tokenizer, but tokenizer.json has a %s model. "
+            "The file is used as it is; transformers 5 gives other ids.", name, expected, kind,
+        )  # fmt: skip
     if name in _WORDPIECE and kind == "WordPiece":
         return data | _bert_steps(config)
     if name in _UNIGRAM and kind == "Unigram":
@@ -107,7 +118,7 @@ def _byte_level_steps(name: str, config: JsonDict) -> JsonDict:
     if name == "Qwen2Tokenizer":
         split = {"type": "Split", "pattern": {"Regex": _QWEN_PATTERN}, "behavior": "Isolated", "invert": False}
         pre_tokenizer = {"type": "Sequence", "pretokenizers": [split, byte_level | {"use_regex": False}]}
-    elif name not in ("GPT2Tokenizer", "GPTNeoXTokenizer", *ROBERTA):
+    elif name not in _BYTE_LEVEL:
         return {}
     normalizer = {"type": "NFC"} if name in ("GPTNeoXTokenizer", "Qwen2Tokenizer") else None
     decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}

@@ -12,9 +12,8 @@ from peasy.inspection.results import (
     AttentionMeasure,
     AttentionRecord,
     Capture,
-    HeadTopWords,
-    Tokens,
 )
+from peasy.inspection.words import merge_words, words_in_rows
 from peasy.nn.module_path import ModulePath
 from peasy.views import document as doc
 
@@ -80,7 +79,7 @@ def attention_maps(
     values = _by_layer_and_head(captures, weights, layers, heads, positions)
     rows, columns = tuple(queries.pieces[row] for row in positions), keys.pieces
     if merge_subwords:
-        values, rows = merge_words(values, queries, keys, positions)
+        values, rows = merge_words(values, queries, keys, positions), words_in_rows(queries, positions)
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
     explainable = single and measure == "weight"
@@ -145,25 +144,6 @@ def _masked_weights(capture: Capture, info: AttentionInfo | None, measure: Atten
         outside = np.broadcast_to(np.abs(rows - keys) > info.window, array.shape[1:])
         array[:, outside & ~(array > 0).any(axis=0)] = np.nan
     return array
-
-
-def merge_words(
-    values: np.ndarray, queries: Tokens, keys: Tokens, positions: Sequence[int]
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Merge sub-words into words: sum over the tokens of a key word, mean over the captured tokens of a query word."""
-    finite = np.isfinite(values)
-    filled = np.where(finite, values, 0.0)
-    by_key = np.stack([filled[..., list(group)].sum(-1) for group in keys.word_positions], axis=-1)
-    visible_keys = np.stack([finite[..., list(group)].any(-1) for group in keys.word_positions], axis=-1)
-    row_of = {position: row for row, position in enumerate(positions)}
-    words = [
-        (word, [row_of[position] for position in group if position in row_of])
-        for word, group in zip(queries.words, queries.word_positions, strict=True)
-    ]
-    words = [(word, rows) for word, rows in words if rows]
-    merged = np.stack([by_key[..., rows, :].mean(-2) for _, rows in words], axis=-2)
-    visible = np.stack([visible_keys[..., rows, :].any(-2) for _, rows in words], axis=-2)
-    return np.where(visible, merged, np.nan).astype(np.float32), tuple(word for word, _ in words)
 
 
 def tiled_document(record: AttentionRecord) -> doc.Document:
@@ -256,7 +236,7 @@ def _attention_notes(attentions: Sequence[AttentionInfo]) -> str:
 
 
 def word_attention_document(
-    record: AttentionRecord, query: str, heads: Sequence[HeadTopWords], measure: AttentionMeasure = "weight"
+    record: AttentionRecord, query: str, heads: Sequence[results.HeadTopWords], measure: AttentionMeasure = "weight"
 ) -> doc.Document:
     """Document with one line for each head, weights without the leading zero."""
     table = doc.Table(("head", f'"{query}" attends to ({_SHORT_MEASURES[measure]})'), _top_word_rows(heads, " "))
@@ -265,7 +245,7 @@ def word_attention_document(
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
-def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWords]) -> doc.Document:
+def strongest_links_document(record: AttentionRecord, heads: Sequence[results.HeadTopWords]) -> doc.Document:
     """Document with one line for each head, and the next-token candidates."""
     table = doc.Table(("head", "strongest links, query→key"), _top_word_rows(heads, "  "))
     omitted = f"Attention of a word to itself and to the first word is not listed. {WORD_MERGE_NOTE}"
@@ -275,7 +255,7 @@ def strongest_links_document(record: AttentionRecord, heads: Sequence[HeadTopWor
     return doc.Document(doc.short_title(record.tokens.text, record.model), parts)
 
 
-def _top_word_rows(heads: Sequence[HeadTopWords], gap: str) -> tuple[tuple[str, str], ...]:
+def _top_word_rows(heads: Sequence[results.HeadTopWords], gap: str) -> tuple[tuple[str, str], ...]:
     """Return a row for each head: its name, with the module if there are several, and its words with their weights."""
     several = len({(line.path.stack, line.path.part) for line in heads}) > 1
     rows = []

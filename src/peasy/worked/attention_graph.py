@@ -14,22 +14,9 @@ from peasy.formula.normalise import NORMALISATIONS, Normalisation
 from peasy.formula.positions import alibi
 from peasy.formula.scoring import SCORINGS, Additive, Scoring
 from peasy.formula.step import D_KEY, D_OUTPUT, D_VALUE, HEAD, FormulaStep
+from peasy.worked import operations as op
 from peasy.worked.example import AdditiveScoringConfig, Example
 from peasy.worked.graph import Graph, GraphNode, Route, Step
-from peasy.worked.operations import (
-    Add,
-    Apply,
-    Concatenate,
-    Divide,
-    Mean,
-    Multiply,
-    Project,
-    Standardise,
-    Sum,
-    TransposeMatrix,
-    Unchanged,
-    Variance,
-)
 from peasy.worked.position_steps import PositionAngles, Rotate
 from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead, SinkSoftmax
 
@@ -180,14 +167,14 @@ class _GraphBuilder:
             yield from self._head_nodes(head)
         contexts = tuple(head_name("context", head + 1) for head in range(heads))
         if heads > 1:
-            yield GraphNode("concat", CONCAT, (Route(Concatenate(), contexts),))
+            yield GraphNode("concat", CONCAT, (Route(op.Concatenate(), contexts),))
         last = "concat" if heads > 1 else "context"
         yield GraphNode("w_o", W_O)
         yield GraphNode("b_o", _BIASES["b_o"])
         inputs = (last, "w_o", *({"b_o"} & self.present))
         tex = OUTPUT.tex % (CONCAT.tex if heads > 1 else self.captions["context"].tex)
         output = replace(OUTPUT, tex=tex + (" + b_O" if "b_o" in self.present else ""))
-        yield GraphNode("output", output, (Route(Project(f"{last} · W_O", (last, "w_o")), inputs),))
+        yield GraphNode("output", output, (Route(op.Project(f"{last} · W_O", (last, "w_o")), inputs),))
 
     def _projection(self, name: str) -> tuple[Route, ...]:
         """Return the route of queries, keys or values: projected inputs, or the inputs themselves.
@@ -199,10 +186,10 @@ class _GraphBuilder:
         if f"w_{letter}" in self.present:
             bias = (f"b_{letter}",) if f"b_{letter}" in self.present else ()
             names = ("source_x" if inputs == "source" else inputs, f"w_{letter}")
-            return (Route(Project(name, names), (inputs, f"w_{letter}", *bias)),)
+            return (Route(op.Project(name, names), (inputs, f"w_{letter}", *bias)),)
         separately = self.written & {"query", "key", "value", "key_transposed"}
         if not self.projected and (self.example.x is not None or not separately):
-            return (Route(Unchanged(), (inputs,)),)
+            return (Route(op.Unchanged(), (inputs,)),)
         return ()
 
     def _head_nodes(self, head: int) -> Iterator[GraphNode]:
@@ -230,12 +217,12 @@ class _GraphBuilder:
         """Yield the norm of queries or keys: mean, variance or mean square, then `normed_query` or `normed_key`."""
         norm, source, axes = self.settings.qk_norm, head_name(side, number), (side, D_KEY)
         assert norm is not None
-        steps: list[tuple[str, Step, tuple[str, ...]]] = [("mean_square", Mean(squared=True), ())]
+        steps: list[tuple[str, Step, tuple[str, ...]]] = [("mean_square", op.Mean(squared=True), ())]
         if norm.norm == "layer":
-            steps = [("mean", Mean(), ()), ("variance", Variance(), (f"{side}_mean",))]
+            steps = [("mean", op.Mean(), ()), ("variance", op.Variance(), (f"{side}_mean",))]
         statistics = tuple(f"{side}_{name}" for name, *_ in steps)
         learned = [f"{side}_{part}" for part in ("gain", "bias") if f"{side}_{part}" in self.present]
-        steps.append(("normalised", Standardise(norm.eps), statistics))
+        steps.append(("normalised", op.Standardise(norm.eps), statistics))
         for name, step, others in steps:
             own = f"normed_{side}" if name == "normalised" and not learned else f"{side}_{name}"
             full, inputs = head_name(own, number), (source, *(head_name(other, number) for other in others))
@@ -245,7 +232,7 @@ class _GraphBuilder:
         last = full
         for index, given in enumerate(learned):
             name = f"normed_{side}" if index + 1 == len(learned) else f"{side}_times_gain"
-            step = Multiply() if given.endswith("gain") else Add()
+            step = op.Multiply() if given.endswith("gain") else op.Add()
             tex = step.formula(r"\hat{x}" if index == 0 else r"\gamma \odot \hat{x}", _NORM_INPUTS[given].tex)
             caption = FormulaStep(name, tex, step.sentence, axes)
             yield GraphNode(head_name(name, number), caption, (Route(step, (last, given)),), number)
@@ -254,7 +241,7 @@ class _GraphBuilder:
     def _formula_nodes(self, node: Callable[..., GraphNode], head: int) -> Iterator[GraphNode]:
         settings = self.settings
         scale = Scale(settings.scoring, settings.scale, settings.softcap)
-        yield node("key_transposed", (TransposeMatrix("K"), ["key"]), listed=False)
+        yield node("key_transposed", (op.TransposeMatrix("K"), ["key"]), listed=False)
         sides, heads = ["query", "key"], self.example.heads
         if settings.qk_norm is not None and (settings.qk_norm.over == "head" or heads == 1):
             if settings.qk_norm.over == "head":
@@ -280,12 +267,12 @@ class _GraphBuilder:
         if "sinks" in self.present:
             yield node("weights", (SinkSoftmax(head), ["masked", "sinks"]))
         elif settings.normalise.name == "softmax":
-            yield node("powers", (Apply(FUNCTIONS["exp"]), ["masked"]), listed=False)
-            yield node("sums", (Sum(), ["powers"]), listed=False)
-            yield node("weights", (Normalise(settings.normalise), ["masked"]), (Divide(), ["powers", "sums"]))
+            yield node("powers", (op.Apply(FUNCTIONS["exp"]), ["masked"]), listed=False)
+            yield node("sums", (op.Sum(), ["powers"]), listed=False)
+            yield node("weights", (Normalise(settings.normalise), ["masked"]), (op.Divide(), ["powers", "sums"]))
         else:
             yield node("weights", (Normalise(settings.normalise), ["masked"]))
-        yield node("context", (Project("weights · values", ("weights", "value")), ["weights", "value"]))
+        yield node("context", (op.Project("weights · values", ("weights", "value")), ["weights", "value"]))
 
     def _bias(self, head: int) -> np.ndarray | None:
         """Return what is added to the scores of a head: the bias of the example, and that of ALiBi."""

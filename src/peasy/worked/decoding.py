@@ -65,6 +65,7 @@ class CumulativeProbability(Selection):
     """Sum of each probability and all larger ones of its row."""
 
     label = "sum"
+    tex = r"\sum_{k: $0_k \ge $0_j} $0_k"
     sentence = "Each probability plus all larger ones: the words in order of probability, added up."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -76,10 +77,6 @@ class CumulativeProbability(Selection):
         """Return the sum, the largest first."""
         numbers = np.sort(inputs[0][row][_ahead(np, inputs[0])[row, column]])[::-1]
         return " + ".join(format_operand(float(number), decimals) for number in numbers)
-
-    def formula(self, *symbols: str) -> str:
-        """Return the sum over larger ones."""
-        return rf"\sum_{{k: {symbols[0]}_k \ge {symbols[0]}_j}} {symbols[0]}_k"
 
 
 @dataclass(frozen=True)
@@ -229,15 +226,12 @@ class AppendRows(Step):
     """Rows of the cache, then the new row."""
 
     label = "from the cache, or the new row"
+    tex = r"\left[$0;\; $1\right]"
     sentence = "The cached rows are reused; only the last row is new."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         """Return all rows."""
         return xp.concat(list(inputs), axis=0)
-
-    def formula(self, *symbols: str) -> str:
-        """Return the stacked inputs."""
-        return rf"\left[{symbols[0]};\; {symbols[1]}\right]"
 
 
 @dataclass(frozen=True, eq=False)

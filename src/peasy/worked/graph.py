@@ -143,6 +143,10 @@ class Step(ABC):
     """Arithmetic of one cell, with $0, $1 ... for the cells of the inputs, $name for a setting; "" if it is copied."""
     tex: str = ""
     """Right side of the step's equation in TeX, with $0, $1 ... for the symbols of the inputs."""
+    operator: str = ""
+    """Name of the function in TeX if there is no `tex`; "": the label."""
+    is_fixed: bool = False
+    """True if it passes no gradient on: its inputs are given, such as targets, or it has none."""
 
     @abstractmethod
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -160,7 +164,7 @@ class Step(ABC):
     def formula(self, *symbols: str) -> str:
         """Return the right side of the step's equation in TeX; `symbols` are those of the inputs."""
         if not self.tex:
-            return rf"\operatorname{{{self.label}}}({', '.join(symbols)})"
+            return rf"\operatorname{{{self.operator or self.label}}}({', '.join(symbols)})"
         with_index = r"\$(\d+)([_^](?:\{[^{}]*\}|\w))"
         scripted = re.sub(with_index, lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
         return self._filled(scripted, list(map(in_brackets, symbols)))
@@ -183,6 +187,8 @@ class Step(ABC):
 
     def gradients(self, at: Application) -> "tuple[Route | None, ...]":
         """Return the route of each input's gradient by the chain rule; None = no gradient, as for a target."""
+        if self.is_fixed:
+            return tuple(None for _ in at.inputs)
         raise InvalidInput(
             f"There is no gradient through {at.output}.", hint="Choose a loss that does not depend on this step."
         )

@@ -13,6 +13,7 @@ class LabelSmoothing(Step):
     """Smoothed targets: (1 - s) · target + s / size of the vocabulary; rows without a target stay zero."""
 
     smoothing: float
+    is_fixed = True
     label = "smoothed"
     sentence = "Each target gives a small share to all words of the vocabulary."
     tex = r"(1 - s) $0 + \frac{s}{|V|}"
@@ -26,10 +27,6 @@ class LabelSmoothing(Step):
         """Return the sum of both shares."""
         share = f"{format_operand(inputs[0][row].sum())}·{self.smoothing:g} / {inputs[0].shape[1]}"
         return f"{operands(row, column, inputs, decimals)[0]}·(1 - {self.smoothing:g}) + {share}"
-
-    def gradients(self, at: Application) -> Gradients:
-        """Return nothing: targets are given."""
-        return (None,)
 
 
 @dataclass(frozen=True)

@@ -357,6 +357,7 @@ class Variance(Step):
     """Variance of every row, one column; inputs are x and its mean."""
 
     output_axes = ("0r", "variance")
+    is_fixed = True  # `Standardise` gives the whole gradient of x
     label = "variance"
     tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
     sentence = "The mean squared deviation from the mean of each row."
@@ -371,10 +372,6 @@ class Variance(Step):
         squares = [f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row]]
         total = format_terms(squares, (inputs[0][row] - inputs[1][row, 0]) ** 2, decimals)
         return f"({total}) / {inputs[0].shape[1]}"
-
-    def gradients(self, at: Application) -> Gradients:
-        """Return nothing: `Standardise` gives the whole gradient of x."""
-        return None, None
 
 
 @dataclass(frozen=True)
@@ -508,6 +505,7 @@ class PlaceColumns(Step):
     starts: tuple[int, ...]
     width: int
     label = "sum over the heads"
+    operator = "Concat"
     sentence = "The columns of each head are put in their place."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -529,16 +527,13 @@ class PlaceColumns(Step):
         ]
         return " + ".join(covering) or "0"
 
-    def formula(self, *symbols: str) -> str:
-        """Return the concatenated inputs."""
-        return rf"\operatorname{{Concat}}({', '.join(symbols)})"
-
 
 @dataclass(frozen=True)
 class Concatenate(Step):
     """Contexts of all heads side by side."""
 
     arity = (2, 99)
+    operator = "Concat"
     sentence = "The columns of all inputs side by side."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
@@ -549,10 +544,6 @@ class Concatenate(Step):
         """Yield the head and column that the number comes from."""
         head, column = divmod(cell.column, cell.inputs[0].shape[-1])
         yield cell.line(f"from head {head + 1}, column {column}")
-
-    def formula(self, *symbols: str) -> str:
-        """Return Concat(x, y)."""
-        return rf"\operatorname{{Concat}}({', '.join(symbols)})"
 
     def gradients(self, at: Application) -> Gradients:
         """Return the columns of each input."""
@@ -604,6 +595,7 @@ class Constant(Step):
     values: np.ndarray
     why: str
     names: Axes = ("row", "column")
+    is_fixed = True
     label = "fixed"
 
     def __post_init__(self) -> None:
@@ -616,7 +608,3 @@ class Constant(Step):
     def formula(self, *symbols: str) -> str:
         """Return nothing: the matrix has no formula."""
         return ""
-
-    def gradients(self, at: Application) -> Gradients:
-        """Return nothing: there are no inputs."""
-        return ()

@@ -20,6 +20,7 @@ class PositionAngles(Step):
 
     base: float = 10000.0
     output_axes = ("0r", "pair")
+    is_fixed = True
     label = "angle"
     sentence = "The angle of each pair of columns at each position: position times frequency."
 
@@ -39,16 +40,13 @@ class PositionAngles(Step):
         """Return p b^(-2i/d)."""
         return rf"p \cdot {symbols[1]}" if len(symbols) > 1 else rf"p \cdot {self.base:g}^{{-2i/d}}"
 
-    def gradients(self, at: Application) -> Gradients:
-        """Return nothing: positions and frequencies are fixed."""
-        return tuple(None for _ in at.inputs)
-
 
 @dataclass(frozen=True)
 class SineCosine(Step):
     """Sinusoidal position encoding: sine and cosine of each angle in turn; inputs are angles and embeddings."""
 
     output_axes = ("1r", "1c")
+    is_fixed = True
     label = "encoding"
     sentence = "The sine and the cosine of each angle in turn: nearby positions get similar vectors."
     tex = r"\left[\sin $0,\; \cos $0\right]"
@@ -64,10 +62,6 @@ class SineCosine(Step):
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         """Return the sine or cosine."""
         return f"{'cos' if column % 2 else 'sin'}({format_number(inputs[0][row, column // 2], max(decimals, 6))})"
-
-    def gradients(self, at: Application) -> Gradients:
-        """Return nothing: positions are fixed."""
-        return None, None
 
 
 @dataclass(frozen=True)

@@ -13,50 +13,27 @@ from typing import Any
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.formula.activations import FUNCTIONS
-from peasy.worked.blocks import (
-    AttentionBlock,
-    CrossEntropyBlock,
-    DecoderBlock,
-    EmbeddingBlock,
-    FeedForwardBlock,
-    GptBlock,
-    GraphBlock,
-    LayerNormBlock,
-    PositionsBlock,
-    RmsNormBlock,
-    SoftmaxBlock,
-    TransformerBlock,
-)  # fmt: skip
+from peasy.worked import blocks
+from peasy.worked import operations as op
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.decoding import BeamSearchBlock, KvCacheBlock, SamplingBlock
 from peasy.worked.example import Example
 from peasy.worked.graph import Step
 from peasy.worked.losses import SquaredError
-from peasy.worked.operations import (
-    Add,
-    Apply,
-    Concatenate,
-    Divide,
-    Mean,
-    Multiply,
-    Project,
-    Sum,
-    TokenShift,
-    TransposeMatrix,
-)
 from peasy.worked.recurrent import AdditiveAttentionBlock, GruStep, LstmStep, RnnStep
 from peasy.worked.updates import add_updates
 
 _STEPS: dict[str, Callable[[], Step]] = {
-    "project": Project, "add": Add, "multiply": Multiply, "divide": Divide, "transpose": TransposeMatrix, "sum": Sum,
-    "mean": Mean, "concat": Concatenate, "project_transposed": partial(Project, transposed="right"),
-    "squared_error": SquaredError, "token_shift": TokenShift,
-    **{name: partial(Apply, function) for name, function in FUNCTIONS.items()},
+    "project": op.Project, "add": op.Add, "multiply": op.Multiply, "divide": op.Divide,
+    "transpose": op.TransposeMatrix, "sum": op.Sum, "mean": op.Mean, "concat": op.Concatenate,
+    "project_transposed": partial(op.Project, transposed="right"), "squared_error": SquaredError,
+    "token_shift": op.TokenShift, **{name: partial(op.Apply, function) for name, function in FUNCTIONS.items()},
 }  # fmt: skip
-_BLOCKS: dict[str, type[GraphBlock]] = {
-    "embedding": EmbeddingBlock, "positions": PositionsBlock, "layer_norm": LayerNormBlock, "rms_norm": RmsNormBlock,
-    "feed_forward": FeedForwardBlock, "attention": AttentionBlock, "encoder_block": TransformerBlock,
-    "decoder_block": DecoderBlock, "gpt": GptBlock, "softmax": SoftmaxBlock, "cross_entropy": CrossEntropyBlock,
+_BLOCKS: dict[str, type[blocks.GraphBlock]] = {
+    "embedding": blocks.EmbeddingBlock, "positions": blocks.PositionsBlock, "layer_norm": blocks.LayerNormBlock,
+    "rms_norm": blocks.RmsNormBlock, "feed_forward": blocks.FeedForwardBlock, "attention": blocks.AttentionBlock,
+    "encoder_block": blocks.TransformerBlock, "decoder_block": blocks.DecoderBlock, "gpt": blocks.GptBlock,
+    "softmax": blocks.SoftmaxBlock, "cross_entropy": blocks.CrossEntropyBlock,
     "rnn_step": RnnStep, "gru_step": GruStep, "lstm_step": LstmStep, "additive_attention": AdditiveAttentionBlock,
     "sampling": SamplingBlock, "beam_search": BeamSearchBlock, "kv_cache": KvCacheBlock,
 }  # fmt: skip
@@ -95,7 +72,7 @@ def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
     for name, text in steps.items():
         operation, arguments, settings = _parse_call(name, text)
         share = str(settings.pop("share", "")) if operation in _BLOCKS else ""
-        made: Step | GraphBlock
+        made: Step | blocks.GraphBlock
         if operation in _BLOCKS:
             made = config.read(_BLOCKS[operation], settings, where=f"steps.{name}")
         else:

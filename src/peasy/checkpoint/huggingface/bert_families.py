@@ -1,22 +1,15 @@
 """Families of the BERT kind: what each does differently from BERT."""
 
 from dataclasses import replace
-from functools import partial
+from typing import Any
 
-from peasy.checkpoint.huggingface.bert import (
-    BERT_LAYER_NAMES,
-    BertOptions,
-    read_config,
-    weight_map,
-    write_config,
-)
-from peasy.checkpoint.huggingface.classification import architecture_ending
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.bert import BERT_LAYER_NAMES, BertNames, bert_family, usual_fields
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
+from peasy.checkpoint.huggingface.config_table import Field, Fixed, activation, sizes
 from peasy.checkpoint.huggingface.weight_map import block_names
-from peasy.models.config import EncoderConfig
-from peasy.nn.config import ClassifierConfig
 
-_BERT = BertOptions(
+_TRANSFORMED = {"classifier.dense": "transform", "classifier.out_proj": "output"}
+_BERT = BertNames(
     prefix="bert.",
     head_transform="cls.predictions.transform.dense",
     head_norm="cls.predictions.transform.LayerNorm",
@@ -24,23 +17,18 @@ _BERT = BertOptions(
     head_bias="cls.predictions.bias",
     unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
 )
-_ROBERTA = BertOptions(
+_ROBERTA = BertNames(
     prefix="roberta.",
     head_transform="lm_head.dense",
     head_norm="lm_head.layer_norm",
     head_decoder="lm_head.decoder",
     head_bias="lm_head.bias",
-    offset_positions=True,
-    head_activation="gelu",
-    default_pad_id=1,
-    classifier=ClassifierConfig((), transform="tanh"),
-    classifier_names={"classifier.dense": "transform", "classifier.out_proj": "output"},
+    classifier_names=_TRANSFORMED,
 )
 _PRE_NORM_NAMES = {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"}
 _PRE_NORM = replace(
     _ROBERTA,
     prefix="roberta_prelayernorm.",
-    norm_placement="pre",
     layer_names={name: ours for name, ours in BERT_LAYER_NAMES.items() if "Norm" not in name} | _PRE_NORM_NAMES,
 )
 _MPNET = replace(
@@ -50,10 +38,9 @@ _MPNET = replace(
         "attention.attn.q attention.attn.k attention.attn.v attention.attn.o attention.LayerNorm "
         "intermediate.dense output.dense output.LayerNorm"
     ),
-    fields={"type_vocab_size": None},
     relative_bias="encoder.relative_attention_bias",
 )
-_DISTILBERT = BertOptions(
+_DISTILBERT = BertNames(
     prefix="distilbert.",
     head_transform="vocab_transform",
     head_norm="vocab_layer_norm",
@@ -64,18 +51,6 @@ _DISTILBERT = BertOptions(
         "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
         "ffn.lin1 ffn.lin2 output_layer_norm"
     ),
-    fields={
-        "hidden_size": "dim",
-        "num_hidden_layers": "n_layers",
-        "num_attention_heads": "n_heads",
-        "intermediate_size": "hidden_dim",
-        "hidden_act": "activation",
-        "hidden_dropout_prob": "dropout",
-        "attention_probs_dropout_prob": "attention_dropout",
-        "layer_norm_eps": None,
-        "type_vocab_size": None,
-    },
-    classifier=ClassifierConfig((), transform="relu"),
     classifier_names={"pre_classifier": "transform", "classifier": "output"},
 )
 _ELECTRA = replace(
@@ -85,9 +60,8 @@ _ELECTRA = replace(
     head_norm="generator_predictions.LayerNorm",
     head_decoder="generator_lm_head",
     head_bias="generator_lm_head.bias",
-    head_activation="gelu",
-    classifier=ClassifierConfig((), transform="gelu"),
-    classifier_names={"classifier.dense": "transform", "classifier.out_proj": "output"},
+    classifier_names=_TRANSFORMED,
+    pooler=None,
     projection="embeddings_project",
     unused=tuple(
         f"discriminator_predictions.{module}.{kind}"
@@ -110,37 +84,43 @@ _ALBERT = replace(
     pooler="pooler",
     projection="encoder.embedding_hidden_mapping_in",
     shared_layers=True,
-    default_activation="gelu_new",
     unused=("sop_classifier.classifier.weight", "sop_classifier.classifier.bias"),
 )
-
-
-def _make_family(name: str, prefix: str, options: BertOptions, pretraining: bool = False) -> ModelFamily:
-    def architecture(config: EncoderConfig) -> str:
-        masked = "ForPreTraining" if pretraining and config.pooler else "ForMaskedLM"
-        return prefix + architecture_ending(config.classifier, "Model" if config.lm_head is None else masked)
-
-    heads = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForPreTraining")
-    return ModelFamily(
-        name,
-        EncoderConfig,
-        tuple(f"{prefix}{head}" for head in heads if pretraining or name == "electra" or head != "ForPreTraining"),
-        partial(read_config, options=options),
-        partial(write_config, options=options),
-        partial(weight_map, options=options),
-        prefix=options.prefix,
-        architecture_of=architecture,
-    )
-
+_DISTILBERT_FIELDS = (
+    *sizes("vocab_size dim n_layers n_heads hidden_dim"),
+    activation("activation", "gelu"),
+    Field("dropout attention_dropout", "dropout", ConfigFields.probability, 0.1),
+)
+_ALBERT_FIELDS = (
+    *usual_fields("gelu_new"),
+    *(
+        Fixed(name, (1,), "Several groups of layers are not supported.")
+        for name in ("num_hidden_groups", "inner_group_num")
+    ),
+)
+_MPNET_FIELDS = (
+    *usual_fields(segments=False),
+    Fixed("relative_attention_num_buckets", (32,), "transformers always computes 32 buckets."),
+)
+_RELATIVE = {"position.relative.kind": "relative", "position.relative.num_buckets": 32}
+_TANH, _RELU, _GELU = ({"transform": name} for name in ("tanh", "relu", "gelu"))
+_FAIRSEQ: Any = {"default_pad_id": 1, "head_activation": "gelu", "classifier": _TANH}
+"""Options of the families that follow RoBERTa."""
 
 FAMILIES = (
-    _make_family("bert", "Bert", _BERT, pretraining=True),
-    _make_family("roberta", "Roberta", _ROBERTA),
-    _make_family("xlm-roberta", "XLMRoberta", _ROBERTA),
-    _make_family("camembert", "Camembert", _ROBERTA),
-    _make_family("roberta-prelayernorm", "RobertaPreLayerNorm", _PRE_NORM),
-    _make_family("distilbert", "DistilBert", _DISTILBERT),
-    _make_family("mpnet", "MPNet", _MPNET),
-    _make_family("electra", "Electra", _ELECTRA),
-    _make_family("albert", "Albert", _ALBERT, pretraining=True),
+    bert_family("bert", "Bert", _BERT, pretraining=True),
+    bert_family("roberta", "Roberta", _ROBERTA, **_FAIRSEQ),
+    bert_family("xlm-roberta", "XLMRoberta", _ROBERTA, **_FAIRSEQ),
+    bert_family("camembert", "Camembert", _ROBERTA, **_FAIRSEQ),
+    bert_family(
+        "roberta-prelayernorm",
+        "RobertaPreLayerNorm",
+        _PRE_NORM,
+        settings={"stack.norm.placement": "pre"},
+        **_FAIRSEQ,
+    ),
+    bert_family("distilbert", "DistilBert", _DISTILBERT, fields=_DISTILBERT_FIELDS, classifier=_RELU),
+    bert_family("mpnet", "MPNet", _MPNET, fields=_MPNET_FIELDS, settings=_RELATIVE, **_FAIRSEQ),
+    bert_family("electra", "Electra", _ELECTRA, head_activation="gelu", classifier=_GELU, pretraining=True),
+    bert_family("albert", "Albert", _ALBERT, fields=_ALBERT_FIELDS, pretraining=True),
 )

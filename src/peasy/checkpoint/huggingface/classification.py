@@ -1,27 +1,50 @@
 """Classification heads in config.json: labels, single or several per text, for texts or for tokens."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from peasy.checkpoint.huggingface.family import ConfigFields
-from peasy.nn.config import ClassifierConfig
+from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
+from peasy.checkpoint.huggingface.config_table import Settings, drop
 
 _LEVELS = {"ForSequenceClassification": "text", "ForTokenClassification": "token"}
 _MAX_LABELS = 100_000
-OF_LAST_TOKEN = ClassifierConfig((), pooling="last", bias=False)
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """Classification head named in `architectures`; `text` and `token`: settings of the family's heads for either."""
+
+    text: Mapping[str, object]
+    token: Mapping[str, object] = field(default_factory=dict)
+
+    def read(self, fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+        """Read the labels; the head of a decoder replaces its LM head."""
+        names = fields.data.get("architectures")
+        architecture = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+        level = next((level for ending, level in _LEVELS.items() if architecture.endswith(ending)), None)
+        if level is None:
+            return
+        several = fields.data.get("problem_type") == "multi_label_classification"
+        own = {"multi_label": several, **self.text} if level == "text" else self.token
+        head = {"labels": _read_labels(fields), "level": level, **own}
+        settings |= {f"classifier.{name}": value for name, value in head.items()}
+        if settings["kind"] == "decoder":
+            drop(settings, "lm_head")
+
+    def write(self, settings: Settings) -> dict[str, object]:
+        """Return the fields of the labels."""
+        if "classifier.labels" not in settings:
+            return {}
+        labels = settings["classifier.labels"]
+        return {
+            "id2label": {str(id): label for id, label in enumerate(labels)},
+            "label2id": {label: id for id, label in enumerate(labels)},
+            **({"problem_type": "multi_label_classification"} if settings["classifier.multi_label"] else {}),
+        }
+
+
+OF_LAST_TOKEN = Classifier({"pooling": "last", "bias": False})
 """Head of a decoder for texts."""
-
-
-def read_classifier(fields: ConfigFields, head: ClassifierConfig) -> ClassifierConfig | None:
-    """Read the classification head named in `architectures`, None = none; `head` is that of the family's texts."""
-    names = fields.data.get("architectures")
-    architecture = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
-    level = next((level for ending, level in _LEVELS.items() if architecture.endswith(ending)), None)
-    if level is None:
-        return None
-    labels = _read_labels(fields)
-    if level == "token":
-        return ClassifierConfig(labels, "token")
-    return replace(head, labels=labels, multi_label=fields.data.get("problem_type") == "multi_label_classification")
 
 
 def _read_labels(fields: ConfigFields) -> tuple[str, ...]:
@@ -36,20 +59,3 @@ def _read_labels(fields: ConfigFields) -> tuple[str, ...]:
     if not 0 < len(labels) <= _MAX_LABELS or any(not isinstance(label, str | int) for label in labels):
         raise fields.invalid("id2label", "an object from ids 0, 1, 2 ... to names of labels")
     return tuple(map(str, labels))
-
-
-def write_labels(head: ClassifierConfig | None) -> dict[str, object]:
-    """Return the fields of a classification head."""
-    if head is None:
-        return {}
-    problem = "multi_label_classification" if head.multi_label else None
-    return {
-        "id2label": {str(id): label for id, label in enumerate(head.labels)},
-        "label2id": {label: id for id, label in enumerate(head.labels)},
-        **({"problem_type": problem} if problem else {}),
-    }
-
-
-def architecture_ending(head: ClassifierConfig | None, without: str) -> str:
-    """Return the ending of the architecture's name for this head; `without` that of a model without one."""
-    return without if head is None else next(ending for ending, level in _LEVELS.items() if level == head.level)

@@ -1,86 +1,59 @@
 """Falcon: parallel residual with one norm or two, grouped-query attention, query, key and value of a group together."""
 
-from peasy.checkpoint.huggingface.family import TO_HF_ACTIVATION, ConfigFields, ModelFamily, WeightNames
-from peasy.checkpoint.huggingface.rope import read_rope, write_rope
+from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
+from peasy.checkpoint.huggingface.config_table import (
+    ATTENTION_BIAS,
+    D_FF,
+    HEADS,
+    KV_HEADS,
+    Custom,
+    Field,
+    Fixed,
+    Settings,
+    TiedHead,
+    activation,
+    length,
+    sizes,
+)
+from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.rope import Rope
 from peasy.checkpoint.huggingface.weight_map import (
     QUERY_KEY_VALUE,
-    SplitGroups,
     WeightMap,
     block_names,
     decoder_map,
     fused_rules,
+    split_groups,
 )
 from peasy.models.config import DecoderConfig
-from peasy.nn import config as nn_config
-
-IGNORED_FIELDS = "hidden_dropout apply_residual_connection_post_layernorm"
 
 
-def read_config(fields: ConfigFields, weights: WeightNames) -> DecoderConfig:
-    """Convert a falcon config to peasy's."""
-    fields.ignore(IGNORED_FIELDS)
-    fields.require_value("alibi", False, reason="Its ALiBi is scaled with the scores and rounded to bfloat16.")
-    d_model, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
+def _read_groups(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+    """Read KV heads and norms, which depend on the version of the architecture."""
+    num_heads = settings[HEADS]
     num_kv_heads = fields.integer("num_kv_heads", None) or num_heads
     grouped, multi_query = fields.boolean("new_decoder_architecture", False), fields.boolean("multi_query", True)
     num_kv_heads = 1 if multi_query and not grouped else num_kv_heads
-    bias, parallel = fields.boolean("bias", False), fields.boolean("parallel_attn", True)
+    parallel = fields.boolean("parallel_attn", True)
     num_norms = fields.integer("num_ln_in_parallel_attn", 2 if grouped else 1, maximum=2)
     if (num_norms == 2 and not grouped) or (grouped and not parallel):
         raise fields.invalid("num_ln_in_parallel_attn", "1, or 2 with new_decoder_architecture and parallel_attn")
-    attention = nn_config.AttentionConfig(
-        num_heads, num_kv_heads if num_kv_heads != num_heads else None, bias=bias, output_bias=bias
-    )
-    feedforward = nn_config.MLPConfig(
-        fields.integer("ffn_hidden_size", None) or 4 * d_model, fields.activation("activation", "gelu"), bias
-    )
-    return DecoderConfig(
-        vocab_size=fields.integer("vocab_size"),
-        d_model=d_model,
-        stack=nn_config.StackConfig(
-            fields.num_layers("num_hidden_layers"),
-            attention,
-            feedforward,
-            nn_config.LayerNormConfig(eps=fields.number("layer_norm_epsilon", 1e-5)),
-            parallel=parallel,
-            shared_norm=parallel and num_norms == 1,
-        ),
-        max_seq_len=fields.integer("max_position_embeddings", 2048),
-        position=read_rope(fields),
-        lm_head=nn_config.LMHeadConfig(
-            tied=fields.boolean("tie_word_embeddings", True)
-            and not weights.differ("lm_head.weight", "transformer.word_embeddings.weight")
-        ),
-        special_tokens=fields.special_tokens(),
-    )
+    settings[KV_HEADS] = num_kv_heads if num_kv_heads != num_heads else None
+    settings |= {"stack.parallel": parallel, "stack.shared_norm": parallel and num_norms == 1}
 
 
-def write_config(config: DecoderConfig) -> dict[str, object]:
-    """Convert peasy's config to a falcon config."""
-    stack, attention = config.stack, config.stack.attention
-    num_kv_heads = attention.num_kv_heads or attention.num_heads
-    is_grouped = stack.parallel and (not stack.shared_norm or 1 < num_kv_heads < attention.num_heads)
+def _write_groups(settings: Settings) -> dict[str, object]:
+    parallel, shared_norm = settings["stack.parallel"], settings["stack.shared_norm"]
     return {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.d_model,
-        "ffn_hidden_size": stack.feedforward.d_ff,
-        "num_hidden_layers": stack.num_layers,
-        "num_attention_heads": attention.num_heads,
-        "num_kv_heads": num_kv_heads,
-        "new_decoder_architecture": is_grouped,
-        "multi_query": num_kv_heads == 1,
-        "parallel_attn": stack.parallel,
-        "num_ln_in_parallel_attn": 1 if stack.shared_norm or not stack.parallel else 2,
-        "bias": attention.bias,
-        "activation": TO_HF_ACTIVATION[stack.feedforward.activation],
-        "layer_norm_epsilon": stack.norm.eps,
-        "max_position_embeddings": config.max_seq_len or 2048,
-        "rope_parameters": write_rope(config.position),
-        "tie_word_embeddings": config.lm_head.tied,
+        "num_kv_heads": settings[KV_HEADS],
+        "new_decoder_architecture": parallel and (not shared_norm or 1 < settings[KV_HEADS] < settings[HEADS]),
+        "multi_query": settings[KV_HEADS] == 1,
+        "parallel_attn": parallel,
+        "num_ln_in_parallel_attn": 1 if shared_norm or not parallel else 2,
     }
 
 
-def weight_map(config: DecoderConfig) -> WeightMap:
+def _weight_map(config: DecoderConfig) -> WeightMap:
     """Return the weight map."""
     stack, attention = config.stack, config.stack.attention
     num_groups = attention.num_kv_heads or attention.num_heads
@@ -88,7 +61,7 @@ def weight_map(config: DecoderConfig) -> WeightMap:
         "transformer.h.{layer}.self_attention.query_key_value",
         "decoder.blocks.{layer}.",
         QUERY_KEY_VALUE,
-        SplitGroups(num_groups, attention.num_heads // num_groups),
+        split_groups(num_groups, attention.num_heads // num_groups),
     )
     two_norms = stack.parallel and not stack.shared_norm
     first, second = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm", "post_attention_layernorm")
@@ -99,11 +72,22 @@ def weight_map(config: DecoderConfig) -> WeightMap:
 
 FAMILY = ModelFamily(
     "falcon",
-    DecoderConfig,
     ("FalconForCausalLM", "FalconModel"),
-    read_config,
-    write_config,
-    weight_map,
+    {"kind": "decoder", "stack.feedforward.kind": "mlp", "stack.norm.kind": "layer"},
+    (
+        *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads"),
+        Field("ffn_hidden_size", D_FF, default=lambda settings: 4 * settings["d_model"]),
+        Custom(_read_groups, _write_groups),
+        Field("bias", f"{ATTENTION_BIAS} stack.feedforward.bias", ConfigFields.boolean, False),
+        activation("activation", "gelu"),
+        Field("layer_norm_epsilon", "stack.norm.eps", ConfigFields.number, 1e-5),
+        length(2048, unlimited=2048),
+        Rope(),
+        TiedHead("transformer.word_embeddings.weight"),
+        Fixed("alibi", (False,), "Its ALiBi is scaled with the scores and rounded to bfloat16."),
+    ),
+    _weight_map,
     prefix="transformer.",
+    ignored="apply_residual_connection_post_layernorm",
     has_custom_code=True,
 )

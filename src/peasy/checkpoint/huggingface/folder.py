@@ -11,7 +11,8 @@ from torch import Tensor
 from peasy.atomic import atomic_dir
 from peasy.checkpoint import ram
 from peasy.checkpoint.huggingface import registry
-from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
+from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.sentence_transformers import read_pooling, write_pooling
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, import_weights, match_pattern
 from peasy.checkpoint.safe_folder import SafeFolder, join_names, write_json
@@ -27,13 +28,15 @@ from peasy.models.protocol import Model
 class HFCheckpoint:
     """A Hugging Face checkpoint with checked names and shapes; weights are read only when `tensors` is accessed.
 
-    `weights` have the names of the weight map; `unused` are stored weights that peasy has no use for.
+    `weights` have the names of the weight map; `unused` are stored weights that peasy has no use for,
+    `unused_fields` fields of config.json that it does not know.
     """
 
     folder: SafeFolder
     family: str
     config: ModelConfig
     unused: tuple[str, ...]
+    unused_fields: tuple[str, ...]
     pairs: Sequence[TensorPair]
     weights: TensorStore
 
@@ -47,16 +50,15 @@ class HFCheckpoint:
 def read_folder(
     folder: str | Path,
     *,
-    ignore_fields: Iterable[str] = (),
     tensors: TensorStore | None = None,
     family: str | None = None,
     ignore_extra: bool = False,
 ) -> HFCheckpoint:
     """Read config.json and check the names and shapes of all weights against it.
 
-    `ignore_fields` lists fields of config.json that peasy does not know and that are known to have no effect. `tensors`
-    are the weights if the folder has only config.json. `family`: its family, if config.json has no model_type.
-    `ignore_extra`: weights of parts that peasy does not know are not read, but listed in `unused`.
+    `tensors`: the weights, if the folder has only config.json. `family`: its family, if config.json has no model_type.
+    `ignore_extra`: weights of parts that peasy does not know and fields of config.json that it does not know are not
+    read, but listed in `unused` and `unused_fields`.
     """
     safe_folder = SafeFolder(folder)
     where = str(safe_folder.path / CONFIG_FILE)
@@ -68,11 +70,11 @@ def read_folder(
     names = {name: model_family.aliases.get(name, _modern_name(prefix + name)) for name in tensors}
     stored = tensors.renamed({new: name for name, new in names.items()})
     fields = ConfigFields(data, where)
-    fields.ignore(ignore_fields)
-    config = read_pooling(safe_folder, registry.read_hf_config(model_family, fields, stored))
+    hf_config = registry.read_hf_config(model_family, fields, stored, ignore_extra=ignore_extra)
+    config = read_pooling(safe_folder, hf_config)
     pairs, expected = registry.match_weights(model_family, config, where)
     weights, unused = _select_weights(stored, model_family, config, expected, ignore_extra)
-    return HFCheckpoint(safe_folder, model_family.name, config, unused, pairs, weights)
+    return HFCheckpoint(safe_folder, model_family.name, config, unused, fields.unknown(), pairs, weights)
 
 
 def load_model(checkpoint: HFCheckpoint) -> Model:

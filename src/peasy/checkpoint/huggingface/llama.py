@@ -1,25 +1,39 @@
-"""Decoders of the Llama kind (Llama, Mistral, Qwen, Gemma, OLMo 2, Phi 3, ...): one reader; differences are options."""
+"""Decoders of the Llama kind (Llama, Mistral, Qwen, Gemma, OLMo 2, Phi 3, ...): one table, and what each adds to it."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from functools import partial
 
-from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN, read_classifier, write_labels
-from peasy.checkpoint.huggingface.family import FROM_HF_ACTIVATION, TO_HF_ACTIVATION, ConfigFields, WeightNames
-from peasy.checkpoint.huggingface.rope import DEFAULT_NAMES, RopeNames, read_rope, write_rope
-from peasy.checkpoint.huggingface.weight_map import SplitFused, WeightMap, WeightRule, module_rules
-from peasy.checkpoint.huggingface.windows import NO_WINDOWS, WindowNames, read_windows, write_windows
+from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN
+from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
+from peasy.checkpoint.huggingface.config_table import (
+    ATTENTION_BIAS,
+    D_HEAD,
+    HEADS,
+    KV_HEADS,
+    SCALE,
+    ConfigPart,
+    Custom,
+    Field,
+    Fixed,
+    Settings,
+    TiedHead,
+    activation,
+    length,
+    sizes,
+)
+from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.rope import Rope
+from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules, split_fused
+from peasy.checkpoint.huggingface.windows import Windows
 from peasy.models.config import DecoderConfig
-from peasy.nn import config as nn_config
 
-IGNORED_FIELDS = """
-    max_sequence_length is_llama_config embd_pdrop resid_pdrop cache_implementation hidden_activation hidden_act
-    original_max_position_embeddings
+_IGNORED = """
+    max_sequence_length is_llama_config cache_implementation hidden_activation hidden_act
+    original_max_position_embeddings sliding_window_size
 """
-
 _UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
 
-_PRE_NORM = nn_config.RMSNormConfig()
 _NORM_NAMES = {
     "pre": {"input_layernorm": "attention_norm", "post_attention_layernorm": "feedforward_norm"},
     "output": {"post_attention_layernorm": "attention_norm", "post_feedforward_layernorm": "feedforward_norm"},
@@ -31,175 +45,107 @@ _NORM_NAMES = {
     },
 }
 
-
-@dataclass(frozen=True)
-class LlamaOptions:
-    """Differences between the families.
-
-    `attention_bias` "config": read from config.json; "qkv": query, key and value projections have a bias.
-    `fused`: query, key and value are stored as one matrix, gate and up projection as another. `scales`: factors of
-    embedding, scores, residuals and logits. `query_scale`: query_pre_attn_scalar is read. `gelu_is_tanh`: older files
-    call the tanh approximation gelu.
-    """
-
-    attention_bias: Literal["config", "qkv", "none"] = "none"
-    gated_mlp: bool = True
-    mlp_bias: bool = False
-    qk_norm: Literal["none", "head", "projection"] = "none"
-    norm: nn_config.RMSNormConfig = _PRE_NORM
-    windows: WindowNames = NO_WINDOWS
-    rope: RopeNames = DEFAULT_NAMES
-    skips_rope: bool = False
-    fused: bool = False
-    scaled_embedding: bool = False
-    scales: bool = False
-    query_scale: bool = False
-    softcaps: Literal["none", "logits", "scores and logits"] = "none"
-    gelu_is_tanh: bool = False
-    activation: tuple[str, str] = ("hidden_act", "silu")
-    default_kv_heads: int | None = None
-    default_d_head: int | None = None
-    default_tied: bool = False
-
-
-def read_config(fields: ConfigFields, weights: WeightNames, *, options: LlamaOptions) -> DecoderConfig:
-    """Convert a config of this family to peasy's."""
-    fields.ignore(IGNORED_FIELDS)
-    fields.require_value(
-        "rope_interleaved", False, reason="peasy's RoPE rotates the two halves of a head, not adjacent pairs."
-    )
-    fields.require_value("use_bidirectional_attention", False, reason="peasy's decoder is causal.")
-    layers, tied = fields.num_layers("num_hidden_layers"), fields.boolean("tie_word_embeddings", options.default_tied)
-    position, longest = read_rope(fields, options.rope), fields.integer("max_position_embeddings")
-    if isinstance(position.scaling, nn_config.LongRopeScaling):
-        longest = position.scaling.original_max_seq_len
-    scales = _read_scales(fields) if options.scales else {}
-    softcap = None if options.softcaps == "none" else fields.number("final_logit_softcapping", None)
-    attention, classifier = _read_attention(fields, options, layers), read_classifier(fields, OF_LAST_TOKEN)
-    return DecoderConfig(
-        vocab_size=fields.integer("vocab_size"),
-        d_model=fields.integer("hidden_size"),
-        stack=nn_config.StackConfig(
-            layers,
-            attention,
-            _read_mlp(fields, options),
-            nn_config.RMSNormConfig(
-                options.norm.placement, fields.number("rms_norm_eps", options.norm.eps), options.norm.unit_offset
-            ),
-            residual_scale=scales.get("residual", 1.0),
-        ),
-        max_seq_len=longest,
-        position=_skip_rope(fields, position, layers) if options.skips_rope else position,
-        embedding=nn_config.EmbeddingConfig(options.scaled_embedding, multiplier=scales.get("embedding", 1.0)),
-        classifier=classifier,
-        lm_head=nn_config.LMHeadConfig()
-        if classifier
-        else nn_config.LMHeadConfig(
-            tied=tied and not weights.differ("lm_head.weight", "model.embed_tokens.weight"),
-            divisor=scales.get("logits", 1.0),
-            softcap=softcap,
-        ),
-        special_tokens=fields.special_tokens(),
-    )
+_TANH = "gelu_pytorch_tanh"
+_SILU, _RELU2 = (activation("hidden_act", name, tanh=_TANH) for name in ("silu", "relu2"))
+_GELU = activation("hidden_activation", _TANH, tanh=_TANH)
+_OLD_GELU = activation("hidden_act", _TANH, gelu="gelu-tanh", tanh=_TANH)
+_BIAS = Field("attention_bias", ATTENTION_BIAS, ConfigFields.boolean, False)
+_MLP_BIAS = Field("mlp_bias", "stack.feedforward.bias", ConfigFields.boolean, False)
+_LOGIT_CAP = Field("final_logit_softcapping", "lm_head.softcap", ConfigFields.number, None)
+_SCORE_CAP = Field("attn_logit_softcapping", "stack.attention.softcap", ConfigFields.number, None)
+_QUERY_SCALE = Field(
+    "query_pre_attn_scalar",
+    SCALE,
+    partial(ConfigFields.number, minimum=1e-6),
+    256.0,
+    decode=lambda scalar: scalar**-0.5,
+    encode=lambda scale: round(scale**-2),
+)
+_SCALES = (
+    Field("embedding_multiplier", "embedding.multiplier", ConfigFields.number, 1.0),
+    Field("residual_multiplier", "stack.residual_scale", ConfigFields.number, 1.0),
+    Field("logits_scaling", "lm_head.divisor", ConfigFields.number, 1.0),
+    Field("attention_multiplier", SCALE, ConfigFields.number, 1.0),
+)
+_BIAS_REASON = "Biases of this family are not supported."
+_NO_BIAS, _QKV_BIAS = (Fixed("attention_bias", (bias,), _BIAS_REASON) for bias in (False, True))
+_ONLY_USUAL = (
+    Fixed("rope_interleaved", (False,), "peasy's RoPE rotates the two halves of a head, not adjacent pairs."),
+    Fixed("use_mrope", (False,), "peasy has no RoPE of images and videos."),
+    Fixed("use_bidirectional_attention", (False,), "peasy's decoder is causal."),
+)
 
 
-def _read_attention(fields: ConfigFields, options: LlamaOptions, layers: int) -> nn_config.AttentionConfig:
-    d_model, num_heads = fields.integer("hidden_size"), fields.integer("num_attention_heads")
-    num_kv_heads = fields.integer("num_key_value_heads", options.default_kv_heads or num_heads)
-    d_head = fields.integer("head_dim", options.default_d_head or max(d_model // num_heads, 1))
-    reads_bias = options.attention_bias == "config"
-    bias = fields.boolean("attention_bias", False) if reads_bias else options.attention_bias == "qkv"
-    if not reads_bias:
-        fields.require_value("attention_bias", bias, reason="Biases of this family are not supported.")
-    window, windowed_layers = read_windows(fields, options.windows, layers)
-    scale = fields.number("attention_multiplier", 1.0) if options.scales else None
-    if options.query_scale:
-        scale = fields.number("query_pre_attn_scalar", 256.0, minimum=1e-6) ** -0.5
-    softcap = None
-    if options.softcaps == "scores and logits":
-        softcap = fields.number("attn_logit_softcapping", None)
-    else:
-        fields.require_value("attn_logit_softcapping", reason="transformers does not compute it in this family.")
-    return nn_config.AttentionConfig(
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads if num_kv_heads != num_heads else None,
-        d_head=d_head if d_head * num_heads != d_model else None,
-        bias=bias,
-        output_bias=bias and reads_bias,
-        window=window,
-        windowed_layers=windowed_layers,
-        qk_norm=options.qk_norm != "none",
-        qk_norm_over="projection" if options.qk_norm == "projection" else "head",
-        scale=scale,
-        softcap=softcap,
-    )
+_ROPE, _NO_WINDOWS, _SWITCH = Rope(), Windows(), Windows("switch")
 
 
-def _read_mlp(fields: ConfigFields, options: LlamaOptions) -> nn_config.FeedForwardConfig:
-    name, default = options.activation
-    activations = FROM_HF_ACTIVATION | ({"gelu": "gelu-tanh"} if options.gelu_is_tanh else {})
-    return (nn_config.GatedMLPConfig if options.gated_mlp else nn_config.MLPConfig)(
-        d_ff=fields.integer("intermediate_size"),
-        activation=fields.choice(name, activations, default),
-        bias=options.mlp_bias and fields.boolean("mlp_bias", False),
-    )
+def _heads(kv_heads: int | None, d_head: int | None) -> Custom:
+    """Return the part of KV heads and width of a head, with the defaults of the family."""
+
+    def read(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+        d_model, num_heads = settings["d_model"], settings[HEADS]
+        number = fields.integer("num_key_value_heads", kv_heads or num_heads)
+        width = fields.integer("head_dim", d_head or max(d_model // num_heads, 1))
+        settings[KV_HEADS] = number if number != num_heads else None
+        settings[D_HEAD] = width if width * num_heads != d_model else None
+
+    return Custom(read, lambda settings: {"num_key_value_heads": settings[KV_HEADS], "head_dim": settings[D_HEAD]})
 
 
-def _read_scales(fields: ConfigFields) -> dict[str, float]:
-    names = {"embedding": "embedding_multiplier", "residual": "residual_multiplier", "logits": "logits_scaling"}
-    return {part: fields.number(name, 1.0) for part, name in names.items()}
-
-
-def _skip_rope(fields: ConfigFields, rope: nn_config.RotaryConfig, layers: int) -> nn_config.RotaryConfig:
+def _read_rope_layers(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
     """Read which layers have no RoPE: a list of 0 and 1, or every n-th."""
-    interval = fields.integer("no_rope_layer_interval", 4)
+    layers, interval = settings["stack.num_layers"], fields.integer("no_rope_layer_interval", 4)
     rotated = fields.data.get("no_rope_layers") or [int((layer + 1) % interval != 0) for layer in range(layers)]
     fields.ignore(["no_rope_layers"])
     if not isinstance(rotated, list) or len(rotated) != layers or any(flag not in (0, 1) for flag in rotated):
         raise fields.invalid("no_rope_layers", f"a list of {layers} numbers, each 0 or 1")
-    skipped = tuple(layer for layer, flag in enumerate(rotated) if not flag)
-    return nn_config.RotaryConfig(rope.base, rope.scaling, rope.share, rope.local_base, skipped)
+    settings["position.skipped_layers"] = tuple(layer for layer, flag in enumerate(rotated) if not flag)
 
 
-def write_config(config: DecoderConfig, *, options: LlamaOptions) -> dict[str, object]:
-    """Convert peasy's config to one of this family."""
-    stack, attention, feedforward = config.stack, config.stack.attention, config.stack.feedforward
-    d_head = attention.d_head or config.d_model // attention.num_heads
-    longest, activation = config.max_seq_len or _UNLIMITED_CONTEXT, TO_HF_ACTIVATION[feedforward.activation]
-    fields: dict[str, object] = {
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.d_model,
-        "intermediate_size": feedforward.d_ff,
-        "num_hidden_layers": stack.num_layers,
-        "num_attention_heads": attention.num_heads,
-        "num_key_value_heads": attention.num_kv_heads or attention.num_heads,
-        "head_dim": d_head,
-        options.activation[0]: activation.replace("gelu_new", "gelu_pytorch_tanh"),
-        "max_position_embeddings": longest,
-        "rms_norm_eps": stack.norm.eps,
-        "rope_parameters": write_rope(config.position, options.rope),
-        "tie_word_embeddings": config.lm_head.tied,
-        **({"attention_bias": attention.bias} if options.attention_bias == "config" else {}),
-        **({"mlp_bias": feedforward.bias} if options.mlp_bias else {}),
-        **write_windows(attention, options.windows, stack.num_layers),
-        **write_labels(config.classifier),
-    }
-    if options.skips_rope:
-        skipped = getattr(config.position, "skipped_layers", ())
-        fields["no_rope_layers"] = [int(layer not in skipped) for layer in range(stack.num_layers)]
-    if options.scales:
-        fields |= {"embedding_multiplier": config.embedding.multiplier, "residual_multiplier": stack.residual_scale}
-        fields |= {"logits_scaling": config.lm_head.divisor, "attention_multiplier": attention.scale or d_head**-0.5}
-    if options.query_scale:
-        fields["query_pre_attn_scalar"] = d_head if attention.scale is None else round(attention.scale**-2)
-    if options.softcaps != "none":
-        fields["final_logit_softcapping"] = config.lm_head.softcap
-    if options.softcaps == "scores and logits":
-        fields["attn_logit_softcapping"] = attention.softcap
-    return fields
+def _write_rope_layers(settings: Settings) -> dict[str, object]:
+    skipped = settings.get("position.skipped_layers", ())
+    return {"no_rope_layers": [int(layer not in skipped) for layer in range(settings["stack.num_layers"])]}
 
 
-def weight_map(config: DecoderConfig, *, options: LlamaOptions) -> WeightMap:
+def _family(
+    name: str,
+    prefix: str,
+    *parts: ConfigPart,
+    settings: Mapping[str, object] | None = None,
+    kv_heads: int | None = None,
+    d_head: int | None = None,
+    tied: bool = False,
+    eps: float = 1e-6,
+    act: Field = _SILU,
+    rope: Rope = _ROPE,
+    windows: Windows = _NO_WINDOWS,
+    fused: bool = False,
+    text: str | None = None,
+) -> ModelFamily:
+    usual: Settings = {"kind": "decoder", "stack.norm.kind": "rms", "stack.feedforward.kind": "gated"}
+    usual |= {"stack.attention.bias": False, "stack.attention.output_bias": False, "stack.feedforward.bias": False}
+    if not any(part is _SCORE_CAP for part in parts):
+        parts = (*parts, Fixed("attn_logit_softcapping", (), "transformers does not compute it in this family."))
+    heads = ("Model", "ForSequenceClassification", "ForTokenClassification")
+    return ModelFamily(
+        name,
+        (f"{prefix}ForCausalLM", *(f"{text or prefix}{head}" for head in heads)),
+        {**usual, **(settings or {})},
+        (
+            *(*sizes("vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size"), act),
+            *(_heads(kv_heads, d_head), length(unlimited=_UNLIMITED_CONTEXT), rope, windows),
+            Field("rms_norm_eps", "stack.norm.eps", ConfigFields.number, eps),
+            TiedHead("model.embed_tokens.weight", default=tied),
+            *(*_ONLY_USUAL, *parts, OF_LAST_TOKEN),
+        ),
+        partial(_weight_map, fused=fused),
+        prefix="model.",
+        ignored=_IGNORED,
+        has_custom_code=name == "phi3",
+    )
+
+
+def _weight_map(config: DecoderConfig, *, fused: bool) -> WeightMap:
     """Return the weight map; rules for weights that a family does not have are never used."""
     external, internal = "model.layers.{layer}.", "decoder.blocks.{layer}."
     projections = {
@@ -214,13 +160,13 @@ def weight_map(config: DecoderConfig, *, options: LlamaOptions) -> WeightMap:
         "self_attn.q_norm": "attention.query_norm",
         "self_attn.k_norm": "attention.key_norm",
         "mlp.down_proj": "feedforward.down",
-        **_NORM_NAMES[options.norm.placement],
+        **_NORM_NAMES.get(config.stack.norm.placement, {}),
     }
     return WeightMap(
         rules=(
             WeightRule("model.embed_tokens.weight", "embedding.token.weight"),
-            *(_fused_rules(config, external, internal) if options.fused else ()),
-            *module_rules(external, internal, names if options.fused else names | projections),
+            *(_fused_rules(config, external, internal) if fused else ()),
+            *module_rules(external, internal, names if fused else names | projections),
             WeightRule("model.norm.weight", "decoder.norm.weight"),
             WeightRule("lm_head.weight", "lm_head.weight"),
             *module_rules("", "classifier.", {"score": "output"}),
@@ -238,6 +184,38 @@ def _fused_rules(config: DecoderConfig, external: str, internal: str) -> tuple[W
     gate_up = tuple(f"{internal}feedforward.{part}.weight" for part in ("gate", "up"))
     sizes = tuple(count * d_head for count in heads)
     return (
-        WeightRule(f"{external}self_attn.qkv_proj.weight", qkv, SplitFused(sizes)),
-        WeightRule(f"{external}mlp.gate_up_proj.weight", gate_up, SplitFused((config.stack.feedforward.d_ff,) * 2)),
+        WeightRule(f"{external}self_attn.qkv_proj.weight", qkv, split_fused(sizes)),
+        WeightRule(f"{external}mlp.gate_up_proj.weight", gate_up, split_fused((config.stack.feedforward.d_ff,) * 2)),
     )
+
+
+_GEMMA = {"stack.norm.unit_offset": True, "embedding.scaled": True}
+_AROUND = {**_GEMMA, "stack.norm.placement": "around"}
+_HEAD_NORM = {"stack.attention.qk_norm": True}
+_PROJECTION_NORM = {**_HEAD_NORM, "stack.attention.qk_norm_over": "projection", "stack.norm.placement": "output"}
+_ROPE_LAYERS = Custom(_read_rope_layers, _write_rope_layers)
+
+FAMILIES = (
+    _family("llama", "Llama", _BIAS, _MLP_BIAS),
+    _family("mistral", "Mistral", _NO_BIAS, windows=Windows("all"), kv_heads=8),
+    _family("qwen2", "Qwen2", _QKV_BIAS, settings={"stack.attention.bias": True}, windows=_SWITCH),
+    _family("qwen3", "Qwen3", _BIAS, settings=_HEAD_NORM, windows=_SWITCH, d_head=128),
+    _family("arcee", "Arcee", _BIAS, _MLP_BIAS, settings={"stack.feedforward.kind": "mlp"}, act=_RELU2),
+    _family(
+        *("smollm3", "SmolLM3", _BIAS, _MLP_BIAS, _ROPE_LAYERS),
+        windows=_SWITCH, rope=Rope(default_base=2e6), kv_heads=4, tied=True,
+    ),
+    _family("olmo2", "Olmo2", _BIAS, settings=_PROJECTION_NORM, eps=1e-5),
+    _family("phi3", "Phi3", _NO_BIAS, eps=1e-5, windows=Windows("all"), rope=Rope(partial=True), fused=True),
+    _family("granite", "Granite", _BIAS, _MLP_BIAS, *_SCALES),
+    _family("gemma", "Gemma", _BIAS, settings=_GEMMA, act=_OLD_GELU, d_head=256, tied=True),
+    _family(
+        *("gemma2", "Gemma2", _BIAS, _QUERY_SCALE, _SCORE_CAP, _LOGIT_CAP), settings=_AROUND, act=_GELU,
+        windows=Windows("pattern", 2, 4096), kv_heads=4, d_head=256, tied=True,
+    ),
+    _family(
+        *("gemma3_text", "Gemma3", _BIAS, _QUERY_SCALE, _LOGIT_CAP), settings=_AROUND | _HEAD_NORM, act=_GELU,
+        windows=Windows("pattern", 6, 4096), rope=Rope(default_base=1e6, local_base="rope_local_base_freq"),
+        kv_heads=4, d_head=256, tied=True, text="Gemma3Text",
+    ),
+)  # fmt: skip

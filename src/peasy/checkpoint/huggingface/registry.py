@@ -1,41 +1,34 @@
 """Registry of Hugging Face model families: by model_type for import, by matching config for export."""
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 
 from peasy.checkpoint.huggingface import (
     bert_families,
+    config_fields,
     falcon,
-    gpt2,
-    gpt_neo,
-    gpt_neox,
-    llama_families,
+    gpt,
+    llama,
     marian,
     modernbert,
-    opt,
     t5,
 )
-from peasy.checkpoint.huggingface import family as hf
-from peasy.checkpoint.huggingface.family import ConfigFields, ModelFamily
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
+from peasy.checkpoint.huggingface.config_table import Settings, settings_of
+from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
-from peasy.config import to_plain
 from peasy.errors import InvalidInput
 from peasy.models.build import build_on_meta
 from peasy.models.config import ModelConfig
-from peasy.nn.config import LearnedPositionConfig
 
 FAMILIES: dict[str, ModelFamily] = {
     family.name: family
     for family in (
-        gpt2.FAMILY,
-        *llama_families.FAMILIES,
-        gpt_neox.FAMILY,
-        gpt_neo.FAMILY,
-        opt.FAMILY,
+        gpt.FAMILIES[0],
+        *llama.FAMILIES,
+        *gpt.FAMILIES[1:],
         falcon.FAMILY,
         *bert_families.FAMILIES,
         modernbert.FAMILY,
@@ -94,9 +87,14 @@ def _spelling(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.WeightNames) -> ModelConfig:
-    """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name."""
-    fields.ignore(hf.IGNORED_FIELDS)
+def read_hf_config(
+    family: ModelFamily, fields: ConfigFields, weights: config_fields.WeightNames, *, ignore_extra: bool = False
+) -> ModelConfig:
+    """Convert a Hugging Face config to peasy's; every field is read, ignored by name, or refused by name.
+
+    `ignore_extra`: unknown fields are left to the caller, as `fields.unknown()`.
+    """
+    fields.ignore(config_fields.IGNORED_FIELDS)
     if not family.has_custom_code:
         fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
     fields.ignore(["auto_map"])
@@ -112,20 +110,16 @@ def read_hf_config(family: ModelFamily, fields: ConfigFields, weights: hf.Weight
     except InvalidInput as error:  # errors of peasy's config classes do not name the file
         message = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
         raise InvalidInput(message, hint=error.hint) from None
-    fields.reject_unknown()
+    if not ignore_extra:
+        fields.reject_unknown("If they do not: peasy import --ignore-extra loads the model without them.")
     return config
 
 
 def write_hf_config(family: ModelFamily, config: ModelConfig) -> dict[str, object]:
     """Convert peasy's config to a Hugging Face config of this family."""
-    special = config.special_tokens
-    eos: object = list(special.eos) if len(special.eos) > 1 else next(iter(special.eos), None)
-    ids = {"pad_token_id": special.pad, "bos_token_id": special.bos, "eos_token_id": eos}
-    start = {} if special.decoder_start is None else {"decoder_start_token_id": special.decoder_start}
-    start |= {} if special.forced_bos is None else {"forced_bos_token_id": special.forced_bos}
-    architecture = family.architecture_of(config) if family.architecture_of else family.architectures[0]
+    kind: dict[str, object] = {"is_encoder_decoder": True} if config.kind == "encoder-decoder" else {}
     settings = family.write_config(config)
-    return {"architectures": [architecture], "model_type": family.name, **ids, **start, **settings}
+    return {"architectures": [family.architecture(config)], "model_type": family.name, **kind, **settings}
 
 
 def match_weights(
@@ -141,7 +135,7 @@ def family_for(config: ModelConfig, preferred: str | None = None) -> ModelFamily
     """Return the family that represents a model of this config exactly; if several do, the `preferred` one."""
     reasons = []
     for family in sorted(FAMILIES.values(), key=lambda family: family.name != preferred):
-        if isinstance(config, family.config_class):
+        if config.kind == family.kind:
             differences = _roundtrip_differences(family, config)
             if not differences:
                 return family
@@ -157,11 +151,11 @@ def family_for(config: ModelConfig, preferred: str | None = None) -> ModelFamily
 def _roundtrip_differences(family: ModelFamily, config: ModelConfig) -> list[str]:
     """Return the config keys that a write-read round trip would change; weights without a rule do not count."""
     try:
-        names = hf.PlannedWeights(_external_names(family, config))
+        names = config_fields.PlannedWeights(_external_names(family, config))
         reread = read_hf_config(family, ConfigFields(write_hf_config(family, config)), names)
     except InvalidInput as error:
         return [error.message.removesuffix(".")]
-    before, after = (_flatten(to_plain(_normalized(each))) for each in (config, reread))
+    before, after = _comparable(config), _comparable(reread)
     return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
 
 
@@ -173,35 +167,18 @@ def _external_names(family: ModelFamily, config: ModelConfig) -> Iterator[str]:
                 yield from pair.external
 
 
-def _normalized(config: Any) -> Any:
-    """Return the config with defaults made explicit, and without what config.json does not store."""
-    changes: dict[str, object] = {"dropout": 0.0, "special_tokens": type(config.special_tokens)()}
-    if not isinstance(config.position, LearnedPositionConfig):
-        changes["max_seq_len"] = None
-    if config.kind == "encoder":
-        changes |= {"pooling": "mean", "normalise": True, "max_length": None}
-    for side in ("stack", "encoder", "decoder"):
-        if hasattr(config, side):
-            changes[side] = _normalized_stack(getattr(config, side), config.d_model)
-    return dataclasses.replace(config, **changes)
+_NOT_STORED = ("dropout", "special_tokens", "pooling", "normalise", "max_length")
 
 
-def _normalized_stack(stack: Any, d_model: int) -> Any:
-    attention = stack.attention
-    windowed = [layer for layer in range(stack.num_layers) if attention.window_for_layer(layer) is not None]
-    attention = dataclasses.replace(
-        attention,
-        num_kv_heads=attention.num_kv_heads or attention.num_heads,
-        d_head=attention.d_head or d_model // attention.num_heads,
-        scale=attention.scale or (attention.d_head or d_model // attention.num_heads) ** -0.5,
-        window=attention.window if windowed else None,
-        windowed_layers=None if len(windowed) in (0, stack.num_layers) else tuple(windowed),
-    )
-    return dataclasses.replace(stack, attention=attention)
-
-
-def _flatten(data: object, path: str = "") -> dict[str, object]:
-    if not isinstance(data, dict):
-        return {path: data}
-    nested = [_flatten(value, f"{path}.{key}" if path else key) for key, value in data.items()]
-    return {key: value for part in nested for key, value in part.items()}
+def _comparable(config: ModelConfig) -> Settings:
+    """Return the settings that config.json stores; windows that no layer has, or all have, in one form."""
+    settings = {path: value for path, value in settings_of(config).items() if not path.startswith(_NOT_STORED)}
+    if settings.get("position.kind") != "learned":
+        del settings["max_seq_len"]
+    for name in ("stack", "encoder", "decoder"):
+        if (stack := getattr(config, name, None)) is not None:
+            windows = [stack.attention.window_for_layer(layer) for layer in range(stack.num_layers)]
+            windowed = [layer for layer, window in enumerate(windows) if window is not None]
+            settings[f"{name}.attention.window"] = stack.attention.window if windowed else None
+            settings[f"{name}.attention.windowed_layers"] = windowed if len(windowed) < len(windows) else []
+    return settings

@@ -1,20 +1,48 @@
 """RoPE settings in config.json: base, scaling, partial rotation, and another base in layers with a sliding window."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from peasy.checkpoint.huggingface.family import ConfigFields
+from peasy.checkpoint.huggingface.config_fields import REQUIRED, ConfigFields, PlannedWeights, WeightNames
+from peasy.checkpoint.huggingface.config_table import Field, Settings
 from peasy.errors import InvalidInput
-from peasy.nn import config as nn_config
 
 FULL, LOCAL = "full_attention", "sliding_attention"
 """Names of the two kinds of layers in layer_types and rope_parameters."""
 
+_ORIGINAL = "original_max_position_embeddings"
+_LENGTH = Field(_ORIGINAL, "original_max_seq_len")
+
+
+def _at_least_one(fields: ConfigFields, name: str, default: object) -> float:
+    return fields.number(name, default, minimum=1.0)
+
+
+def _number(name: str, default: float | None = REQUIRED) -> Field:
+    return Field(name, name, ConfigFields.number, default)
+
+
+_FACTOR = Field("factor", "factor", _at_least_one)
+_ATTENTION = _number("attention_factor", None)
+_SCALINGS = {
+    "linear": (_FACTOR,),
+    "llama3": (_FACTOR, _number("low_freq_factor"), _number("high_freq_factor"), _LENGTH),
+    "yarn": (
+        _FACTOR, _number("beta_fast", 32.0), _number("beta_slow", 1.0),
+        Field("truncate", "truncate", ConfigFields.boolean, True), _LENGTH, _ATTENTION,
+    ),
+    "longrope": (
+        Field("short_factor", "short_factors", ConfigFields.numbers),
+        Field("long_factor", "long_factors", ConfigFields.numbers),
+        _LENGTH, _ATTENTION,
+    ),
+}  # fmt: skip
+"""Fields of each rope_type."""
+
 
 @dataclass(frozen=True)
-class RopeNames:
-    """Names and defaults of the RoPE fields of a family.
+class Rope:
+    """RoPE of a family: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones.
 
     `partial`: it may rotate only a share of each head. `local_base`: it has another base in its local layers.
     """
@@ -27,110 +55,84 @@ class RopeNames:
     local_base: str | None = None
     default_local_base: float = 10_000.0
 
+    def read(self, fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+        """Read the position settings."""
+        share = fields.number(self.share, self.default_share, maximum=1.0)
+        base = fields.number(self.base, self.default_base, minimum=1.0)
+        if self.base != "rope_theta":  # some files have both names
+            fields.require_value("rope_theta", base, int(base), reason=f"This contradicts {self.base}.")
+        if self.share != "partial_rotary_factor":
+            fields.require_value("partial_rotary_factor", share, reason=f"This contradicts {self.share}.")
+        local_base: float | None = None
+        if self.local_base is not None:
+            local_base = fields.number(self.local_base, self.default_local_base, minimum=1.0)
+        rope = fields.nested("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
+        fields.ignore(["rope_parameters", "rope_scaling", _ORIGINAL])
+        if self.local_base and (rope.has(FULL) or rope.has(LOCAL)):
+            local = rope.nested(LOCAL)
+            local_base = local.number("rope_theta", local_base, minimum=1.0)
+            local.require_value("rope_type", "default", reason="Local layers cannot be scaled.")
+            local.reject_unknown()
+            rope.reject_unknown()
+            rope = rope.nested(FULL)
+        share = rope.number("partial_rotary_factor", share, maximum=1.0)
+        if share != 1 and not self.partial:
+            message = f"{fields.where}: partial_rotary_factor is {share}."
+            raise InvalidInput(message, hint="This family rotates whole heads.")
+        base = rope.number("rope_theta", base, minimum=1.0)
+        scaling = _read_scaling(fields, rope)
+        local_base = local_base if local_base != base or scaling else None
+        position = {"kind": "rotary", "base": base, "scaling": scaling, "share": share, "local_base": local_base}
+        settings |= {f"position.{name}": value for name, value in position.items()}
+        if scaling and scaling["kind"] == "longrope":
+            settings["max_seq_len"] = scaling["original_max_seq_len"]
 
-DEFAULT_NAMES = RopeNames()
+    def write(self, settings: Settings) -> dict[str, object]:
+        """Return rope_parameters."""
+        rope: dict[str, object] = {"rope_theta": settings.get("position.base", 10_000.0)}
+        if (share := settings.get("position.share", 1.0)) != self.default_share or share != 1:
+            rope["partial_rotary_factor"] = share
+        scaling = {path.removeprefix("position.scaling."): value for path, value in settings.items()}
+        rope["rope_type"] = settings.get("position.scaling.kind", "default")
+        for field in _SCALINGS.get(str(rope["rope_type"]), ()):
+            rope |= {name: value for name, value in field.write(scaling).items() if value is not None}
+        if self.local_base is None:
+            return {"rope_parameters": rope}
+        local = settings.get("position.local_base") or rope["rope_theta"]
+        return {"rope_parameters": {FULL: rope, LOCAL: {"rope_type": "default", "rope_theta": local}}}
 
 
-def read_rope(fields: ConfigFields, names: RopeNames = DEFAULT_NAMES) -> nn_config.RotaryConfig:
-    """Read the RoPE settings: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones."""
-    share = fields.number(names.share, names.default_share, maximum=1.0)
-    base = fields.number(names.base, names.default_base, minimum=1.0)
-    if names.base != "rope_theta":  # some files have both names
-        fields.require_value("rope_theta", base, int(base), reason=f"This contradicts {names.base}.")
-    if names.share != "partial_rotary_factor":
-        fields.require_value("partial_rotary_factor", share, reason=f"This contradicts {names.share}.")
-    local_base: float | None = None
-    if names.local_base is not None:
-        local_base = fields.number(names.local_base, names.default_local_base, minimum=1.0)
-    rope = fields.nested("rope_parameters" if fields.has("rope_parameters") else "rope_scaling")
-    fields.ignore(["rope_parameters", "rope_scaling", "original_max_position_embeddings"])
-    if names.local_base and (rope.has(FULL) or rope.has(LOCAL)):
-        local = rope.nested(LOCAL)
-        local_base = local.number("rope_theta", local_base, minimum=1.0)
-        local.require_value("rope_type", "default", reason="Local layers cannot be scaled.")
-        local.reject_unknown()
-        rope.reject_unknown()
-        rope = rope.nested(FULL)
-    share = rope.number("partial_rotary_factor", share, maximum=1.0)
-    if share != 1 and not names.partial:
-        message = f"{fields.where}: partial_rotary_factor is {share}."
-        raise InvalidInput(message, hint="This family rotates whole heads.")
-    base = rope.number("rope_theta", base, minimum=1.0)
-    scaling = _read_scaling(fields, rope)
-    rope.reject_unknown()
-    return nn_config.RotaryConfig(base, scaling, share, local_base if local_base != base or scaling else None)
-
-
-def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> nn_config.RopeScaling | None:
-    rope_type = rope.data.get("rope_type") or rope.data.get("type") or "default"
+def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> Settings | None:
+    kind = rope.data.get("rope_type") or rope.data.get("type") or "default"
     rope.ignore(["rope_type", "type"])
-    if rope_type == "default":
+    kind = "longrope" if kind == "su" else kind
+    if kind == "default":
+        rope.reject_unknown()
         return None
-    if rope_type == "linear":
-        return nn_config.LinearRopeScaling(rope.number("factor", minimum=1.0))
-    if rope_type == "llama3":
-        return nn_config.Llama3RopeScaling(
-            factor=rope.number("factor", minimum=1.0),
-            low_freq_factor=rope.number("low_freq_factor"),
-            high_freq_factor=rope.number("high_freq_factor"),
-            original_max_seq_len=rope.integer("original_max_position_embeddings"),
-        )
-    if rope_type == "yarn":
-        return _read_yarn(fields, rope)
-    if rope_type in ("longrope", "su"):
-        return _read_longrope(fields, rope)
-    message = f"{rope.where}: rope_type {rope_type!r} is not supported."
-    raise InvalidInput(message, hint="Supported: default, linear, llama3, yarn, longrope.")
+    if kind not in _SCALINGS:
+        message = f"{rope.where}: rope_type {kind!r} is not supported."
+        raise InvalidInput(message, hint=f"Supported: default, {', '.join(_SCALINGS)}.")
+    if kind in ("yarn", "longrope"):
+        _fill_in(fields, rope, kind)
+    settings: Settings = {"kind": kind}
+    for field in _SCALINGS[kind]:
+        field.read(rope, PlannedWeights(), settings)
+    rope.reject_unknown()
+    return settings
 
 
-def _read_yarn(fields: ConfigFields, rope: ConfigFields) -> nn_config.YarnRopeScaling:
-    factor = rope.number("factor", minimum=1.0)
-    attention = rope.number("attention_factor", None)
-    scales = rope.number("mscale", None), rope.number("mscale_all_dim", None)
-    if attention is None and all(scales):
-        one, other = (0.1 * scale * math.log(factor) + 1.0 for scale in scales)
-        attention = one / other
-    length = rope.integer("original_max_position_embeddings", None) or fields.integer("max_position_embeddings")
-    fast, slow = rope.number("beta_fast", 32.0), rope.number("beta_slow", 1.0)
-    return nn_config.YarnRopeScaling(factor, length, fast, slow, attention, rope.boolean("truncate", True))
-
-
-def _read_longrope(fields: ConfigFields, rope: ConfigFields) -> nn_config.LongRopeScaling:
-    longest = fields.integer("max_position_embeddings")
-    original = rope.integer("original_max_position_embeddings", None) or fields.integer(
-        "original_max_position_embeddings", longest
-    )
-    factor = rope.number("factor", longest / original)
-    attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
-    return nn_config.LongRopeScaling(
-        rope.numbers("short_factor"), rope.numbers("long_factor"), original, rope.number("attention_factor", attention)
-    )
-
-
-def write_rope(position: object, names: RopeNames = DEFAULT_NAMES) -> dict[str, object]:
-    """Return rope_parameters."""
-    rope: dict[str, object] = {"rope_type": "default", "rope_theta": getattr(position, "base", 10_000.0)}
-    if (share := getattr(position, "share", 1.0)) != names.default_share or share != 1:
-        rope["partial_rotary_factor"] = share
-    rope |= _write_scaling(getattr(position, "scaling", None))
-    if names.local_base is None:
-        return rope
-    local = getattr(position, "local_base", None) or rope["rope_theta"]
-    return {FULL: rope, LOCAL: {"rope_type": "default", "rope_theta": local}}
-
-
-def _write_scaling(scaling: nn_config.RopeScaling | None) -> Mapping[str, object]:
-    if scaling is None:
-        return {}
-    if isinstance(scaling, nn_config.LinearRopeScaling):
-        return {"rope_type": "linear", "factor": scaling.factor}
-    length = {"original_max_position_embeddings": scaling.original_max_seq_len}
-    if isinstance(scaling, nn_config.Llama3RopeScaling):
-        frequencies = {"low_freq_factor": scaling.low_freq_factor, "high_freq_factor": scaling.high_freq_factor}
-        return {"rope_type": "llama3", "factor": scaling.factor, **frequencies, **length}
-    attention = {} if scaling.attention_factor is None else {"attention_factor": scaling.attention_factor}
-    if isinstance(scaling, nn_config.LongRopeScaling):
-        factors = {"short_factor": list(scaling.short_factors), "long_factor": list(scaling.long_factors)}
-        return {"rope_type": "longrope", **factors, **length, **attention}
-    betas = {"beta_fast": scaling.beta_fast, "beta_slow": scaling.beta_slow, "truncate": scaling.truncate}
-    return {"rope_type": "yarn", "factor": scaling.factor, **betas, **length, **attention}
+def _fill_in(fields: ConfigFields, rope: ConfigFields, kind: str) -> None:
+    """Make explicit what newer files leave out: the original length and the attention factor."""
+    longest, attention = fields.integer("max_position_embeddings"), None
+    original = longest if kind == "yarn" else fields.integer(_ORIGINAL, longest)
+    original = rope.integer(_ORIGINAL, original)
+    if kind == "longrope":
+        factor = rope.number("factor", longest / original)
+        attention = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
+    else:
+        factor = rope.number("factor", minimum=1.0)
+        scales = rope.number("mscale", None), rope.number("mscale_all_dim", None)
+        if all(scales):
+            one, other = (0.1 * scale * math.log(factor) + 1.0 for scale in scales)
+            attention = one / other
+    rope.data = {**rope.data, _ORIGINAL: original, "attention_factor": rope.number("attention_factor", attention)}

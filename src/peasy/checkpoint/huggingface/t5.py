@@ -2,105 +2,57 @@
 
 from functools import partial
 
-from peasy.checkpoint.huggingface.family import (
+from peasy.checkpoint.huggingface.config_fields import (
     FROM_HF_ACTIVATION,
     TO_HF_ACTIVATION,
     ConfigFields,
-    ModelFamily,
     WeightNames,
 )
+from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings, SpecialTokens
+from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
 from peasy.nn import config as nn_config
 
-IGNORED_FIELDS = "n_positions is_decoder is_encoder_decoder output_past num_beams"
+_BOTH = "encoder.{0} decoder.{0}"
 
 
-def read_config(fields: ConfigFields, weights: WeightNames, *, may_scale: bool) -> EncoderDecoderConfig:
-    """Convert a t5 config to peasy's; hidden states before the head are never scaled unless `may_scale`.
-
-    In files of version 1.1, tie_word_embeddings = false meant two things: an untied head, and hidden states that are
-    not scaled before it. Newer files have a separate field for the second; the first is read from the weights.
-    """
-    fields.ignore(IGNORED_FIELDS)
-    layers = fields.num_layers("num_layers")
-    tie_word_embeddings = fields.boolean("tie_word_embeddings", True)
-    encoder = nn_config.StackConfig(
-        layers,
-        nn_config.AttentionConfig(
-            num_heads=fields.integer("num_heads"),
-            d_head=fields.integer("d_kv"),
-            bias=False,
-            output_bias=False,
-            scale=1.0,
-        ),
-        _read_mlp(fields),
-        nn_config.RMSNormConfig(eps=fields.number("layer_norm_epsilon", 1e-6)),
-    )
-    decoder_layers = fields.num_layers("num_decoder_layers", layers)
-    relative = nn_config.RelativeBiasConfig(
-        num_buckets=fields.integer("relative_attention_num_buckets", 32),
-        max_distance=fields.integer("relative_attention_max_distance", 128),
-    )
-    return EncoderDecoderConfig(
-        vocab_size=fields.integer("vocab_size"),
-        d_model=fields.integer("d_model"),
-        encoder=encoder,
-        decoder=nn_config.StackConfig(decoder_layers, encoder.attention, encoder.feedforward, encoder.norm),
-        position=relative,
-        lm_head=nn_config.LMHeadConfig(
-            tied=not weights.differ("lm_head.weight", "shared.weight"),
-            scaled=may_scale and fields.boolean("scale_decoder_outputs", tie_word_embeddings),
-        ),
-        dropout=fields.number("dropout_rate", 0.1, maximum=0.999),
-        special_tokens=fields.special_tokens(decoder_start_field="pad_token_id"),
-    )
-
-
-def write_config(config: EncoderDecoderConfig, *, may_scale: bool) -> dict[str, object]:
-    """Convert peasy's config to a t5 config."""
-    attention, feedforward = config.encoder.attention, config.encoder.feedforward
-    activation = TO_HF_ACTIVATION[feedforward.activation]
-    gated = isinstance(feedforward, nn_config.GatedMLPConfig)
-    return {
-        "is_encoder_decoder": True,
-        "vocab_size": config.vocab_size,
-        "d_model": config.d_model,
-        "d_kv": attention.d_head or config.d_model // attention.num_heads,
-        "d_ff": feedforward.d_ff,
-        "num_layers": config.encoder.num_layers,
-        "num_decoder_layers": config.decoder.num_layers,
-        "num_heads": attention.num_heads,
-        "relative_attention_num_buckets": getattr(config.position, "num_buckets", 32),
-        "relative_attention_max_distance": getattr(config.position, "max_distance", 128),
-        "layer_norm_epsilon": config.encoder.norm.eps,
-        "feed_forward_proj": ("gated-gelu" if activation == "gelu_new" else f"gated-{activation}")
-        if gated
-        else activation,
-        "dense_act_fn": activation,
-        "is_gated_act": gated,
-        "tie_word_embeddings": config.lm_head.scaled,
-        **({"scale_decoder_outputs": config.lm_head.scaled} if may_scale else {}),
-        "dropout_rate": config.dropout,
-    }
-
-
-def _read_mlp(fields: ConfigFields) -> nn_config.FeedForwardConfig:
-    known = {"gated-gelu": "gelu_new"} | {
-        f"{gate}{name}": name for gate in ("", "gated-") for name in FROM_HF_ACTIVATION
-    }
+def _read_mlp(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+    known = {f"{gate}{name}": name for gate in ("", "gated-") for name in FROM_HF_ACTIVATION}
     known["gated-gelu"] = "gelu_new"  # transformers does the same, for compatibility with old files
     activation = fields.choice("feed_forward_proj", known, "relu")
     gated = str(fields.data.get("feed_forward_proj")).startswith("gated-")
     fields.require_value("is_gated_act", gated, reason="This contradicts feed_forward_proj.")
     fields.require_value("dense_act_fn", activation, reason="This contradicts feed_forward_proj.")
-    d_ff = fields.integer("d_ff")
-    return (nn_config.GatedMLPConfig if gated else nn_config.MLPConfig)(
-        d_ff, FROM_HF_ACTIVATION[activation], bias=False
-    )
+    mlp = {"kind": "gated" if gated else "mlp", "activation": FROM_HF_ACTIVATION[activation], "bias": False}
+    for side in ("encoder", "decoder"):
+        settings |= {f"{side}.feedforward.{name}": value for name, value in mlp.items()}
 
 
-def weight_map(config: EncoderDecoderConfig) -> WeightMap:
+def _write_mlp(settings: Settings) -> dict[str, object]:
+    gated = settings["encoder.feedforward.kind"] == "gated"
+    activation = TO_HF_ACTIVATION[settings["encoder.feedforward.activation"]]
+    gate = "gated-gelu" if activation == "gelu_new" else f"gated-{activation}"
+    return {"feed_forward_proj": gate if gated else activation, "dense_act_fn": activation, "is_gated_act": gated}
+
+
+def _read_head(fields: ConfigFields, weights: WeightNames, settings: Settings, *, may_scale: bool) -> None:
+    """Read whether the head is tied and scaled; hidden states before it are never scaled unless `may_scale`.
+
+    In files of version 1.1, tie_word_embeddings = false meant two things: an untied head, and hidden states that are
+    not scaled before it. Newer files have a separate field for the second; the first is read from the weights.
+    """
+    tie_word_embeddings = fields.boolean("tie_word_embeddings", True)
+    settings["lm_head.tied"] = not weights.differ("lm_head.weight", "shared.weight")
+    settings["lm_head.scaled"] = may_scale and fields.boolean("scale_decoder_outputs", tie_word_embeddings)
+
+
+def _write_head(settings: Settings, *, may_scale: bool) -> dict[str, object]:
+    scaled = settings["lm_head.scaled"]
+    return {"tie_word_embeddings": scaled, **({"scale_decoder_outputs": scaled} if may_scale else {})}
+
+
+def _weight_map(config: EncoderDecoderConfig) -> WeightMap:
     """Return the weight map: each block is a list of sublayers, two in the encoder and three in the decoder."""
     gated = isinstance(config.encoder.feedforward, nn_config.GatedMLPConfig)
     embedding = "shared.weight"
@@ -139,14 +91,38 @@ def _block_rules(side: str, attentions: tuple[str, ...], gated: bool) -> tuple[W
     )
 
 
+_SETTINGS = {"kind": "encoder-decoder", "position.kind": "relative"} | {
+    f"{side}.{name}": value
+    for side in ("encoder", "decoder")
+    for name, value in {
+        "attention.bias": False, "attention.output_bias": False, "attention.scale": 1.0, "norm.kind": "rms"
+    }.items()
+}  # fmt: skip
 FAMILIES = tuple(
     ModelFamily(
         name,
-        EncoderDecoderConfig,
         (f"{name.upper()}ForConditionalGeneration", *(["T5WithLMHeadModel"] if name == "t5" else [])),
-        partial(read_config, may_scale=name == "t5"),
-        partial(write_config, may_scale=name == "t5"),
-        weight_map,
+        _SETTINGS,
+        (
+            *(Field(field, field) for field in ("vocab_size", "d_model")),
+            Field("d_kv", _BOTH.format("attention.d_head")),
+            Field("d_ff", _BOTH.format("feedforward.d_ff")),
+            Field("num_layers", "encoder.num_layers", ConfigFields.num_layers),
+            Field(
+                "num_decoder_layers", "decoder.num_layers", ConfigFields.num_layers,
+                lambda settings: settings["encoder.num_layers"],
+            ),
+            Field("num_heads", _BOTH.format("attention.num_heads")),
+            Field("relative_attention_num_buckets", "position.num_buckets", default=32, null=32),
+            Field("relative_attention_max_distance", "position.max_distance", default=128, null=128),
+            Field("layer_norm_epsilon", _BOTH.format("norm.eps"), ConfigFields.number, 1e-6),
+            Custom(_read_mlp, _write_mlp),
+            Custom(partial(_read_head, may_scale=name == "t5"), partial(_write_head, may_scale=name == "t5")),
+            Field("dropout_rate", "dropout", ConfigFields.probability, 0.1),
+        ),
+        _weight_map,
+        special_tokens=SpecialTokens("pad_token_id"),
+        ignored="n_positions is_decoder",
     )
     for name in ("t5", "mt5")
-)
+)  # fmt: skip

@@ -6,7 +6,7 @@ before a tensor is read.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,133 +18,75 @@ from peasy.errors import InvalidInput
 
 @dataclass(frozen=True)
 class WeightTransform:
-    """Invertible transform of a rule's tensors, external to peasy; the inverse is exact. This one is the identity."""
+    """Transform of a rule's tensors from external to peasy's, and its exact inverse; by default the identity."""
 
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return peasy's tensors from the external ones."""
-        return list(external)
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return the external tensors from peasy's."""
-        return list(internal)
+    forward: Callable[[Sequence[Tensor]], list[Tensor]] = field(default=list, repr=False)
+    inverse: Callable[[Sequence[Tensor]], list[Tensor]] = field(default=list, repr=False)
 
 
-@dataclass(frozen=True)
-class Transpose(WeightTransform):
-    """Transpose matrices: external [in, out], peasy [out, in]."""
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return transposed views."""
-        return [tensor.mT for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return transposed views."""
-        return [tensor.mT for tensor in internal]
+def _each(forward: Callable[[Tensor], Tensor], inverse: Callable[[Tensor], Tensor]) -> WeightTransform:
+    return WeightTransform(lambda tensors: list(map(forward, tensors)), lambda tensors: list(map(inverse, tensors)))
 
 
-@dataclass(frozen=True)
-class SplitFused(WeightTransform):
-    """Split one fused external tensor along `axis` into several of these sizes, each transformed by `inner`."""
+IDENTITY = WeightTransform()
+TRANSPOSE = _each(lambda matrix: matrix.mT, lambda matrix: matrix.mT)
+"""Matrices that are [in, out] in the file, [out, in] in peasy."""
+ROW_VECTOR = _each(lambda matrix: matrix.squeeze(0), lambda vector: vector.unsqueeze(0))
+"""A matrix of one row in the file, a vector in peasy."""
+ADD_ONE = _each(lambda weight: weight - 1, lambda weight: weight.float() + 1)
+"""Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
 
-    sizes: tuple[int, ...]
-    axis: int = 0
-    inner: WeightTransform = WeightTransform()
 
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return views of the fused tensor."""
-        (fused,) = external
-        return self.inner.forward(fused.split(self.sizes, self.axis))
+def interleave_rope(num_heads: int) -> WeightTransform:
+    """Return the transform of a query or key matrix from interleaved RoPE order to two halves, head by head."""
+    return _each(
+        lambda rows: rows.unflatten(0, (num_heads, -1, 2)).transpose(1, 2).flatten(0, 2),
+        lambda rows: rows.unflatten(0, (num_heads, 2, -1)).transpose(1, 2).flatten(0, 2),
+    )
 
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return the fused tensor. On the meta device only its shape is computed: `cat` would load torch's compiler."""
-        pieces = self.inner.inverse(internal)
+
+def split_fused(sizes: tuple[int, ...], axis: int = 0, inner: WeightTransform = IDENTITY) -> WeightTransform:
+    """Return the split of one fused tensor along `axis` into several of these sizes, each transformed by `inner`."""
+
+    def fuse(internal: Sequence[Tensor]) -> list[Tensor]:
+        pieces = inner.inverse(internal)
         if not pieces[0].is_meta:
-            return [torch.cat(pieces, self.axis)]
-        shape = list(pieces[0].shape)
-        shape[self.axis] = sum(piece.shape[self.axis] for piece in pieces)
+            return [torch.cat(pieces, axis)]
+        shape = list(pieces[0].shape)  # on the meta device, `cat` would load torch's compiler
+        shape[axis] = sum(piece.shape[axis] for piece in pieces)
         return [torch.empty(shape, device="meta")]
 
-
-@dataclass(frozen=True)
-class RowVector(WeightTransform):
-    """Squeeze an external matrix of one row into a vector."""
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return the row as a vector."""
-        return [tensor.squeeze(0) for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return a matrix of one row."""
-        return [tensor.unsqueeze(0) for tensor in internal]
+    return WeightTransform(lambda external: inner.forward(external[0].split(sizes, axis)), fuse)
 
 
-@dataclass(frozen=True)
-class SplitGroups(WeightTransform):
-    """Split one fused tensor of groups, each with the rows of its query heads, then of one key and one value head."""
+def split_groups(num_groups: int, num_queries: int = 1) -> WeightTransform:
+    """Return the split of one tensor of groups: the rows of some query heads, then of one key and one value head."""
+    sizes = (num_queries, 1, 1)
 
-    num_groups: int
-    num_queries: int = 1
+    def split(external: Sequence[Tensor]) -> list[Tensor]:
+        groups = external[0].unflatten(0, (num_groups, num_queries + 2, -1))
+        return [part.flatten(0, 2) for part in groups.split(sizes, 1)]
 
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return the rows of all queries, keys and values."""
-        (fused,) = external
-        groups = fused.unflatten(0, (self.num_groups, self.num_queries + 2, -1))
-        return [part.flatten(0, 2) for part in groups.split((self.num_queries, 1, 1), 1)]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return the fused tensor."""
+    def fuse(internal: Sequence[Tensor]) -> list[Tensor]:
         shape = (sum(tensor.shape[0] for tensor in internal), *internal[0].shape[1:])
         if internal[0].is_meta:
             return [internal[0].new_empty(shape)]
-        sizes = (self.num_queries, 1, 1)
-        parts = [part.unflatten(0, (self.num_groups, size, -1)) for part, size in zip(internal, sizes, strict=True)]
+        parts = [part.unflatten(0, (num_groups, size, -1)) for part, size in zip(internal, sizes, strict=True)]
         return [torch.cat(parts, 1).reshape(shape)]
 
+    return WeightTransform(split, fuse)
 
-@dataclass(frozen=True)
-class SharedLayers(WeightTransform):
-    """One external tensor that all layers share."""
 
-    num_layers: int
+def shared_layers(num_layers: int) -> WeightTransform:
+    """Return the transform of one tensor that all layers share; layers that differ cannot be written."""
 
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Return the tensor for each layer; memory is shared."""
-        return [external[0]] * self.num_layers
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Return the one tensor; raise if layers differ."""
+    def merge(internal: Sequence[Tensor]) -> list[Tensor]:
         if not internal[0].is_meta and any(not torch.equal(internal[0], tensor) for tensor in internal[1:]):
             hint = "Save it in peasy's own format: model.save(folder) in Python."
             raise InvalidInput("The layers of this model differ, and its family stores one for all.", hint=hint)
         return [internal[0]]
 
-
-@dataclass(frozen=True)
-class InterleaveRope(WeightTransform):
-    """Permute the rows of a query or key matrix from half-split to interleaved RoPE order, head by head."""
-
-    num_heads: int
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Interleaved to half-split order."""
-        return [tensor.unflatten(0, (self.num_heads, -1, 2)).transpose(1, 2).flatten(0, 2) for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Half-split to interleaved order."""
-        return [tensor.unflatten(0, (self.num_heads, 2, -1)).transpose(1, 2).flatten(0, 2) for tensor in internal]
-
-
-@dataclass(frozen=True)
-class AddOne(WeightTransform):
-    """Weights of a norm: llama.cpp stores them whole, not as the difference from 1; back is exact up to rounding."""
-
-    def forward(self, external: Sequence[Tensor]) -> list[Tensor]:
-        """Subtract 1."""
-        return [tensor - 1 for tensor in external]
-
-    def inverse(self, internal: Sequence[Tensor]) -> list[Tensor]:
-        """Add 1, in float32."""
-        return [tensor.float() + 1 for tensor in internal]
+    return WeightTransform(lambda external: [external[0]] * num_layers, merge)
 
 
 @dataclass(frozen=True)
@@ -153,7 +95,7 @@ class WeightRule:
 
     external: str | tuple[str, ...]
     internal: str | tuple[str, ...]
-    transform: WeightTransform = WeightTransform()
+    transform: WeightTransform = IDENTITY
 
 
 def module_rules(external_prefix: str, internal_prefix: str, names: Mapping[str, str]) -> tuple[WeightRule, ...]:

@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from peasy.checkpoint.huggingface.family import ConfigFields
+from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
+from peasy.checkpoint.huggingface.config_table import Settings
 from peasy.checkpoint.huggingface.rope import FULL, LOCAL
 from peasy.errors import InvalidInput
-from peasy.nn.config import AttentionConfig
+
+WINDOW, WINDOWED_LAYERS = "stack.attention.window", "stack.attention.windowed_layers"
 
 
 @dataclass(frozen=True)
-class WindowNames:
-    """How a family writes its windows.
+class Windows:
+    """Sliding windows of a family.
 
     "none": it has none. "all": one window for all layers. "switch": use_sliding_window turns it on, in layer_types or
     from max_window_layers on. "pattern": layer_types, by default every `full_every`-th layer is without a window.
@@ -21,31 +23,37 @@ class WindowNames:
     full_every: int = 1
     default_window: int | None = None
 
+    def read(self, fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+        """Read the window and its layers."""
+        if self.style == "none":
+            fields.require_value("sliding_window", reason="This family has no sliding window.")
+            return
+        layers = settings["stack.num_layers"]
+        settings[WINDOW] = window = fields.integer("sliding_window", self.default_window)
+        if self.style == "all":
+            return
+        types = read_layer_types(fields, layers)
+        if self.style == "pattern":
+            fields.ignore("sliding_window_pattern _sliding_window_pattern")
+            pattern = fields.data.get("sliding_window_pattern") or fields.data.get("_sliding_window_pattern")
+            every = pattern if type(pattern) is int and pattern > 0 else self.full_every
+            usual = tuple(layer for layer in range(layers) if (layer + 1) % every)
+        else:
+            usual = tuple(range(fields.integer("max_window_layers", layers, minimum=0), layers))
+            if not fields.boolean("use_sliding_window", False) or window is None:
+                settings[WINDOW] = None
+                return
+        settings[WINDOWED_LAYERS] = usual if types is None else types
 
-NO_WINDOWS = WindowNames()
-
-Windows = tuple[int | None, tuple[int, ...] | None]
-"""The window, and the layers that have it: None = all."""
-
-
-def read_windows(fields: ConfigFields, names: WindowNames, layers: int) -> Windows:
-    """Read the sliding window and its layers."""
-    if names.style == "none":
-        fields.require_value("sliding_window", reason="This family has no sliding window.")
-        return None, None
-    window = fields.integer("sliding_window", names.default_window)
-    if names.style == "all":
-        return window, None
-    types = read_layer_types(fields, layers)
-    if names.style == "pattern":
-        fields.ignore("sliding_window_pattern _sliding_window_pattern")
-        pattern = fields.data.get("sliding_window_pattern") or fields.data.get("_sliding_window_pattern")
-        every = pattern if type(pattern) is int and pattern > 0 else names.full_every
-        return window, tuple(layer for layer in range(layers) if (layer + 1) % every) if types is None else types
-    first = fields.integer("max_window_layers", layers, minimum=0)
-    if not fields.boolean("use_sliding_window", False) or window is None:
-        return None, None
-    return window, tuple(range(first, layers)) if types is None else types
+    def write(self, settings: Settings) -> dict[str, object]:
+        """Return the fields of this family."""
+        fields: dict[str, object] = {} if self.style == "none" else {"sliding_window": settings[WINDOW]}
+        if self.style in ("pattern", "switch"):
+            fields["layer_types"] = write_layer_types(settings)
+        if self.style == "switch":
+            fields["use_sliding_window"] = settings[WINDOW] is not None
+            fields["max_window_layers"] = settings["stack.num_layers"]
+        return fields
 
 
 def read_layer_types(fields: ConfigFields, layers: int) -> tuple[int, ...] | None:
@@ -60,21 +68,8 @@ def read_layer_types(fields: ConfigFields, layers: int) -> tuple[int, ...] | Non
     return tuple(layer for layer, kind in enumerate(types) if kind == LOCAL)
 
 
-def write_windows(attention: AttentionConfig, names: WindowNames, layers: int) -> dict[str, object]:
-    """Return the fields of the sliding window."""
-    if names.style == "none":
-        return {}
-    if names.style == "all":
-        return {"sliding_window": attention.window}
-    fields: dict[str, object] = {
-        "sliding_window": attention.window,
-        "layer_types": write_layer_types(attention, layers),
-    }
-    if names.style == "pattern":
-        return fields
-    return {"use_sliding_window": attention.window is not None, "max_window_layers": layers, **fields}
-
-
-def write_layer_types(attention: AttentionConfig, layers: int) -> list[str]:
-    """Return layer_types."""
-    return [FULL if attention.window_for_layer(layer) is None else LOCAL for layer in range(layers)]
+def write_layer_types(settings: Settings, full: str = FULL, local: str = LOCAL) -> list[str]:
+    """Return the kind of each layer."""
+    layers = range(settings["stack.num_layers"])
+    windowed = layers if settings[WINDOWED_LAYERS] is None else settings[WINDOWED_LAYERS]
+    return [local if settings[WINDOW] is not None and layer in windowed else full for layer in layers]

@@ -196,21 +196,23 @@ export class Shell {
 			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
 			return whileWaiting(async () => this.showError(missing));
 		}
-		try {
-			const module = await import(`./page/${known.name}.js`).catch((error) => {
-				throw error instanceof SyntaxError ? error : noResponse();
-			});
-			if (turn !== this.#openCount) return undefined;
-			this.place.replaceChildren();
-			this.bar.configure(module.page, this.state);
-			const opened = new module.Page(this.place, this);
-			this.#closePage = () => opened.close?.();
-			await whileWaiting(async () => opened.start(this.state)); // a page without requests is busy, too, until it is drawn
-			if (turn === this.#openCount) this.keys.enablePageKeys();
-		} catch (error) {
-			if (turn === this.#openCount) this.showError(error);
-		}
-		return undefined;
+		// The page is busy until it is drawn and has its keys: its module may load longer than the first request takes.
+		return whileWaiting(async () => {
+			try {
+				const module = await import(`./page/${known.name}.js`).catch((error) => {
+					throw error instanceof SyntaxError ? error : noResponse();
+				});
+				if (turn !== this.#openCount) return;
+				this.place.replaceChildren();
+				this.bar.configure(module.page, this.state);
+				const opened = new module.Page(this.place, this);
+				this.#closePage = () => opened.close?.();
+				await opened.start(this.state);
+				if (turn === this.#openCount) this.keys.enablePageKeys();
+			} catch (error) {
+				if (turn === this.#openCount) this.showError(error);
+			}
+		});
 	}
 
 	#leave() {

@@ -1,8 +1,12 @@
 """Arguments of code that is not known: guessed from names, defaults and annotations, and tried."""
 
+import ast
 import dataclasses
+import functools
 import inspect
 import itertools
+import re
+import textwrap
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +30,7 @@ class Sizes:
     time: int = 5
     keys: int = 7
     length: int = 16
+    side: int = 4
     grouped: bool = False
 
     @property
@@ -52,16 +57,30 @@ UNKNOWN = object()
 
 
 class ConfigGuess(dict[str, Any]):
-    """Configuration object that answers every known name: as attribute, as key, and by `get`."""
+    """Configuration object that answers every known name: as attribute, as key, and by `get`.
 
-    def __init__(self, sizes: Sizes, given: Mapping[str, Any] | None = None) -> None:
+    With `guess` it also answers names that are not known, and keeps these `guesses`: they decide no verdict.
+    """
+
+    def __init__(self, sizes: Sizes, given: Mapping[str, Any] | None = None, guess: bool = False) -> None:
         super().__init__(given or {})
         object.__setattr__(self, "_sizes", sizes)
+        object.__setattr__(self, "_guess", guess)
+        object.__setattr__(self, "guesses", {})
+
+    def __repr__(self) -> str:
+        return f"settings({', '.join(f'{name}={value!r}' for name, value in self.guesses.items())})"
 
     def __missing__(self, name: str) -> Any:
         value = config_value(self._sizes, name)
-        if value is UNKNOWN:
+        if value is not UNKNOWN:
+            return value
+        if not self._guess:
             raise KeyError(name)
+        words = set(snake_case(name).split("_"))
+        size = words & {"n", "num", "d", "dim", "size", "max", "min"}
+        value = self._sizes.d_model if size else name.startswith("scale") and "inverse" not in words
+        self[name] = self.guesses[name] = value
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -132,8 +151,6 @@ def signature_of(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     """Return the parameters of a C function, whose docstring begins with its signature."""
-    import re
-
     first = re.match(r"\s*\w+\(([^)]*)\)", inspect.getdoc(function) or "")
     parts = [part.strip() for part in first[1].split(",")] if first else []
     named = (part.partition("=") for part in parts if part not in ("", "*", "/"))
@@ -144,45 +161,76 @@ def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
     ]  # fmt: skip
 
 
-_PAIRS = ("window_size", "input_size", "input_resolution", "img_size", "fmap_size", "resolution", "patch_size")
-"""Sizes that may be pairs: of a picture, or of a window with 16 tokens."""
+_SIDES = frozenset((
+    "window_size", "input_size", "input_resolution", "img_size", "image_size", "fmap_size", "feature_size", "feat_size",
+    "resolution", "patch_size", "ws",
+))  # fmt: skip
+"""Sizes that may be pairs or sides: of a picture, or of a window with 16 tokens."""
 
 
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
     parameters = signature_of(cls)
-    hints = _type_hints(cls)
+    named, hints = {p.name for p in parameters}, _type_hints(cls)
     own = _own_config(cls)
     arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
     choices = itertools.product(
         ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), (None, sizes.d_model, 0.1),
-        (False, True), (False, True), (None, False),
+        (None, (sizes.side, sizes.side), sizes.side) if _SIDES & {snake_case(p.name) for p in parameters} else (None,),
+        (False, True), (None, False, True),
     )  # fmt: skip
-    for library, config, unknown, pairs, required_only, flag in choices:
-        arguments: dict[str, Any] = {}
+    for library, config, unknown, side, required_only, flag in choices:
+        arguments: dict[str, Any] = {"self_attention": True} if flag and "self_attention" in named else {}
         for parameter in parameters:
             role = role_of(parameter.name, True)
-            if pairs and snake_case(parameter.name) in _PAIRS:
-                arguments[parameter.name] = (4, 4)
+            if side and snake_case(parameter.name) in _SIDES:
+                arguments[parameter.name] = side
+                continue
+            options = _string_options(cls, parameter.name) if parameter.default is parameter.empty else ()
+            if options:
+                arguments[parameter.name] = options[(None, sizes.d_model, 0.1).index(unknown) % len(options)]
                 continue
             if role.startswith("w_") and parameter.default is parameter.empty:
                 arguments[parameter.name] = _weight_matrix(role, sizes, library)
                 continue
             hint = config if config and role == "config" else hints.get(parameter.name)
-            value = _constructor_argument(parameter, hint, sizes, required_only)
+            value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None)
             value = unknown if value is None and parameter.default is parameter.empty else value
             if role == "dropout" and not hasattr(cls, "eval"):
                 value = 0.0  # dropout that cannot be switched off
             if value is not UNKNOWN:
-                arguments[parameter.name] = flag if flag is not None and value is True else value
+                arguments[parameter.name] = False if flag is False and value is True else value
         yield arguments
 
 
-def _constructor_argument(parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool) -> Any:
+def _string_options(cls: type, name: str) -> list[str]:
+    """Return the strings that the code of a class compares a parameter with, in their order."""
+    text = "".join(source_of(base) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch")
+    found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"'](\w+)[\"']", text)
+    return list(dict.fromkeys(found))
+
+
+def source_of(code: Any) -> str:
+    """Return the source of a class or function, "" if there is none."""
+    plain: Any = code.__func__ if inspect.ismethod(code) else code
+    return _source(plain) if inspect.isclass(code) or inspect.isroutine(code) else ""
+
+
+@functools.cache
+def _source(code: Any) -> str:
+    try:
+        return inspect.getsource(code)
+    except (OSError, TypeError):
+        return ""
+
+
+def _constructor_argument(
+    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool, guess: bool
+) -> Any:
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
-        return make_config(hint, sizes) if required or parameter.default is None else UNKNOWN
+        return make_config(hint, sizes, guess, required_only) if required or parameter.default is None else UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
     if role == "scale" and isinstance(parameter.default, bool):
@@ -250,20 +298,21 @@ def _is_config_class(hint: Any) -> bool:
     )
 
 
-def make_config(hint: Any, sizes: Sizes) -> Any:
+def make_config(hint: Any, sizes: Sizes, guess: bool = False, keep_length: bool = False) -> Any:
     """Make a configuration: of the annotated class with small sizes, or an object that answers every known name."""
     if not _is_config_class(hint):
-        return ConfigGuess(sizes)
+        return ConfigGuess(sizes, guess=guess)
     try:
         known = {p.name: p for p in signature_of(hint)}
         arguments = {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
             and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None))
+            and not (keep_length and p.default is not p.empty and role_of(name, True) == "length")
         }  # fmt: skip
         made = hint(**arguments)
     except Exception:
-        return ConfigGuess(sizes)
+        return ConfigGuess(sizes, guess=guess)
     for name in [
         n for n in getattr(made, "__dict__", {}) if n not in known
     ]:  # classes that keep sizes as plain attributes
@@ -277,13 +326,15 @@ def make_config(hint: Any, sizes: Sizes) -> Any:
 class Layout:
     """Shapes of a call's arrays: `axes` of queries (`key_axes` if keys differ), and width of all heads or of one.
 
-    Arrays are kept with the channels last; `channels_first` code gets them after the batch.
+    Arrays are kept with the channels last; `channels_first` code gets them after the batch, and code with
+    `transposed_keys` gets keys of the shape [.., width, time].
     """
 
     axes: str
     width: int
     key_axes: str = ""
     channels_first: bool = False
+    transposed_keys: bool = False
 
     @property
     def one_query(self) -> bool:
@@ -293,17 +344,87 @@ class Layout:
     def shape(self, sizes: Sizes, role: str = "query") -> tuple[int, ...]:
         """Return the shape of an array with this role."""
         axes = self.key_axes if self.key_axes and role in ("key", "value", "source") else self.axes
-        by_axis = {"y": 3, "x": 4, "b": sizes.batch, "h": sizes.heads, "t": sizes.time, "1": 1}
+        by_axis = {"y": 3, "x": 4, "s": sizes.side, "b": sizes.batch, "h": sizes.heads, "t": sizes.time, "1": 1}
+        by_axis |= {"f": 2, "g": 2}  # frames of a film, query heads of a group
         return (*(by_axis[axis] for axis in axes), self.width)
 
 
 def layouts(sizes: Sizes, flat: bool, widths: list[int], channels_first: bool = False) -> list[Layout]:
     """Return the layouts to try: `flat` code gets the width of all heads first."""
     narrow = [Layout(axes, sizes.d_head) for axes in ("bht", "bt", "t")] + [Layout("bht", sizes.d_head, "bt")]
-    wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx")]
-    maps = [Layout(axes, width, "", True) for width in dict.fromkeys(widths) for axes in ("byx", "bt")]
+    narrow.append(Layout("bht", sizes.d_head, transposed_keys=True))
+    wide = [Layout(axes, width) for width in dict.fromkeys(widths) for axes in ("bt", "t", "byx", "bss")]
+    maps = [Layout(axes, width, "", True) for width in dict.fromkeys(widths) for axes in ("byx", "bt", "bss")]
     last = [*wide, *narrow] if flat else [*narrow, *wide]
     return [*maps, *last] if channels_first else [*last, *maps] if flat else last
+
+
+def declared_layouts(function: Any, roles: Mapping[str, str], sizes: Sizes, widths: list[int]) -> list[Layout]:
+    """Return the layouts that code declares itself, as in `b, t, h, d = q.shape` or `rearrange(x, "b c h w -> …")`."""
+    try:
+        tree = ast.parse(textwrap.dedent(source_of(function)))
+    except SyntaxError:
+        return []
+    declared: dict[str, str] = {}
+    for node in ast.walk(tree):
+        for name, axes in _declared_axes(node):
+            declared.setdefault(roles.get(name, ""), _axis_letters(axes))
+    queries = declared.get("query") or declared.get("x") or ""
+    keys = declared.get("key") or declared.get("value") or declared.get("source") or queries
+    if queries.count("d") != 1 or keys.count("d") != 1 or len({*queries}) < len(queries):
+        return []
+    first = queries[1:2] == "d" and len(queries) > 2
+    if not first and not queries.endswith("d"):
+        return []
+    plain = queries.replace("d", ""), keys.replace("d", "")
+    several = [sizes.d_head] if "h" in queries else list(dict.fromkeys(widths))[:3]
+    return [Layout(plain[0], width, plain[1] if plain[1] != plain[0] else "", first) for width in several]
+
+
+def _declared_axes(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
+    """Yield the array and the names of its axes that a statement or an expression declares."""
+    if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+        value, names = node.value, [ast.unparse(each) for each in node.targets[0].elts]
+        if isinstance(value, ast.Tuple) and value.elts and isinstance(value.elts[0], ast.Starred):
+            names, value = names[: len(names) - len(value.elts) + 1], value.elts[0].value
+        shape = re.fullmatch(r"(\w+)\.(?:shape|size\(\))", ast.unparse(value))
+        if shape:
+            yield shape[1], names
+    if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Tuple):  # assert k.shape == (b, t, d)
+        shape = re.fullmatch(r"(\w+)\.shape", ast.unparse(node.left))
+        if shape:
+            yield shape[1], [ast.unparse(each) for each in node.comparators[0].elts]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("rearrange") and len(node.args) > 1:
+        array, pattern = node.args[:2]
+        text = str(pattern.value).partition("->")[0] if isinstance(pattern, ast.Constant) else "..."
+        if isinstance(array, ast.Name) and not {*"(."} & {*text}:
+            yield array.id, text.split()
+
+
+def _axis_letters(names: list[str]) -> str:
+    """Return the letters of a `Layout` for names of axes, and d for the width; ? for what is not known."""
+    plain = [name.lower().strip("_").removeprefix("self.") for name in names]
+    letters = {
+        "batch": "b",
+        "heads": "h",
+        "key_heads": "h",
+        "repeats": "g",
+        "d_model": "d",
+        "d_head": "d",
+        "length": "t",
+    }
+    picture = {"h": "y", "w": "x", "height": "y", "width": "x", "t": "f", "x": "x", "y": "y"}
+    pictured = {"h", "w"} <= {*plain} or {"height", "width"} <= {*plain} or {"x", "y"} <= {*plain}
+    found = ""
+    for position, name in enumerate(plain):
+        words = set(name.split("_"))
+        letter = picture.get(name, "") if pictured else ""
+        letter = letter or letters.get(role_of(name, True), "")
+        if words & {"n", "l", "s", "len", "length", "tokens", "queries", "keys", "seq", "nodes"} and letter != "h":
+            letter = "b" if position == 0 and name == "n" and len(plain) > 2 else "t"
+        end = "d" if position == len(plain) - 1 and "d" not in found else "b" if position == 0 else "t"
+        found += letter or end
+    return found
 
 
 ONE_QUERY = (("b", "bt"), ("b", "tb"), ("1b", "tb"), ("b1", "bt"), ("1b", "bt"))
@@ -323,7 +444,7 @@ def open_mask(form: tuple[str, bool] | None, sizes: Sizes) -> Array | None:
 
 
 ROTARY_ROLES = ("cos", "sin", "cos_sin", "freqs_cis")
-ROTARY_FORMS = (0, 5, 2, 1, 4, 3)
+ROTARY_FORMS = (0, 5, 2, 1, 4, 3, 6)
 """Forms of rotary tables, the most common ones first."""
 
 
@@ -340,4 +461,5 @@ def rotary_tables(sizes: Sizes, time: int, form: int) -> dict[str, Any]:
     cos, sin = (each.reshape(shape.get(form, (time, -1))) for each in (wide.cos(), wide.sin()))
     complex_table = torch.polar(torch.ones(time, half), angle[:, :half])
     pairs = torch.view_as_real(complex_table) if form % 2 else complex_table
-    return {"cos": cos, "sin": sin, "cos_sin": (cos, sin), "freqs_cis": pairs}
+    both = torch.view_as_real(complex_table) if form == 6 else (cos, sin)
+    return {"cos": cos, "sin": sin, "cos_sin": both, "freqs_cis": pairs}

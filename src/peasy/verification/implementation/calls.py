@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import inspect
 import itertools
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,11 +23,13 @@ from peasy.verification.implementation.arguments import (
     Layout,
     Sizes,
     constructor_attempts,
+    declared_layouts,
     layouts,
     open_mask,
     rotary_tables,
     seeded_array,
     signature_of,
+    source_of,
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
@@ -66,6 +69,8 @@ class Attempt:
     parameters: list[inspect.Parameter] = field(default_factory=list)
     sizes: Sizes = field(default_factory=Sizes)
     layout: Layout | None = None
+    guessed: bool = False
+    """Whether settings are guessed whose names are not known."""
 
 
 def failure(error: BaseException, call: str, file: str) -> CallFailure:
@@ -104,6 +109,8 @@ def instantiate(
         with recorder:
             made = cls(*positional, **arguments)
     made.eval()
+    if any(p.dtype in (torch.float16, torch.bfloat16) for p in made.parameters()):
+        made.float()
     tensors = dict(made.named_buffers())
     for name, submodule in made.named_modules():
         tensors |= {f"{name}.{key}": value for key, value in vars(submodule).items() if isinstance(value, torch.Tensor)}
@@ -165,17 +172,29 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
         worked = False
         for each in (sizes, dataclasses.replace(sizes, heads=8)):  # groups of channels may need more of them
             for arguments in _unique(constructor_attempts(target, each)):
-                text = f"{target.__name__}({', '.join(f'{k}={_short(v)}' for k, v in arguments.items())})"
                 try:
                     made, ops, buffers = instantiate(target, arguments, seed)
-                except Exception as error:
-                    failures.append(failure(error, f"{text}{_forward_text(target)}", file))
+                except (Exception, SystemExit) as error:
+                    failures.append(failure(error, f"{_created(target, arguments)}{_forward_text(target)}", file))
                     continue
+                text = _created(target, arguments)
                 for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
                     worked = True
+                    attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                     yield attempt
+                if len(failures) > _MAX_FAILURES and not worked:
+                    return
             if worked:
                 return
+
+
+_MAX_FAILURES, _MAX_MISSING = 1500, 3
+"""Calls that fail, and calls of one object that fail because a package is missing, after which no other is tried."""
+
+
+def _created(cls: type, arguments: Mapping[str, Any]) -> str:
+    """Return the expression that creates an object."""
+    return f"{cls.__name__}({', '.join(f'{name}={_short(value)}' for name, value in arguments.items())})"
 
 
 @contextlib.contextmanager
@@ -198,7 +217,7 @@ def _sizes_as_globals(target: Any, sizes: Sizes) -> Iterator[None]:
 def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     for item in items:
-        key = repr(sorted((k, _short(v)) for k, v in item.items()))
+        key = repr(sorted((k, _short(v), getattr(v, "_guess", None)) for k, v in item.items()))
         if key not in seen:
             seen.add(key)
             yield item
@@ -206,7 +225,13 @@ def _unique(items: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _short(value: Any) -> str:
     if isinstance(value, ConfigGuess):
-        return "settings()"
+        return repr(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = [f for f in dataclasses.fields(value) if f.init and f.default_factory is dataclasses.MISSING]
+        shown = {
+            f.name: repr(getattr(value, f.name)) for f in fields if repr(getattr(value, f.name)) != repr(f.default)
+        }
+        return f"{type(value).__name__}({', '.join(f'{name}={text}' for name, text in shown.items())})"
     if type(value).__name__ == "Linear":
         return f"nn.Linear({value.in_features}, {value.out_features}, bias=False)"
     if isinstance(value, np.ndarray):
@@ -219,13 +244,18 @@ def _forward_text(cls: type) -> str:
     function = next((vars(b)[n] for b in cls.__mro__ for n in ("forward", "__call__", "call") if n in vars(b)), None)
     parameters = [] if function is None else signature_of(function)
     roles = roles_of(parameters)
-    return f"({', '.join(_shown(p.name, roles[p.name]) for p in parameters if p.default is p.empty)})"
+    return f"({_shown({p.name: _array_name(roles[p.name]) for p in parameters if p.default is p.empty})})"
 
 
-def _shown(name: str, role: str) -> str:
-    """Return an argument as it is written in `--call`."""
-    value = next((short for short, known in CALL_NAMES.items() if known == role), "None")
-    return name if name == value else f"{name}={value}"
+def _array_name(role: str) -> str:
+    """Return the array in `--call` that has a role."""
+    return next((short for short, known in CALL_NAMES.items() if known == role), "None")
+
+
+def _shown(arguments: Mapping[str, str]) -> str:
+    """Return arguments as they are written in `--call`: without their name where that is the array's, at first."""
+    named = len(list(itertools.takewhile(lambda item: item[0] == item[1], arguments.items())))
+    return ", ".join(name if i < named else f"{name}={value}" for i, (name, value) in enumerate(arguments.items()))
 
 
 @dataclass(frozen=True)
@@ -239,7 +269,8 @@ class _Form:
     rotary: int = 0
     grouped_weights: bool = False
     with_source: bool = False
-    with_unknown: bool = False
+    unknown: str = ""
+    """Arrays for arguments that are not known: of "tokens" or of "heads"."""
 
 
 def _call_attempts(
@@ -249,12 +280,15 @@ def _call_attempts(
     function = made.forward if is_module(made) else made
     if not callable(function):
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
-    parameters = signature_of(function)
+    parameters, packed = _unpacked(function, signature_of(function))
     roles = roles_of(parameters)
-    worked = False
-    for form in _forms(made, function, parameters, roles, sizes):
-        subject = _subject(made, function, text, parameters, roles, form, seed)
-        if subject is None or (worked and (form.layout.one_query or form.with_unknown)):
+    worked, before = False, len(failures)
+    for form in _forms(made, function, parameters, roles, sizes, buffers):
+        missing = sum("is not installed" in one.error for one in failures[before:])
+        if not worked and (missing == _MAX_MISSING or len(failures) > _MAX_FAILURES):
+            return
+        subject = _subject(made, function, text, parameters, roles, form, seed, packed)
+        if subject is None or (worked and (form.layout.one_query or form.unknown)):
             continue  # guesses only where nothing better runs
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
@@ -275,9 +309,26 @@ def _call_attempts(
         yield Attempt(subject, input_roles, masks, flags, made, parameters, form.sizes, form.layout)
 
 
+def _unpacked(
+    function: Any, parameters: list[inspect.Parameter]
+) -> tuple[list[inspect.Parameter], dict[str, list[str]]]:
+    """Return the parameters, with the parts of those that the code unpacks in one line, and the names of the parts."""
+    packed: dict[str, list[str]] = {}
+    flat: list[inspect.Parameter] = []
+    for parameter in parameters:
+        unpacking = re.search(rf"^\s*\(?(\w+(?:, *\w+)+)\)? = {parameter.name}(?: *#.*)?$", source_of(function), re.M)
+        if unpacking is None or parameter.default is not parameter.empty:
+            flat.append(parameter)
+            continue
+        packed[parameter.name] = re.findall(r"\w+", unpacking[1])
+        flat += [inspect.Parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in packed[parameter.name]]
+    return flat, packed
+
+
 def _forms(
-    made: Any, function: Any, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes
-) -> Iterator[_Form]:
+    made: Any, function: Any, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes,
+    buffers: Mapping[str, Any],
+) -> Iterator[_Form]:  # fmt: skip
     """Yield ways to fill the arguments, most likely first: masks that hide nothing come after no mask at all."""
     required = {roles.get(p.name, "") for p in parameters if p.default is p.empty}
     own = dict(made.named_parameters()) if is_module(made) else {}
@@ -288,18 +339,32 @@ def _forms(
     convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
     functional = inspect.isfunction(made) or inspect.isbuiltin(made)
     several = [sizes] if functional else [sizes, dataclasses.replace(sizes, time=sizes.length)]
-    shapes = [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
-              if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    several += [dataclasses.replace(sizes, time=each, side=each) for each in _lengths(own, buffers, sizes)]
+    if {"h", "w"} <= {name.lower() for name in roles}:  # a feature map as tokens, after a token for its class
+        several.append(dataclasses.replace(sizes, time=sizes.side**2 + 1))
+    shapes = [(each, layout) for each in several for layout in declared_layouts(function, roles, each, widths)]
+    shapes += [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
+               if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    shapes = list(dict.fromkeys(shapes))
     if {"key", "source"} & set(roles.values()):
         shapes += [(sizes, Layout(axes, width, keys)) for width in dict.fromkeys(widths) for axes, keys in ONE_QUERY]
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
     rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
     weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
     sources = (False, True) if "source" in roles.values() and "source" not in required else (False,)
-    unknown = (False, True) if "" in required else (False,)
+    unknown = ("", "tokens", "heads") if "" in required else ("",)
     outer = itertools.product(unknown, masks, sources, shapes, _libraries(function, made), rotary, weights)
     for array, mask, source, (each, layout), library, number, grouped in outer:
         yield _Form(layout, each, library, mask, number, grouped, source, array)
+
+
+def _lengths(parameters: Mapping[str, Any], buffers: Mapping[str, Any], sizes: Sizes) -> list[int]:
+    """Return lengths that tables of a module may be made for: masks, positions; three at most."""
+    weights = [p for p in parameters.values() if "Uninitialized" not in type(p).__name__]
+    known = {sizes.time, sizes.length, sizes.d_model, sizes.d_head, sizes.heads, sizes.batch}
+    known |= {int(n) for p in weights if p.dim() == 2 for n in p.shape}
+    found = [int(n) for table in (*buffers.values(), *weights) if table.dim() > 1 for n in table.shape[-2:]]
+    return [n for n in dict.fromkeys(found) if 3 < n <= 64 and n not in known][:3]
 
 
 def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
@@ -313,7 +378,7 @@ def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
 
 def _subject(
     made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], form: _Form,
-    seed: int,
+    seed: int, packed: Mapping[str, list[str]],
 ) -> RepeatedCall | None:  # fmt: skip
     """Return the subject for one form: arrays by role, other required arguments by role, or None."""
     inputs: dict[str, Array] = {}
@@ -322,9 +387,11 @@ def _subject(
     for parameter in parameters:
         role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
         if (role in _ARRAY_ROLES and (required or form.with_source or role != "source")) or (
-            role == "" and required and form.with_unknown
+            role == "" and required and form.unknown
         ):
-            inputs[parameter.name] = seeded_array(role, form.layout.shape(form.sizes, role), seed)
+            heads = (form.sizes.heads * (2 if "g" in form.layout.axes else 1),)
+            shape = heads if not role and form.unknown == "heads" else form.layout.shape(form.sizes, role)
+            inputs[parameter.name] = seeded_array(role, shape, seed)
         elif role.startswith(("w_", "b_")) and required:
             weights |= _weight(parameter.name, role, form, seed)
         elif role == "heads" and required:
@@ -346,17 +413,16 @@ def _subject(
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**weights, **values})
-        if form.layout.channels_first:
-            bound |= {name: _moved(bound[name], -1, 1) for name in inputs}
+        bound |= _in_layout(form.layout, {name: bound[name] for name in inputs}, roles)
+        bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in packed.items()}
         result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
-        if not form.layout.channels_first:
-            return result
-        several = result if isinstance(result, tuple | list) else [result]
-        return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
+        return _from_layout(form.layout, result)
 
-    shown = [_shown(n, roles.get(n, "") or "source") for n in inputs]
-    shown += [f"{n}={_short(v)}" for n, v in constants.items() if "tensor" not in repr(v)[:8]]
-    call = f"{text}({', '.join(shown)})"
+    shown = {name: _array_name(roles.get(name, "") or "source") for name in inputs}
+    shown |= {name: _short(value) for name, value in constants.items() if not hasattr(value, "dim")}
+    for name, parts in packed.items():
+        shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
+    call = f"{text}({_shown(shown)})"
     return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call)
 
 
@@ -383,6 +449,22 @@ def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             grouped[name] = value
     return grouped
+
+
+def _in_layout(layout: Layout, arrays: Mapping[str, Any], roles: Mapping[str, str]) -> dict[str, Any]:
+    """Return arrays as the code expects them: channels after the batch, or keys transposed."""
+    if layout.channels_first:
+        return {name: _moved(array, -1, 1) for name, array in arrays.items()}
+    keys = [name for name in arrays if layout.transposed_keys and roles[name] == "key"]
+    return {**arrays, **{name: _moved(arrays[name], -1, -2) for name in keys}}
+
+
+def _from_layout(layout: Layout, result: Any) -> Any:
+    """Return a result with the channels last."""
+    if not layout.channels_first:
+        return result
+    several = result if isinstance(result, tuple | list) else [result]
+    return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
 
 
 def _moved(array: Any, source: int, target: int) -> Any:
@@ -413,6 +495,8 @@ def _required(name: str, role: str, form: _Form) -> Any:
         return torch.from_numpy(mask)
     if name == "window_size":
         return (-1, 0)
+    if name.lower() in ("h", "w", "height", "width"):
+        return sizes.side
     if role == "offset":
         return 0
     value = sizes.constructor_value(role)
@@ -467,12 +551,17 @@ def expression_attempts(
     libraries = (
         ("torch",) if own or "numpy" not in imported else ("torch", "numpy") if "torch" in imported else ("numpy",)
     )
-    several = itertools.product(libraries, layouts(sizes, bool(own) or "x" in arrays, widths))
-    for library, layout in several:
-        inputs = {name: seeded_array(role, layout.shape(sizes, role), seed) for name, role in arrays.items()}
+    lengths = [sizes.time, sizes.length, *_lengths(own, buffers, sizes)]
+    shapes = [
+        (each, layout) for each in (dataclasses.replace(sizes, time=time) for time in lengths)
+        for layout in layouts(each, bool(own) or "x" in arrays, widths)
+    ]  # fmt: skip
+    for library, (each, layout) in itertools.product(libraries, shapes):
+        inputs = {name: seeded_array(role, layout.shape(each, role), seed) for name, role in arrays.items()}
 
-        def run(values: Mapping[str, Any]) -> Any:
-            return eval(code, {**names, "mask": None, **values})
+        def run(values: Mapping[str, Any], layout: Layout = layout) -> Any:
+            given = _in_layout(layout, {name: values[name] for name in arrays}, arrays)
+            return _from_layout(layout, eval(code, {**names, "mask": None, **values, **given}))
 
         subject = RepeatedCall(run, inputs, library, {}, text=text)
         subject.buffer_ops, subject.buffers = ops, buffers
@@ -486,7 +575,7 @@ def expression_attempts(
             failures.append(failure(error, text, file))
             continue
         masks = {"mask": "mask"} if "mask" in used else {}
-        yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], sizes, layout)
+        yield Attempt(subject, dict(arrays), masks, [], made[0] if made else None, [], each, layout)
 
 
 def _call_constants(sizes: Sizes) -> dict[str, Any]:

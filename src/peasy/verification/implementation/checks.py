@@ -105,6 +105,9 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
         kind = judge_pattern(subject, reading, True, inner)
         if kind == "causal":
             found.convention(f"{name}=True is causal")
+        if attempt.mask_names and name == "is_causal":  # as in torch, a hint that the given mask is causal
+            found.cautions |= inner.mistakes
+            inner.mistakes.clear()
         found.take(inner)
         return "the causal flag"
     return ""

@@ -1,6 +1,5 @@
 """Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
-import ast
 import inspect
 import re
 import time
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, UNKNOWN, Sizes, config_value, signature_of
+from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
@@ -36,6 +35,7 @@ from peasy.verification.implementation.checks import (
 from peasy.verification.implementation.core import attention_products, find_cores
 from peasy.verification.implementation.expected import explain_difference, read_expected
 from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
+from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
     declared_mask_meaning,
@@ -94,7 +94,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
-        if time.process_time() > start + _MAX_SECONDS:
+        if attempt.guessed or time.process_time() > start + _MAX_SECONDS:
             break
     if best is not None:
         return best
@@ -149,27 +149,20 @@ def _no_call(state: Examination) -> InvalidInput:
     absent = re.search(r"but (\S+) is not installed", first.error)
     hint = "\n".join([
         *(f"tried: {line}" for line in lines[1:4] if not absent),
-        f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first, state.target),
+        f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first),
     ])  # fmt: skip
     return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
 
 
-def _call_to_complete(failed: CallFailure, target: Any) -> str:
-    """Return the `--call` that would work: what is not known is left as dots."""
-    call = failed.call.replace("=None", "=...")
-    setting = re.match(r"(?:AttributeError|KeyError): '?(\w+)'?$", failed.error)
-    if setting and "settings()" in call:
-        used = re.findall(r"\bconf\w*(?:\.|\[\")(\w+)", _source(target))
-        unknown = [name for name in dict.fromkeys((setting[1], *used)) if config_value(SIZES[0], name) is UNKNOWN]
-        call = call.replace("settings()", f"settings({', '.join(f'{name}=...' for name in unknown)})")
-    return f'Give the call, with values for dots if there are any: --call "{call}"'
-
-
-def _source(target: Any) -> str:
-    try:
-        return inspect.getsource(target)
-    except (OSError, TypeError):
-        return ""
+def _call_to_complete(failed: CallFailure) -> str:
+    """Return the `--call` that would work: what is not known is left as dots, and the names that it may use."""
+    sizes = SIZES[0]
+    shape = f"[{sizes.batch}, {sizes.time}, {sizes.d_model}]"
+    return (
+        f'Give the call, with what fits in place of dots: --call "{failed.call.replace("=None", "=...")}"\n'
+        f"In it q, k, v, x and source are arrays {shape}, or of other shapes where these do not fit. Write "
+        "x[0] or x.transpose(0, 1) for parts of them, torch.zeros(5, 5) or settings(name=value) for what is missing."
+    )
 
 
 def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judgement:
@@ -267,13 +260,7 @@ def _context(state: Examination, attempt: Attempt) -> Context:
 
 def _scaling_caller(state: Examination) -> str:
     """Return the line of the file in which a caller of the function scales the queries itself; "" if there is none."""
-    try:
-        text = Path(state.file).read_text(encoding="utf-8")
-        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    except (OSError, SyntaxError, UnicodeDecodeError):
-        return ""
-    for node in nodes:
-        source = ast.get_source_segment(text, node) or ""
+    for node, source in definitions(Path(state.file)):
         if node.name != state.name and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source):
             for line in source.splitlines():
                 if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
@@ -442,6 +429,12 @@ def _groups_are_optional(target: Any) -> bool:
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
+    if attempt.guessed and found.mistakes:
+        found.not_understood(
+            f"{', '.join(found.mistakes)} was found, but with guessed settings; with others it may be right. "
+            f'Give yours: --call "{attempt.subject.text}"'
+        )
+        found.mistakes.clear()
     verdict = WRONG if found.mistakes else NOT_COMPARED if found.unknown or not found.compared else EQUAL
     findings = [finding(name, place, state.file) for name, place in found.mistakes.items()]
     findings += [finding(name, place, state.file) for name, place in found.cautions.items()]
@@ -453,11 +446,9 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
 
 
 def _file_of(target: Any) -> str:
+    code = target if inspect.isclass(target) or inspect.isfunction(target) else type(target)
     try:
-        return (
-            inspect.getsourcefile(target if inspect.isclass(target) or inspect.isfunction(target) else type(target))
-            or ""
-        )
+        return inspect.getsourcefile(code) or ""
     except TypeError:
         return ""
 

@@ -90,7 +90,8 @@ def _add_script_settings(file: Path, module: types.ModuleType) -> None:
 
 
 def _stand_in_note(missing: list[str]) -> list[str]:
-    return [f"Not installed, and replaced by stand-ins that raise when used: {', '.join(missing)}."] if missing else []
+    names = ", ".join(name for name in missing if name != "einops")  # what is used of einops is known
+    return [f"Not installed, and replaced by stand-ins that raise when used: {names}."] if names else []
 
 
 def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
@@ -202,6 +203,8 @@ def _known_object(name: str) -> Any:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
     from torch import nn
 
+    from peasy.verification.implementation.package_functions import KNOWN
+
     class ParallelLinear(nn.Linear):
         def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
             super().__init__(inputs, outputs, bias)
@@ -210,7 +213,7 @@ def _known_object(name: str) -> Any:
         "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
-        "get_model_parallel_world_size": lambda: 1, "print0": print,
+        "get_model_parallel_world_size": lambda: 1, "print0": print, **KNOWN,
     }  # fmt: skip
     return known.get(name)
 
@@ -241,7 +244,8 @@ class StandIn:
         if self._name.rpartition(".")[2] in _LOGGING:
             return None
         package = self._name.partition(".")[0]
-        why = "not installed" if importlib.util.find_spec(package) is None else "not importable"
+        absent = isinstance(sys.modules.get(package), StandInModule) or importlib.util.find_spec(package) is None
+        why = "not installed" if absent else "not importable"
         raise ModuleNotFoundError(f"{self._name} is needed, but {package} is {why}", name=package)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
@@ -255,6 +259,12 @@ class StandIn:
                 super().__init__()
 
         return (AnyModule,)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StandIn) and self._name == other._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
 
     def __bool__(self) -> bool:
         return False
@@ -354,7 +364,7 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
     return target
 
 
-def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
+def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
     """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
         text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
@@ -368,12 +378,12 @@ def _definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, s
 
 def defined_names(file: Path) -> list[str]:
     """List functions and classes of a file or notebook without running it."""
-    return [node.name for node, _ in _definitions(file)]
+    return [node.name for node, _ in definitions(file)]
 
 
 def attention_candidates(file: Path) -> Iterator[str]:
     """Yield the functions and classes of a file that look like attention: a softmax and a product in one body."""
-    for node, body in _definitions(file):
+    for node, body in definitions(file):
         if node.name.startswith("test"):
             continue
         named = "attention" in node.name.lower() or "attn" in node.name.lower() or "head" in node.name.lower()

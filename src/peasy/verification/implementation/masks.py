@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from peasy.verification.implementation.arguments import source_of
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.judge import Judgement, time_mask
+from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place
@@ -66,10 +68,8 @@ def judge_pattern(subject: RepeatedCall, reading: Reading, named_causal: bool, f
     if replaced and not found.mistakes:
         judge_weak_mask(reading, found)
         return "weak"
-    if kind == "off by one (future)":
-        found.mistake("causal mask off by one (future)", builder_place(subject, reading))
-    elif kind == "off by one (self)":
-        found.mistake("causal mask off by one (self)", builder_place(subject, reading))
+    if kind.startswith("off by one"):
+        found.mistake(f"causal mask {kind}", builder_place(subject, reading))
     elif kind == "inverted":
         strict = _attends_ahead_only(reading)
         found.mistake("mask inverted", mask_place(reading) if strict else builder_place(subject, reading))
@@ -272,33 +272,21 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
     first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)
     if first:
         return first[1] is None
-    words = dict.fromkeys(("visible", "allowed", "may_look", "keep", "valid"), True) | {
-        "hide": False,
-        "hidden_mask": False,
-    }
-    if name.lower() in words:
-        return words[name.lower()]
-    return _built_mask_meaning(target, file)
+    if name.lower() in ("hide", "hidden_mask"):
+        return False
+    return (
+        True
+        if name.lower() in ("visible", "allowed", "may_look", "keep", "valid")
+        else _built_mask_meaning(target, file)
+    )
 
 
 def _built_mask_meaning(target: Any, file: str) -> bool | None:
     """Return the meaning of causal masks that functions of the file build for others: tril = may attend."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    try:
-        functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    except SyntaxError:
-        return None
-    try:
-        own = inspect.getsource(target)
-    except (OSError, TypeError):
-        return None
-    meanings = set()
-    for node in functions:
-        source = ast.get_source_segment(text, node) or ""
-        if "mask" in node.name.lower() and len(source) < 1500 and node.name not in own:
+    own, meanings = source_of(target), set()
+    for node, source in definitions(Path(file)) if own else ():
+        builds = isinstance(node, ast.FunctionDef) and "mask" in node.name.lower() and len(source) < 1500
+        if builds and node.name not in own:
             for line in re.findall(r"[^\n]*\btri[lu]\s*\([^\n]*(?:\n[^\n]*)?", source):
                 inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
                 meanings.add(("tril" in line) != inverted)

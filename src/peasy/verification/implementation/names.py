@@ -53,10 +53,13 @@ def role_of(name: str, constructor: bool = False) -> str:
     if constructor and plain in _CONSTRUCTOR_ROLES:
         return _CONSTRUCTOR_ROLES[plain]
     role = ROLE_BY_NAME.get(plain) or ROLE_BY_NAME.get(snake, "")
+    words = set(snake.split("_"))
     if constructor and role in ("key", "value", "query"):
         return "d_head"
     if constructor and not role:
-        return _role_by_words(set(snake.split("_")))
+        return "config" if snake.endswith(("_config", "_cfg", "_args", "_params")) else _role_by_words(words)
+    if not role and "mask" in words:
+        return "padding" if words & {"pad", "padding"} else "mask"
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
 
 

@@ -146,18 +146,6 @@ class TracedArray(np.ndarray):
             return function(plain(self))
         return self.recorder.apply(name, function, (self,))
 
-    def reshape(self, *shape: Any, **kwargs: Any) -> Any:
-        """Reshape, recorded."""
-        return self._view("view", lambda array: array.reshape(*shape, **kwargs))
-
-    def transpose(self, *axes: Any) -> Any:
-        """Permute the axes, recorded."""
-        return self._view("permute", lambda array: array.transpose(*axes))
-
-    def swapaxes(self, a: Any, b: Any) -> Any:
-        """Exchange two axes, recorded."""
-        return self._view("transpose", lambda array: array.swapaxes(a, b))
-
     @property
     def T(self) -> Any:
         """Transposed array, recorded."""
@@ -168,10 +156,6 @@ class TracedArray(np.ndarray):
         """Array with the last two axes exchanged, recorded."""
         return self._view("transpose", lambda array: array.swapaxes(-1, -2))
 
-    def copy(self, *args: Any, **kwargs: Any) -> Any:
-        """Copy, recorded."""
-        return self._view("clone", lambda array: array.copy())
-
     def astype(self, dtype: Any, **kwargs: Any) -> Any:  # type: ignore[override]
         """Convert, recorded."""
         return self._view("_to_copy", lambda array: array.astype(dtype) if array.dtype.kind == "f" else array)
@@ -179,18 +163,6 @@ class TracedArray(np.ndarray):
     def dot(self, other: Any, out: Any = None) -> Any:
         """Product, recorded."""
         return self @ other
-
-    def flatten(self, *args: Any) -> Any:
-        """Flatten, recorded."""
-        return self._view("view", lambda array: array.reshape(-1))
-
-    def squeeze(self, axis: Any = None) -> Any:
-        """Remove axes, recorded."""
-        return self._view("squeeze", lambda array: array.squeeze(axis))
-
-    def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        """Repeat, recorded."""
-        return self._view("repeat_interleave", lambda array: array.repeat(repeats, axis))
 
     def __getitem__(self, key: Any) -> Any:
         return self._view("index", lambda array: array[plain(key)])
@@ -209,6 +181,22 @@ class TracedArray(np.ndarray):
         changed = self.recorder.record(name, None, (value,), {}, sources, [before], plain(self).copy())
         np.copyto(plain(self), plain(changed))
         self.source = changed.source
+
+
+def _recorded(method: str, name: str) -> Callable[..., Any]:
+    """Return a method of arrays under which an operation is recorded."""
+
+    def call(self: TracedArray, *args: Any, **kwargs: Any) -> Any:
+        return self._view(name, lambda array: getattr(array, method)(*args, **kwargs))
+
+    return call
+
+
+for _method, _name in {
+    "reshape": "view", "transpose": "permute", "swapaxes": "transpose", "copy": "clone", "flatten": "view",
+    "squeeze": "squeeze", "repeat": "repeat_interleave",
+}.items():  # fmt: skip
+    setattr(TracedArray, _method, _recorded(_method, _name))
 
 
 def _recorder(values: Any) -> NumpyRecorder | None:

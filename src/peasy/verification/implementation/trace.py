@@ -39,7 +39,7 @@ def library_folders() -> _Folders:
         sys.modules.get(name)
         for name in ("torch", "numpy", "einops", "functorch", "array_api_compat", "peasy.formula", "peasy.verification")
     )
-    files = [module.__file__ for module in loaded if module is not None and module.__file__]
+    files = [file for module in loaded if (file := getattr(module, "__file__", None))]
     return tuple(os.path.dirname(file) + os.sep for file in files)
 
 

@@ -16,27 +16,12 @@ import numpy as np
 
 from peasy.errors import InvalidInput, PeasyError
 from peasy.worked.attention_graph import FormulaSettings, attention_graph, given_matrices
+from peasy.worked.checking import verdict as judging
 from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading, add_written, derive_readings
 from peasy.worked.checking.slips import Slip, SlipFinder
 from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption, table_caption
 from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
-from peasy.worked.checking.verdict import (
-    CellVerdict,
-    SymbolIndexing,
-    Verdict,
-    clean_reading,
-    extreme_remarks,
-    judge_masked,
-    judge_number,
-    judge_symbols,
-    judge_weighted_sum,
-    length_findings,
-    missing_findings,
-    range_findings,
-    sum_findings,
-    total_findings,
-)  # fmt: skip
 from peasy.worked.example import Example, WrittenTable, check_size
 from peasy.worked.intervals import Interval
 from peasy.worked.solver import find_node, solve, suggest_nodes
@@ -75,7 +60,7 @@ class CheckedCell:
     column: str
     written: str
     expected: float | str | None
-    verdict: Verdict
+    verdict: judging.Verdict
     reason: str
     decimals: int | None = None
     description: str = ""
@@ -182,7 +167,7 @@ class TableChecker:
             written = {node for node, _ in self.written}  # known as precisely as they are written
             given = (name for name, node in self.graph.nodes.items() if not node.routes and name not in written)
             self.given = {name: self.network.values[name] for name in given}
-        self.symbols = SymbolIndexing.infer(example.written, example.keys)
+        self.symbols = judging.SymbolIndexing.infer(example.written, example.keys)
         self.readings: dict[str, list[TableReading]] = {}
         self.right: dict[str, TableReading] = {}
         self.tables: list[CheckedTable] = []
@@ -261,12 +246,12 @@ class TableChecker:
                 self.unread.append(UnreadTable(written.table, "There is no such table with this normalisation."))
         for name in self.graph.nodes:
             known = self.known_readings(name)
-            if clean := clean_reading(known):
+            if clean := judging.clean_reading(known):
                 self.right[name] = clean
             self.readings[name] = known
             for _, written in filter(lambda pair: pair[0] == name, self.written):
                 self.check_written(written, name, known)
-            if name not in self.right and (given := clean_reading(self.readings[name])):
+            if name not in self.right and (given := judging.clean_reading(self.readings[name])):
                 self.right[name] = given
         return self
 
@@ -365,27 +350,30 @@ class TableChecker:
         return known
 
     def find_slip(
-        self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict], known: list[TableReading]
+        self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict], known: list[TableReading]
     ) -> Slip | None:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
-        clean = clean_reading(known)
+        clean = judging.clean_reading(known)
         wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
         if clean is None or not wrong or not self.names_slips:
             return None
+        return self.slip_finder(table).find(table, wrong, clean)
+
+    def slip_finder(self, table: AlignedTable) -> SlipFinder:
+        """Return the finder of slips in a table, with the right numbers of the tables before it."""
         prefix = table.node.removesuffix(table.step)
         tables = {name: reading.point for name, reading in self.right.items()}
         tables |= {
             name.removeprefix(prefix): point for name, point in tables.items() if prefix and name.startswith(prefix)
         }
         if self.network is None:
-            return SlipFinder(self.settings, tables).find(table, wrong, clean)
+            return SlipFinder(self.settings, tables)
         written = {node for node, _ in self.written}
-        settings = FormulaSettings.from_graph(self.graph, prefix)
-        return SlipFinder(settings, tables, self.graph, written).find(table, wrong, clean)
+        return SlipFinder(FormulaSettings.from_graph(self.graph, prefix), tables, self.graph, written)
 
     def judge_cell(
         self, table: AlignedTable, row: int, column: int, content: CellContent, known: list[TableReading]
-    ) -> CellVerdict | None:
+    ) -> judging.CellVerdict | None:
         """Return the verdict on one cell, or None if it is blank or cannot be computed."""
         if content is CellMark.UNREADABLE:
             text = table.texts[row, column].strip()
@@ -397,15 +385,16 @@ class TableChecker:
             mask = self.settings.attention_mask
             by_key = table.step in KEY_COLUMNS or table.columns == self.example.keys
             masked = by_key and mask is not None and not mask[row, column]
-            return judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
+            return judging.judge_masked((table.rows[row], table.columns[column]), masked, known, row, column)
         if isinstance(content, WrittenNumber):
             text = table.texts[row, column].strip()
-            return judge_number(content, text, known, row, column, with_reason=self.names_slips)
+            return judging.judge_number(content, text, known, row, column, with_reason=self.names_slips)
         assert isinstance(content, tuple)
         if table.step == "context":
-            judged = judge_weighted_sum(table, row, column, content, self.symbols, self.earlier(table, "weights"))
+            weights = self.earlier(table, "weights")
+            judged = judging.judge_weighted_sum(table, row, column, content, self.symbols, weights)
         else:
-            judged = judge_symbols(table, row, column, content, self.symbols)
+            judged = judging.judge_symbols(table, row, column, content, self.symbols)
         if judged is None and (table.step != "context" or not self.earlier(table, "weights")):
             text = table.texts[row, column].strip()
             self.unread.append(UnreadTable(table.location(row, column), f'"{text[:40]}" cannot be compared.'))
@@ -415,21 +404,21 @@ class TableChecker:
         self, table: AlignedTable, verdicts: dict[tuple[int, int], str], known: list[TableReading]
     ) -> list[RowFinding]:
         """Return the mistakes of whole rows."""
-        clean, findings = clean_reading(known), []
-        findings += length_findings(table, None if clean is None else clean.point)
-        findings += total_findings(table, clean)
+        clean, findings = judging.clean_reading(known), []
+        findings += judging.length_findings(table, None if clean is None else clean.point)
+        findings += judging.total_findings(table, clean)
         if table.step == "weights" and self.example.normalise != "none":
-            findings += sum_findings(table, verdicts)
+            findings += judging.sum_findings(table, verdicts)
         if table.step == "context":
-            findings += missing_findings(table, self.symbols, self.earlier(table, "weights"))
+            findings += judging.missing_findings(table, self.symbols, self.earlier(table, "weights"))
             value = self.earlier(table, "value")
             if value and self.example.normalise == "softmax":
                 arguments = table, verdicts, value[0].bounds, self.settings.attention_mask
-                findings += range_findings(*arguments)
-                self.remarks += extreme_remarks(*arguments)
+                findings += judging.range_findings(*arguments)
+                self.remarks += judging.extreme_remarks(*arguments)
         return findings
 
-    def note_reading(self, table: AlignedTable, judged: dict[tuple[int, int], CellVerdict]) -> None:
+    def note_reading(self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict]) -> None:
         """Remark how a table was read, and whether its last digits could be judged at all."""
         self.remarks += table.remarks
         choices = sorted(verdict.choices for verdict in judged.values())
@@ -463,7 +452,7 @@ def _as_decimals(matrix: np.ndarray) -> Iterator[Decimal]:
     return (Decimal(repr(float(number))).normalize() for number in matrix.ravel()[:10_000])
 
 
-def _with_slip(verdict: CellVerdict, slip: Slip, cell: tuple[int, int]) -> CellVerdict:
+def _with_slip(verdict: judging.CellVerdict, slip: Slip, cell: tuple[int, int]) -> judging.CellVerdict:
     if verdict.verdict != "wrong":
         return verdict
     arithmetic, _, _ = verdict.reason.removesuffix(".").partition(", not ")
@@ -471,7 +460,9 @@ def _with_slip(verdict: CellVerdict, slip: Slip, cell: tuple[int, int]) -> CellV
     return replace(verdict, reason=f"{arithmetic}{written}: {slip.reason(*cell)}.")
 
 
-def _log_likelihood(table: AlignedTable, judged: dict[tuple[int, int], CellVerdict], slip: Slip | None) -> float:
+def _log_likelihood(
+    table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict], slip: Slip | None
+) -> float:
     """Return how likely the written table is under this reading of the inputs (natural logarithm).
 
     A number that may be one of many is less likely than one that must be so; a wrong one may be anything.
@@ -489,7 +480,7 @@ def _log_likelihood(table: AlignedTable, judged: dict[tuple[int, int], CellVerdi
     return total
 
 
-def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: CellVerdict) -> CheckedCell:
+def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: judging.CellVerdict) -> CheckedCell:
     expected, content = judged.expected, table.cells[cell]
     if isinstance(expected, float):
         expected = "x" if expected == -np.inf else round(expected, 12) + 0.0

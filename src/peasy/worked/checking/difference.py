@@ -11,7 +11,6 @@ import numpy as np
 
 from peasy.formula.normalise import softmax
 from peasy.worked.checking.checker import TableChecker
-from peasy.worked.checking.slips import SlipFinder
 from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.checking.table import AlignedTable, align_table
 from peasy.worked.example import Example
@@ -112,10 +111,7 @@ def _reasons(name: str, mine: _Numbers, theirs: _Numbers) -> Iterator[str]:
 
 
 def _slip(name: str, numbers: _Numbers, checker: TableChecker) -> str:
-    prefix = name.removesuffix(numbers.table.step)
-    tables = {node: reading.point for node, reading in checker.right.items()}
-    tables |= {node.removeprefix(prefix): point for node, point in tables.items() if prefix and node.startswith(prefix)}
-    for slip in SlipFinder(checker.settings, tables).candidates(numbers.table, checker.right[name].point):
+    for slip in checker.slip_finder(numbers.table).candidates(numbers.table, checker.right[name].point):
         if numbers.equals(slip.values):
             return slip.description
     return ""

@@ -16,18 +16,8 @@ from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
 
 SETTINGS = (
-    "title",
-    "example",
-    "tokens",
-    "source_tokens",
-    "causal",
-    "window",
-    "scoring",
-    "scale",
-    "normalise",
-    "heads",
-    "d_k",
-)
+    "title", "example", "tokens", "source_tokens", "causal", "window", "scoring", "scale", "normalise", "heads", "d_k",
+)  # fmt: skip
 """Settings that a line `name: value` may set."""
 
 _MAX_TABLES = 500
@@ -71,22 +61,22 @@ class Sheet:
         """Add a table under the first caption that names a step. No labels: empty."""
         if len(self.tables) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
+        description, inferred = "", dict[str, Any]()
         if self.network is not None:
             nodes = self.network.graph.nodes
-            name = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
-            if any(cells) and (name is not None or _has_numbers(cells)):
-                self._append(name or next(iter(captions), ""), cells, rows, columns, "", {})
-            return
-        named = next(filter(None, map(parse_caption, captions)), None)
-        if named is None:
-            if _has_numbers(cells):
-                description = captions[0] if captions else ""
-                self._append("", cells, rows, columns, description, {})
-            return
-        step, head = named
-        head = head or self.head
-        name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
-        self._append(name, cells, rows, columns, "", _infer_settings(step, captions, cells))
+            node = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
+            name = node or next(iter(captions), "")
+            is_table = any(cells) and (node is not None or _has_numbers(cells))
+        elif named := next(filter(None, map(parse_caption, captions)), None):
+            step, head = named[0], named[1] or self.head
+            name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
+            inferred, is_table = _infer_settings(step, captions, cells), True
+        else:
+            name, description, is_table = "", captions[0] if captions else "", _has_numbers(cells)
+        if is_table:
+            table = WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns), description)
+            self.tables.append(table)
+            self.inferred.append(inferred)
 
     @property
     def network(self) -> WorkedExample | None:
@@ -94,19 +84,6 @@ class Sheet:
         name = str(self.settings.get("example", "")).replace("{-}", "-")  # as LaTeX writes a hyphen
         worked = _load_network(name) if name else None
         return worked if worked is not None and worked.example.steps else None
-
-    def _append(
-        self,
-        name: str,
-        cells: Sequence[Sequence[str]],
-        rows: Sequence[str],
-        columns: Sequence[str],
-        description: str,
-        inferred: dict[str, Any],
-    ) -> None:
-        table = WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns), description)
-        self.tables.append(table)
-        self.inferred.append(inferred)
 
     def add_array(self, array: PrintedArray, is_program: bool = False) -> None:
         """Add an array printed by a program; in program text, one without a known name is left out.

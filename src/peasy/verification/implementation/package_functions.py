@@ -1,0 +1,90 @@
+"""Functions of einops, xformers and flash_attn, for examined code that imports them where they are not installed."""
+
+import math
+import re
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
+    """Return a tensor, or a list of tensors as one, with its axes split, merged and in another order."""
+    x = torch.stack(list(x)) if isinstance(x, list | tuple) else x
+    dots = range(x.ndim - len(re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])))
+    sides = pattern.replace("...", " ".join(f"axis_{n}" for n in dots)).split("->")
+    left, right = ([re.findall(r"\w+", axis) for axis in re.findall(r"\([^)]*\)|\w+", side)] for side in sides)
+    sizes = {"1": 1, **sizes}
+    for group, size in zip(left, x.shape, strict=True):
+        unknown = [name for name in group if name not in sizes]
+        known = math.prod(sizes[name] for name in group if name in sizes)
+        if len(unknown) > 1 or known == 0 or (size % known if unknown else size != known):
+            raise ValueError(f'A tensor of shape {tuple(x.shape)} does not fit "{pattern}".')
+        sizes |= dict.fromkeys(unknown, size // known)
+    names = [name for group in left for name in group if name != "1"]
+    order = [names.index(name) for group in right for name in group if name != "1"]
+    split = x.reshape([sizes[name] for name in names]).permute(order)
+    return split.reshape([math.prod(sizes[name] for name in group) for group in right])
+
+
+def repeat(x: torch.Tensor, pattern: str, **sizes: int) -> Any:
+    """Return a tensor repeated along the axes that only the right side of the pattern has."""
+    left, right = pattern.split("->")
+    right = re.sub(r"\b([2-9]|\d\d+)\b", r"repeats_\1", right)
+    sizes |= {f"repeats_{number}": int(number) for number in re.findall(r"repeats_(\d+)", right)}
+    new = [name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", right)) if not re.search(rf"\b{name}\b", left)]
+    return rearrange(x.expand(*(sizes[name] for name in new), *x.shape), f"{' '.join(new)} {left}->{right}", **sizes)
+
+
+def reduce(x: torch.Tensor, pattern: str, reduction: str, **sizes: int) -> Any:
+    """Return a tensor without the axes that only the left side of the pattern has: their mean, sum, max or min."""
+    left, right = pattern.split("->")
+    gone = [name for name in re.findall(r"[^\W\d]\w*", left) if not re.search(rf"\b{name}\b", right)]
+    merged = rearrange(x, f"{left}->{right} ({' '.join(gone)})", **sizes)
+    return getattr(merged, {"max": "amax", "min": "amin"}.get(reduction, reduction))(dim=-1)
+
+
+def einsum(*arguments: Any) -> torch.Tensor:
+    """Return the sum of products by a pattern with words for axes, which is the last argument."""
+    *tensors, pattern = arguments
+    names = dict.fromkeys(re.findall(r"\w+", pattern))
+    letters = dict(zip(names, "abcdefghijklmnopqrstuvwxyz", strict=False))
+    return torch.einsum(re.sub(r"\w+", lambda word: letters[word[0]], pattern), *tensors)
+
+
+class Rearrange(nn.Module):
+    """Layer that rearranges."""
+
+    def __init__(self, pattern: str, **sizes: int) -> None:
+        super().__init__()
+        self.pattern, self.sizes = pattern, sizes
+
+    def forward(self, x: torch.Tensor) -> Any:
+        """Return the tensor rearranged."""
+        return rearrange(x, self.pattern, **self.sizes)
+
+
+def memory_efficient_attention(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any = None, p: float = 0.0,
+    scale: float | None = None,
+) -> torch.Tensor:  # fmt: skip
+    """Return fused attention with the heads after the tokens; without heads if there are three axes."""
+    q, k, v = (x.transpose(1, 2) if x.ndim == 4 else x for x in (query, key, value))
+    result = scaled_dot_product_attention(q, k, v, attn_bias, scale=scale)
+    return result.transpose(1, 2) if result.ndim == 4 else result
+
+
+def flash_attn_func(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, dropout_p: float = 0.0, softmax_scale: float | None = None,
+    causal: bool = False,
+) -> torch.Tensor:  # fmt: skip
+    """Return fused attention with the heads after the tokens; causal masks end with the last key."""
+    allowed = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool).tril(k.shape[1] - q.shape[1]) if causal else None
+    return memory_efficient_attention(q, k, v, allowed, scale=softmax_scale)
+
+
+KNOWN = {
+    function.__name__: function
+    for function in (rearrange, repeat, reduce, einsum, Rearrange, memory_efficient_attention, flash_attn_func)
+}

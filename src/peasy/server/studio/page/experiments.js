@@ -211,6 +211,8 @@ function comparisonBars({ comparisons, seeds }) {
 }
 
 function comparisonTable({ comparisons }) {
+	// an effect without spread is infinite, which JSON has as a word
+	const written = (value, decimals) => (Number.isFinite(value) ? writeNumber(value, decimals) : (value ?? "–"));
 	const range = ({ mean, low, high }) => `${writeNumber(mean, 4)} [${writeNumber(low, 4)}, ${writeNumber(high, 4)}]`;
 	return table(
 		null,
@@ -219,8 +221,8 @@ function comparisonTable({ comparisons }) {
 			one.name,
 			range(one.value),
 			range(one.control),
-			one.effect_size === null ? "–" : writeNumber(one.effect_size, 2),
-			one.p_value === null ? "–" : writeNumber(one.p_value, 4),
+			written(one.effect_size, 2),
+			written(one.p_value, 4),
 			one.outcome,
 		]),
 	);

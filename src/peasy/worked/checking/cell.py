@@ -140,12 +140,17 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
 
 
 @lru_cache(maxsize=20_000)
+def read_or_mark(text: str) -> CellContent:
+    """Parse the text of a cell; what cannot be read is marked, and the rest of the table is still checked."""
+    try:
+        return read_cell(text)
+    except InvalidInput:
+        return CellMark.UNREADABLE
+
+
 def read_number(text: str) -> WrittenNumber | None:
     """Return the number of a cell, or None if it holds none."""
-    try:
-        content = read_cell(text)
-    except InvalidInput:
-        return None
+    content = read_or_mark(text)
     return content if isinstance(content, WrittenNumber) else None
 
 

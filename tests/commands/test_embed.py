@@ -7,6 +7,7 @@ import pytest
 
 import peasy
 from peasy.commands.embed import embed
+from peasy.commands.semantic_map import map_texts
 from peasy.errors import InvalidInput
 
 TEXTS = ["The pizza", "it tasted good.", "The pizza", "out of the oven"]
@@ -48,3 +49,11 @@ def test_texts_that_are_cut_are_counted(encoder):
     assert result.note == f"1 of 2 texts were cut to the first {longest} tokens: the model reads no more."
     assert result.note in " ".join(result.text().split())
     assert embed(encoder, TEXTS).note is None
+    model, long = peasy.load(encoder), "pizza " * (longest + 5)
+    text_map = map_texts(model, [["The pizza", "it tasted good.", long]])
+    assert text_map.note.startswith("1 of 3 texts were cut")
+    assert text_map.note in " ".join(text_map.text().split())
+    similarity = model.explain_similarity("The pizza", long)
+    assert similarity.note.startswith("1 of 2 texts were cut")
+    assert similarity.note in " ".join(similarity.text().split())
+    assert model.explain_similarity("The pizza", "The oven").note is None

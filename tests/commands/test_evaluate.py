@@ -1,11 +1,13 @@
 """`evaluate`: each measure against a second computation: validation batches, manual sums, models that know texts."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 import torch
 
+import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.evaluate import EvaluateResult, EvaluationMetric, evaluate
 from peasy.commands.load import LoadedModel
@@ -14,7 +16,7 @@ from peasy.errors import InvalidInput
 from peasy.evaluation import language
 from peasy.models.build import build
 from peasy.models.preset import preset
-from peasy.tokenization import train_tokenizer
+from peasy.tokenization import Tokenizer, train_tokenizer
 from peasy.training.setup import special_ids
 from peasy.views.document import Table
 
@@ -107,6 +109,37 @@ def test_an_encoder_is_evaluated_on_pairs_labels_and_masked_tokens(encoder, book
     assert 0 <= evaluate(encoder, labelled, split="all")["nearest-neighbour accuracy"] <= 1
     tokenizer = train_tokenizer([LINES], kind="words")
     assert evaluate(small("encoder", tokenizer), book)["loss"] > 1
+
+
+def test_texts_that_are_cut_are_counted(encoder, tmp_path):
+    longest = peasy.load(encoder).max_text_tokens
+    long, end = "pizza " * (longest + 5), f"cut to the first {longest} tokens: the model reads no more."
+    files = {"pairs.tsv": f"it\tit\nout\t{long}\n", "sts.tsv": f"it\tit\t5\nout\t{long}\t1\n"}
+    files["labels.jsonl"] = "".join(
+        json.dumps({"text": text, "label": text[:2]}) + "\n" for text in ("it", "out", "it", long)
+    )
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        result = evaluate(encoder, tmp_path / name, split="all")
+        assert result.notes[-1] == f"1 of 4 texts were {end}", name
+        short = text.replace(long, "came")
+        (tmp_path / name).write_text(short, encoding="utf-8")
+        assert len(evaluate(encoder, tmp_path / name, split="all").notes) == 1, name
+
+
+def test_a_long_source_keeps_its_end(tmp_path, monkeypatch):
+    """It is cut as `long="cut"` cuts it: the token that ends a source is kept."""
+    corpus = open_corpus("locales:en-fr", num_pairs=200)
+    loaded = small("translator", train_tokenizer(list(corpus.texts("train")), "bpe", 400))
+    (tmp_path / "pairs.tsv").write_text(f"{'May ' * 200}\tmai\n" * 2, encoding="utf-8")
+    monkeypatch.setattr(language, "generate", lambda model, source, **_: sources.extend(source) or [[5]] * 2)
+    eos, real, sources = loaded.tokenizer.special_tokens.eos, Tokenizer.encode_batch_ids, []
+    monkeypatch.setattr(
+        Tokenizer, "encode_batch_ids", lambda *given, **more: [[*ids, eos] for ids in real(*given, **more)]
+    )
+    result = evaluate(loaded, tmp_path / "pairs.tsv", split="all")
+    assert "2 of 4 texts were cut" in result.notes[-1]
+    assert sources == [[*loaded.encode_prompt("May " * 200)[: loaded.max_seq_len - 1], eos]] * 2
 
 
 def test_unsuitable_data_and_options_are_refused(decoder, encoder, book):

@@ -1,5 +1,9 @@
 """Charset detection: byte order marks, line ends, and invalid bytes with their position."""
 
+import codecs
+import gzip
+import tracemalloc
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -66,6 +70,22 @@ def test_bad_lines_are_reported_and_skipped(tmp_path, monkeypatch):
     assert lines == [(1, "good"), (2, None), (3, None), (4, None), (5, "last")]
     assert [where.rpartition(":")[2] for where, _ in problems.listed] == ["2", "3", "4"]
     assert "0xff at column 2" in problems.listed[0][1]
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\nlast"])
+def test_a_line_of_utf16_without_end_is_not_kept_in_memory(tmp_path, monkeypatch, end):
+    """Gigabytes without a line end, from a small .gz: one problem, and at most the limit and a block are kept."""
+    monkeypatch.setattr(charset, "MAX_LINE_BYTES", 1 << 16)
+    with gzip.open(tmp_path / "rows.gz", "wb") as file:
+        file.write(codecs.BOM_UTF16_LE + f"good\n{'x' * (1 << 22)}{end}".encode("utf-16-le"))
+    problems = DataProblems()
+    tracemalloc.start()
+    lines = list(read_lines(tmp_path / "rows.gz", problems))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert lines == [(1, "good"), (2, None), *([(3, "last")] if "last" in end else [])]
+    assert len(problems.listed) == 1
+    assert peak < 2 << 20
 
 
 def test_missing_file_or_folder_is_rejected(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from peasy.datasets import LabelledText, TextPair, open_corpus
+from peasy.datasets import LabelledText, TextPair, open_corpus, records
 from peasy.errors import InvalidInput, MissingExtra
 
 
@@ -54,6 +54,26 @@ def test_bad_records_are_reported_with_line_and_reason(tmp_path):
     assert "unpaired surrogate" in reasons[11]
     assert "is a pair, the first was a text" in reasons[12]
     assert corpus.problems.count == sum(corpus.problems.reasons.values()) == 7
+
+
+def test_large_fields_and_documents_are_bounded(tmp_path, monkeypatch):
+    """A long text in a CSV is a text; a header or a document without end is an error, not all of the memory."""
+    long = "x" * 200_000
+    assert everything(open_corpus(write(tmp_path / "a.csv", "text", long, f'"{long}"')))[1] == long
+    with pytest.raises(InvalidInput, match=r"header of .*names a, x{100,200}, not text"):
+        everything(open_corpus(write(tmp_path / "b.csv", f"a,{long}", "1,2")))
+    monkeypatch.setattr(records, "MAX_LINE_BYTES", 1000)
+    with pytest.raises(InvalidInput, match="cannot be read as CSV: field larger"):
+        everything(open_corpus(write(tmp_path / "c.csv", f"a,{long}", "1,2")))
+    monkeypatch.setattr(records, "MAX_DOCUMENT_CHARACTERS", 1000)
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    write(folder / "a.jsonl", {"text": "one"}, {"text": "two"})
+    write(folder / "b.txt", "x" * 998)
+    assert len(everything(open_corpus(folder))) == 3
+    write(folder / "b.txt", "x" * 1000)
+    with pytest.raises(InvalidInput, match="more than 1,000 characters"):
+        everything(open_corpus(folder))
 
 
 def test_problems_are_counted_once(tmp_path):

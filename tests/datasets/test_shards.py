@@ -220,12 +220,14 @@ def test_leftovers_of_killed_writer_are_removed(tmp_path):
 def test_active_writer_is_left_alone(texts, tokenizer, tmp_path):
     from peasy.datasets.shards import locked_atomic_dir
 
-    with locked_atomic_dir(tmp_path / "shards") as part:
-        (part / "half").write_text("written")
-        prepare_shards(texts, tokenizer, tmp_path / "other")
-        with locked_atomic_dir(tmp_path / "shards2"):
-            pass
-        assert (part / "half").exists()
+    first = locked_atomic_dir(tmp_path / "shards")
+    part = first.__enter__()
+    (part / "half").write_text("written")
+    prepare_shards(texts, tokenizer, tmp_path / "shards")  # the second writer is done first
+    assert (part / "half").exists()
+    with pytest.raises(InvalidInput, match="already exists"):
+        first.__exit__(None, None, None)
+    open_shards(tmp_path / "shards").verify()
 
 
 def test_preparing_uses_constant_memory(tokenizer, tmp_path, monkeypatch):

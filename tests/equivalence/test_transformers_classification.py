@@ -98,6 +98,13 @@ def test_probabilities_are_those_of_the_pipeline(tmp_path):
     assert scores == pytest.approx(dict(zip(LABELS["label2id"], expected.tolist(), strict=True)), abs=1e-5)
     assert result.labels[1].label == max(scores, key=scores.get)
     assert [one["text"] for one in result.data()["results"]] == ["the pizza was good", "the oven"]
+    assert result.note is None
+    cut = classify(
+        LoadedModel("reviews", case.ours, tokenizer), ["the oven", "the oven " * case.ours.config.max_seq_len]
+    )
+    assert cut.note.startswith("1 of 2 texts were cut to the first")
+    assert cut.note in " ".join(cut.text().split())
+    assert cut.data()["note"] == cut.note
 
 
 def test_tokens_get_labels_at_their_characters(tmp_path):

@@ -4,6 +4,7 @@ The default run takes a sample of each sweep; `-m faults` runs them completely.
 """
 
 import json
+import math
 import random
 import shutil
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import array_api_compat.torch  # noqa: F401 (the formula loads it late, which must not look like a file of the model)
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from peasy.checkpoint.huggingface import load_model as load_foreign
 from peasy.checkpoint.huggingface import read_folder, write_folder
@@ -241,6 +243,22 @@ def test_mutated_configs(own_copy, foreign_copy, origin, times):
     rejected, loaded = sweep(100 * times, folder, 2.0, spoil, load)
     assert rejected > 40
     assert loaded > 0
+
+
+@pytest.mark.parametrize("bad", [math.nan, -math.inf, 1e300])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_imported_weights_are_finite(foreign_copy, monkeypatch, dtype, bad):
+    """One bad number in one tensor is refused by name; 1e300 is infinite in every dtype that calculates."""
+    weights = load_file(foreign_copy / WEIGHTS_FILE)
+    name = "transformer.h.1.attn.c_attn.weight"
+    weights[name] = weights[name].to(dtype)
+    weights[name].view(-1)[7] = torch.tensor(bad, dtype=torch.float64).to(dtype)
+    save_file(weights, foreign_copy / WEIGHTS_FILE, metadata={"format": "pt"})
+    with pytest.raises(PeasyError, match=f"'{name}' contains NaN or infinity"):
+        load_foreign(read_folder(foreign_copy))
+    monkeypatch.setattr("peasy.checkpoint.tensors.check_finite", lambda *given: None)  # the inverse: it would be loaded
+    states = load_foreign(read_folder(foreign_copy)).state_dict().values()
+    assert not all(torch.isfinite(weight.float()).all() for weight in states)
 
 
 def test_remote_code_is_never_run(foreign_copy):

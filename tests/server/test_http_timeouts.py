@@ -4,7 +4,9 @@ The real timeouts are eight seconds; here they are shortened, and one slow test 
 """
 
 import json
+import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 from tests.server.tiny_server import connect, post_bytes, read_all, running_server, wait_until
@@ -51,6 +53,44 @@ def test_idle_socket_is_closed(short, open_port):
     received, seconds = read_all(connect(open_port))
     assert received == b""
     assert seconds > SHORT / 2
+
+
+def test_far_too_many_connections_are_closed_at_once(models, monkeypatch):
+    for name in ("IDLE_TIMEOUT", "REQUEST_TIMEOUT"):
+        monkeypatch.setattr(http_timeouts, name, 3600.0)  # only the limit closes one
+    monkeypatch.setattr(http_timeouts, "_MAX_REFUSED", 3)
+    request = b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    with running_server(build_app(models, pages=False), max_connections=5) as port:
+        kept = [connect(port) for _ in range(8)]
+        for _ in range(20):
+            assert read_all(connect(port))[0] == b""
+        kept[7].sendall(request)
+        assert read_all(kept.pop())[0].startswith(b"HTTP/1.1 503")
+        for connection in kept[3:]:
+            connection.close()
+
+        def answer():
+            connection = connect(port)
+            connection.sendall(request)
+            return read_all(connection)[0]
+
+        wait_until(lambda: answer().startswith(b"HTTP/1.1 200"))
+
+
+@pytest.mark.parametrize(
+    ("limits", "connections", "raised"),
+    [
+        ((256, 512), 156, [(512, 512)]), ((1024, -1), 1000, [(1356, -1)]), ((64, 64), 1, [(64, 64)]),
+        ((20_000, 20_000), 1000, []), ((-1, -1), 1000, []),
+    ],
+)  # fmt: skip
+def test_connections_leave_descriptors_for_files(monkeypatch, limits, connections, raised):
+    changed = []
+    resource = SimpleNamespace(RLIM_INFINITY=-1, RLIMIT_NOFILE=7, getrlimit=lambda kind: limits)
+    resource.setrlimit = lambda kind, new: changed.append(new)
+    monkeypatch.setitem(sys.modules, "resource", resource)
+    assert http_timeouts.connection_limit() == connections
+    assert changed == raised
 
 
 def test_slow_headers_are_aborted(short, open_port):

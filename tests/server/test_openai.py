@@ -141,6 +141,12 @@ def test_embeddings_as_floats_and_base64(ask, folders):
     raw = ask.embeddings.create(model="encoder", input=texts[0], encoding_format="base64").data[0].embedding
     np.testing.assert_array_equal(np.frombuffer(base64.b64decode(raw), "<f4"), np.float32(floats.data[0].embedding))
     assert floats.usage.prompt_tokens == len(encoder.encode_prompt(texts[0]))
+    assert "notes" not in floats.model_extra
+    cut = ask.embeddings.create(model="encoder", input=[texts[0], "the pizza " * encoder.max_text_tokens])
+    assert cut.usage.prompt_tokens == floats.usage.prompt_tokens + encoder.max_text_tokens
+    assert cut.notes == [
+        f"1 of 2 texts were cut to the first {encoder.max_text_tokens} tokens: the model reads no more."
+    ]
 
 
 def test_embeddings_of_fewer_dimensions(ask, folders):

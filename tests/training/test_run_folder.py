@@ -4,11 +4,13 @@ import errno
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
 
 from peasy.errors import ResourceUnavailable
+from peasy.training import parallel
 from peasy.training.run_folder import RunLocked, is_locked, run_lock
 
 HOLD = """
@@ -34,16 +36,27 @@ def test_lock_is_visible_from_outside(tmp_path):
 
 
 def test_released_lock_can_be_taken_again(tmp_path):
-    for _ in range(2):
+    files = set()
+    for _ in range(3):
         with run_lock(tmp_path):
-            pass
+            files.add((tmp_path / ".lock").stat().st_ino)
+        is_locked(tmp_path)
+    assert (tmp_path / ".lock").stat().st_ino in files
+    assert len(files) == 1, "a lock on a deleted file would hold back no other process"
+
+
+def test_several_processes_train_under_one_lock(tmp_path):
+    spec, group = SimpleNamespace(objective=None, run=tmp_path), SimpleNamespace(is_main=True)
+    with run_lock(tmp_path), pytest.raises(RunLocked):
+        next(parallel.train(spec, group))
 
 
 def test_lock_of_killed_process_is_released(tmp_path):
+    (tmp_path / ".lock").write_text("process 123456789012")  # of an earlier holder
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(RunLocked, match=f"process {holder.pid}"), run_lock(tmp_path):
+        with pytest.raises(RunLocked, match=rf"\(process {holder.pid}\)"), run_lock(tmp_path):
             pass
     finally:
         holder.kill()

@@ -108,16 +108,21 @@ class ModelBundle:
         vectors = _embed_with(self.model, ids, pooling, bfloat16)
         return vectors[0] if isinstance(texts, str) else vectors
 
-    def truncation_note(self, texts: Sequence[str]) -> str | None:
-        """Return how many of these texts are longer than what is embedded of a text, if any are."""
-        longest, rows = self.max_text_tokens, self.require_tokenizer().encode_batch_ids(texts)
-        if longest is None or not (num_cut := sum(len(ids) > longest for ids in rows)):
-            return None
-        which = "The text was" if len(rows) == 1 else f"{num_cut} of {len(rows)} texts were"
-        return f"{which} cut to the first {longest:,} tokens: the model reads no more."
+    def num_truncated(self, texts: Sequence[str]) -> int:
+        """Return how many of these texts are longer than what the model reads of a text."""
+        longest = self.max_text_tokens
+        rows = () if longest is None else self.require_tokenizer().encode_batch_ids(texts)
+        return sum(len(ids) > (longest or 0) for ids in rows)
+
+    def truncation_note(self, num_cut: int, num_texts: int) -> str | None:
+        """Return the sentence that says how many texts were truncated, if any were."""
+        which = "The text was" if num_texts == 1 else f"{num_cut:,} of {num_texts:,} texts were"
+        return (
+            f"{which} cut to the first {self.max_text_tokens:,} tokens: the model reads no more." if num_cut else None
+        )
 
     def truncate_ids(self, ids: list[int]) -> list[int]:
-        """Truncate the ids of a text to be embedded; a final eos is kept, because an encoder expects it."""
+        """Truncate the ids of a text that is read whole; a final eos is kept, because an encoder expects it."""
         if not ids:
             raise InvalidInput("An empty text has no tokens to embed.")
         longest, eos = self.max_text_tokens, self.require_tokenizer().special_tokens.eos

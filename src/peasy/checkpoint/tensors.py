@@ -184,7 +184,7 @@ def write_tensors(
 
 
 def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") -> None:
-    """Raise InvalidInput if a tensor has NaN or infinity, without a temporary of its size.
+    """Raise InvalidInput if a tensor has NaN or infinity, or would have as float32, without a temporary of its size.
 
     A finite sum proves that every term is finite; only chunks whose sum is not are checked element by element.
     """
@@ -192,9 +192,8 @@ def check_finite(tensor: "torch.Tensor", name: str, subject: str = "Tensor ") ->
 
     if not tensor.is_floating_point():
         return
-    wide = torch.float64 if tensor.dtype == torch.float64 else torch.float32
     for chunk in tensor.detach().reshape(-1).split(1 << 22):
-        if not math.isfinite(chunk.sum(dtype=wide).item()) and not bool(torch.isfinite(chunk).all()):
+        if not math.isfinite(chunk.sum(dtype=torch.float32).item()) and not bool(torch.isfinite(chunk.float()).all()):
             hint = "The file is damaged, or training diverged."
             raise InvalidInput(f"{subject}{short_repr(name)} contains NaN or infinity.", hint=hint)
 

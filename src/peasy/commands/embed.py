@@ -120,4 +120,6 @@ def embed(
     many = (texts,) if isinstance(texts, str) else tuple(texts)
     pooling_name = pooling or str(getattr(loaded.model.config, "pooling", ""))
     vectors = loaded.embed_texts(list(many), pooling=pooling)
-    return EmbedResult(loaded.name, many, vectors, pooling_name, loaded.truncation_note(many))
+    return EmbedResult(
+        loaded.name, many, vectors, pooling_name, loaded.truncation_note(loaded.num_truncated(many), len(many))
+    )

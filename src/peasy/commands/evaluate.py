@@ -1,7 +1,7 @@
 """`evaluate`: evaluate a model on a validation split, with the metrics of its kind."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.commands.runs import recipe_of
-from peasy.datasets import Corpus, DataProblems, Sample, open_corpus
+from peasy.datasets import Corpus, DataProblems, LabelledText, Sample, TextPair, open_corpus
 from peasy.errors import InvalidInput
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
@@ -221,24 +221,27 @@ class _Evaluation:
     def _evaluate_translations(self) -> EvaluateResult:
         from peasy.evaluation.language import translation_scores
 
-        scores = translation_scores(self.loaded, self._samples(), self._progress("documents"))
+        truncation = _Truncation(self.loaded)
+        samples = truncation.count(self._samples())
+        scores = translation_scores(self.loaded, samples, self._progress("documents"))
         metrics = [EvaluationMetric(name, score, signature) for name, score, signature in scores.metrics.scores()]
         meaning = "translations that equal the reference"
         metrics.append(EvaluationMetric("exact match", scores.exact.accuracy, meaning, is_fraction=True))
         metrics += [metric for metric in _token_metrics(scores.stats) if metric.name != "bits per byte"]
-        note = "Greedy decoding, at most three times the length of the source."
-        return self._result(f"{scores.exact.count:,} pairs", metrics, [note], scores.exact, tuple(scores.wrong))
+        notes = ["Greedy decoding, at most three times the length of the source.", *truncation.notes]
+        return self._result(f"{scores.exact.count:,} pairs", metrics, notes, scores.exact, tuple(scores.wrong))
 
     def _evaluate_retrieval(self) -> EvaluateResult:
         from peasy.evaluation.embedding import MAX_CANDIDATES, retrieval_accuracy
 
-        correct = retrieval_accuracy(self.loaded, self._samples(), self._progress("documents"))
+        truncation = _Truncation(self.loaded)
+        correct = retrieval_accuracy(self.loaded, truncation.count(self._samples()), self._progress("documents"))
         name, meaning = "nearest-neighbour accuracy", "nearest neighbour has the same label"
         if self.corpus.kind == "pairs":
             name, meaning = "retrieval accuracy", "nearest text is the partner"
         metric = EvaluationMetric(name, correct.accuracy, meaning, is_fraction=True)
-        note = f"Neighbours are searched among at most {MAX_CANDIDATES} texts at a time."
-        return self._result(f"{correct.count:,} texts", [metric], [note], correct)
+        notes = [f"Neighbours are searched among at most {MAX_CANDIDATES} texts at a time.", *truncation.notes]
+        return self._result(f"{correct.count:,} texts", [metric], notes, correct)
 
     def _result(
         self,
@@ -281,6 +284,35 @@ class _Evaluation:
         return min((size for size in sizes if isinstance(size, int) and size), default=_DEFAULT_SEQ_LEN)
 
 
+@dataclass
+class _Truncation:
+    """Counter of the texts that are longer than what the model reads of them."""
+
+    loaded: LoadedModel
+    num_texts: int = 0
+    num_cut: int = 0
+
+    def count(self, samples: Iterable[T]) -> Iterator[T]:
+        """Yield the samples (pairs, texts with labels, rows of an STS file) and count their texts."""
+        for sample in samples:
+            texts: list[str] = []
+            if isinstance(sample, TextPair):
+                texts = [sample.source, sample.target]
+            elif isinstance(sample, LabelledText):
+                texts = [sample.text]
+            elif isinstance(sample, tuple):
+                texts = [*sample[:2]]
+            self.num_texts += len(texts)
+            self.num_cut += self.loaded.num_truncated(texts)
+            yield sample
+
+    @property
+    def notes(self) -> list[str]:
+        """The note, if texts were cut."""
+        note = self.loaded.truncation_note(self.num_cut, self.num_texts)
+        return [note] if note else []
+
+
 def _cumulative(on_progress: OnProgress | None, total: int) -> Callable[[int], object]:
     """Return a callback for each step's amount, which reports the sum so far."""
     done = 0
@@ -312,8 +344,9 @@ def _evaluate_sts(
 
     problems = DataProblems()
     rows = read_sts_rows(path, problems, _cumulative(on_progress, path.stat().st_size))
-    correlation, count = sts_correlation(loaded, islice(rows, max_samples))
-    notes = ["Cosines of the model's vectors against human scores."]
+    truncation = _Truncation(loaded)
+    correlation, count = sts_correlation(loaded, truncation.count(islice(rows, max_samples)))
+    notes = ["Cosines of the model's vectors against human scores.", *truncation.notes]
     if problems:
         where, why = problems.listed[0]
         notes.append(f"{problems.count:,} rows could not be used, the first: {where}: {why}.")

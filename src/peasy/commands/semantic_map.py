@@ -1,7 +1,7 @@
 """Semantic maps: texts and word vectors in two dimensions, with clusters and neighbours; similarity by word pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -58,6 +58,7 @@ class TextMapResult(Result):
     points: tuple[MapPoint, ...]
     explained_variance: float
     cosines: Array
+    note: str | None = None
     json_decimals = 6
 
     def document(self) -> Document:
@@ -66,7 +67,7 @@ class TextMapResult(Result):
         note = Paragraph(f"{shown}; neighbours are by cosine similarity in full dimension.", "note")
         rows = tuple((point.name, point.group, _format_neighbours(self.points, point)) for point in self.points)
         neighbours = Table(("", "cluster", "nearest"), rows, "Neighbours")
-        return Document("Texts by meaning", (_map_figure("Texts", self.points), note, neighbours))
+        return Document("Texts by meaning", (_map_figure("Texts", self.points), note, neighbours)).with_note(self.note)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -132,8 +133,8 @@ def map_texts(
     if len(sentences) < 2 or len(sentences) > MAX_POINTS:
         message = f"A map needs 2 to {MAX_POINTS} texts, and there are {len(sentences)}."
         raise InvalidInput(message, hint="Give one text per line.")
-    vectors = model.embed_texts([text for text, _ in sentences])
     names, document_of = [text for text, _ in sentences], [number for _, number in sentences]
+    vectors, note = model.embed_texts(names), model.truncation_note(model.num_truncated(names), len(names))
     document_numbers = sorted(set(document_of))
     if len(document_numbers) > 1:
         means = np.stack([vectors[np.array(document_of) == number].mean(axis=0) for number in document_numbers])
@@ -147,7 +148,7 @@ def map_texts(
     documents_of = [*document_of, *(document_numbers if len(document_numbers) > 1 else ())]
     points, explained_variance = _project_points(names, vectors, cluster_ids, kinds, documents_of)
     unit = unit_vectors(vectors)
-    return TextMapResult(model.name, points, explained_variance, unit @ unit.T)
+    return TextMapResult(model.name, points, explained_variance, unit @ unit.T, note)
 
 
 def map_words(
@@ -250,4 +251,6 @@ def similarity_by_words(model: LoadedModel, first: str, second: str) -> Similari
     one, other = (
         label_text(model.require_tokenizer(), text, row) for text, row in zip((first, second), ids, strict=True)
     )
-    return SimilarityResult.of(explain_similarity(model.model, one, other, model.name))
+    similarity = explain_similarity(model.model, one, other, model.name)
+    note = model.truncation_note(model.num_truncated([first, second]), 2)
+    return SimilarityResult.of(replace(similarity, note=note))

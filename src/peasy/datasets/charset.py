@@ -126,7 +126,7 @@ def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | 
     """Yield the lines of a file with their numbers; None for an unreadable line, which is added to `problems`."""
     encoding, offset = _detect_encoding(path)
     if encoding != "utf-8":
-        yield from _split_lines(read_blocks(path))
+        yield from _split_lines(path, problems)
         return
     with _open_file(path) as file:
         file.read(offset)
@@ -136,7 +136,7 @@ def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | 
             if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
                 while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
                     pass
-                problems.add(f"{path}:{number}", f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")
+                _add_long_line(path, number, problems)
                 yield number, None
                 continue
             yield number, _decode_line(raw, f"{path}:{number}", problems)
@@ -154,12 +154,21 @@ def _decode_line(raw: bytes, where: str, problems: DataProblems) -> str | None:
     return text
 
 
-def _split_lines(blocks: Iterator[str]) -> Iterator[tuple[int, str]]:
-    number, rest = 0, ""
-    for block in blocks:
+def _split_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | None]]:
+    number, rest, is_long = 0, "", False
+    for block in read_blocks(path):
         *lines, rest = (rest + block).split("\n")
         for line in lines:
             number += 1
-            yield number, line
-    if rest:
-        yield number + 1, rest
+            yield number, None if is_long else line
+            is_long = False
+        if len(rest) >= MAX_LINE_BYTES:  # what it may still bring is not kept
+            if not is_long:
+                _add_long_line(path, number + 1, problems)
+            rest, is_long = "", True
+    if rest or is_long:
+        yield number + 1, None if is_long else rest
+
+
+def _add_long_line(path: Path, number: int, problems: DataProblems) -> None:
+    problems.add(f"{path}:{number}", f"the line is longer than {MAX_LINE_BYTES >> 20} MiB")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from peasy.datasets.charset import data_suffix, read_blocks, read_lines
+from peasy.datasets.charset import MAX_LINE_BYTES, data_suffix, read_blocks, read_lines
 from peasy.datasets.corpus import (
     Conversation,
     CorpusSurvey,
@@ -27,6 +27,8 @@ Group = tuple[Path, ...]
 """One file, or two aligned ones."""
 
 _PARQUET_BATCH = 1024
+MAX_DOCUMENT_CHARACTERS = 1 << 28
+"""Longest plain-text file beside record files, which is one text in memory; a small .gz may contain gigabytes."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,14 @@ def _read_group(group: Group, options: FilesConfig, problems: DataProblems) -> I
 
 def _read_document(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
     """Read a plain-text file beside record files: it is one text."""
-    if (text := "".join(read_blocks(path))).strip():
+    blocks, size = list[str](), 0
+    for block in read_blocks(path):
+        size += len(block)
+        if size > MAX_DOCUMENT_CHARACTERS:
+            hint = "Give it alone: a single text is read in blocks."
+            raise InvalidInput(f"{path} has more than {MAX_DOCUMENT_CHARACTERS:,} characters.", hint=hint)
+        blocks.append(block)
+    if (text := "".join(blocks)).strip():
         yield str(path), text
 
 
@@ -143,11 +152,12 @@ def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Itera
     lines = (line + "\n" for _, line in read_lines(path, problems) if line is not None)
     rows = csv.DictReader(lines)
     known = {options.text, options.source, options.target}
-    if not known & set(rows.fieldnames or ()):
-        found = ", ".join(rows.fieldnames or ()) or "nothing"
-        hint = f"Name the column of the texts, for example with text={(rows.fieldnames or ['body'])[0]!r}."
-        raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)
+    csv.field_size_limit(MAX_LINE_BYTES)
     try:
+        if not known & set(rows.fieldnames or ()):
+            found = ", ".join(rows.fieldnames or ())[:200] or "nothing"
+            hint = f"Name the column of the texts, for example with text={(rows.fieldnames or ['body'])[0][:100]!r}."
+            raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)
         for row in rows:
             where = f"{path}:{rows.line_num}"
             if (sample := _parse_record(row, options, where, problems)) is not None:

@@ -250,7 +250,7 @@ def translation_scores(
 def translate_greedy(bundle: ModelBundle, sources: Sequence[str]) -> list[str]:
     """Greedy decoding until eos, at most three times the source length plus 16 tokens."""
     context = bundle.max_seq_len
-    rows = [ids[:context] for ids in bundle.require_tokenizer().encode_batch_ids(sources)]
+    rows = [bundle.truncate_ids(ids) for ids in bundle.require_tokenizer().encode_batch_ids(sources)]
     max_tokens = 3 * max(map(len, rows)) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     outputs = generate(bundle.model, source=rows, sampling=SamplingParams(max_tokens=max_tokens))
@@ -266,7 +266,7 @@ def _add_reference_loss(stats: TokenPredictionStats, bundle: ModelBundle, pairs:
     references = [pair.target for pair in pairs]
     rows = bundle.output_tokenizer().encode_batch_ids(references, add_special_tokens=False)
     longest = None if context is None else context + 1
-    source, source_mask = pad_sequences([ids[:context] for ids in sources])
+    source, source_mask = pad_sequences([bundle.truncate_ids(ids) for ids in sources])
     target, target_mask = pad_sequences([[*begin, *ids, *end][:longest] for ids in rows])
     logits = model(
         target[:, :-1].to(model.device),

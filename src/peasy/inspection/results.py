@@ -469,6 +469,7 @@ class Similarity:
     pairs: Array
     token_pairs: Array
     cosine: float
+    note: str | None = None
 
 
 @dataclass(frozen=True, eq=False)

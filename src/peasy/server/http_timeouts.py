@@ -6,6 +6,7 @@ h11 also accepts headers that a proxy in front may read differently, which lets 
 """
 
 import asyncio
+import contextlib
 import re
 import socket
 import sys
@@ -14,6 +15,15 @@ from typing import Any
 import h11
 from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_CONNECTIONS = 1000
+"""Concurrent connections; the requests of further ones get 503."""
+
+_MAX_REFUSED = 100
+"""Connections beyond those that get this answer; still further ones are closed at once."""
+
+_OTHER_FILES = 256
+"""File descriptors that are kept for models, data and libraries."""
 
 IDLE_TIMEOUT = 8.0
 """Keep-alive timeout in seconds; longer than that of common clients, so that they close first."""
@@ -34,6 +44,23 @@ _MAX_DISCARDED_BYTES = 8 * 2**20
 
 _SEND_BUFFER_BYTES = 128 * 1024
 """Kernel send buffer in bytes."""
+
+
+def connection_limit() -> int:
+    """Let this process open a file for each connection; return how many it may have at once.
+
+    Idle connections could otherwise take every descriptor, and each request that opens a file would fail.
+    """
+    with contextlib.suppress(ImportError):  # Windows has no such limit
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MAX_CONNECTIONS + _MAX_REFUSED + _OTHER_FILES
+        if resource.RLIM_INFINITY != soft < wanted:
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            return max(soft - _MAX_REFUSED - _OTHER_FILES, 1)
+    return MAX_CONNECTIONS
 
 
 class StrictReceiveBuffer(ReceiveBuffer):
@@ -79,8 +106,11 @@ class TimeoutProtocol(H11Protocol):
     _lingering = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the request timeout."""
+        """Start the request timeout; one of far too many connections is closed."""
         super().connection_made(transport)
+        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MAX_REFUSED:
+            transport.abort()
+            return
         self.conn._receive_buffer = StrictReceiveBuffer()
         transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
         if (connection := transport.get_extra_info("socket")) is not None:

@@ -24,9 +24,6 @@ _SWITCH_INTERVAL = 0.0005
 """Thread switch interval in seconds. With Python's default, ten times as long, the event loop would wait for a busy
 engine thread at every read and write."""
 
-_MAX_CONNECTIONS = 1000
-"""Concurrent connections; further ones get 503."""
-
 _ONEDNN_CACHE_CAPACITY = 64
 """Compiled oneDNN primitives kept: four or five matrix shapes at a dozen batch sizes. Recompiling one is cheap."""
 
@@ -63,7 +60,7 @@ def run_server(
     """Serve until SIGTERM or Ctrl-C, then let running requests finish within `shutdown_timeout` seconds."""
     config = uvicorn.Config(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
-        server_header=False, lifespan="on", limit_concurrency=_MAX_CONNECTIONS,
+        server_header=False, lifespan="on", limit_concurrency=http_timeouts.connection_limit(),
         timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         timeout_graceful_shutdown=round(shutdown_timeout + 5),

@@ -29,8 +29,8 @@ def append_text(upload_id: str, text: str) -> int:
     path = upload_path(upload_id, must_exist=False)
     with disk_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
+        size = sum(file.lstat().st_size for file in path.parent.iterdir())
     data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
-    size = sum(file.stat().st_size for file in path.parent.iterdir())
     if size + len(data) > MAX_TOTAL_BYTES:
         message, hint = f"Uploads are limited to {MAX_TOTAL_BYTES:,} bytes together.", f"Delete old ones: {path.parent}"
         raise ResourceUnavailable(message, hint=hint)

@@ -87,4 +87,5 @@ def similarity_document(similarity: Similarity) -> doc.Document:
         doc.Matrix("pairs", tuple(map(tuple, pairs.tolist())), first, second, "first", "second", shaded=True,
                description="The sum of all cells is the cosine similarity."),
     ]  # fmt: skip
-    return doc.Document(f"{similarity.first.text} / {similarity.second.text}", tuple(parts))
+    title = f"{similarity.first.text} / {similarity.second.text}"
+    return doc.Document(title, tuple(parts)).with_note(similarity.note)

@@ -28,9 +28,9 @@ def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
     texts = [body.input] if isinstance(body.input, str) else body.input
     with registry.use(body.model) as loaded:
         vectors = np.asarray(loaded.embed_texts(texts, pooling=body.pooling), dtype="<f4")
-        rows = loaded.require_tokenizer().encode_batch_ids(texts)
-        num_tokens = sum(min(len(ids), loaded.max_text_tokens or len(ids)) for ids in rows)
-        note = loaded.truncation_note(texts)
+        rows, longest = loaded.require_tokenizer().encode_batch_ids(texts), loaded.max_text_tokens
+        num_tokens = sum(min(len(ids), longest or len(ids)) for ids in rows)
+        note = loaded.truncation_note(sum(len(ids) > longest for ids in rows) if longest else 0, len(rows))
     vectors = _shorten(vectors, body.dimensions or vectors.shape[1])
     is_binary = body.encoding_format == "base64"
     encoded = (base64.b64encode(vector.tobytes()).decode() if is_binary else vector.tolist() for vector in vectors)

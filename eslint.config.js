@@ -9,6 +9,13 @@ export default [
 		rules: {
 			eqeqeq: ["error", "always", { null: "ignore" }],
 			"max-len": ["error", { code: 120, tabWidth: 1, ignoreUrls: true }],
+			"no-restricted-syntax": [
+				"error",
+				{
+					selector: "TemplateElement[value.raw=/\\n(\\t|\\/\\/)/]",
+					message: "Scripts are served without leading tabs and comment lines: join lines with \\n instead.",
+				},
+			],
 			"no-shadow": "error",
 			"no-unused-vars": ["error", { argsIgnorePattern: "^_" }],
 			"no-var": "error",

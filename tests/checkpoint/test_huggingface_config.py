@@ -231,4 +231,16 @@ def test_fields_of_files_in_use_are_read():
         read(neox | {"partial_rotary_factor": 0.25})
     assert read(neox).max_seq_len == 2048
     bert = sizes | {"architectures": ["BertModel"], "intermediate_size": 40}
-    assert read(bert) == read(bert | {"model_type": "bert", "max_position_embeddings": 512})
+    assert read(bert) == read(bert | {"model_type": "bert", "max_position_embeddings": 512, "emb_size": 24})
+    distilbert = {
+        "model_type": "distilbert",
+        "vocab_size": 61,
+        "dim": 24,
+        "n_layers": 2,
+        "n_heads": 3,
+        "hidden_dim": 40,
+    }
+    assert read(QWEN2) == read(QWEN2 | {"use_mrope": False, "sliding_window_size": 4096, "use_return_dict": True})
+    with pytest.raises(InvalidInput, match="use_mrope is True"):
+        read(QWEN2 | {"use_mrope": True})
+    assert read(distilbert) == read(distilbert | {"tie_weights_": True, "is_encoder_decoder": False})

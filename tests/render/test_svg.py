@@ -70,6 +70,8 @@ def test_a_large_matrix_has_a_scale_and_a_tooltip_for_each_cell():
         element.find(f"{SVG}title") for element in tree.iter(f"{SVG}rect") if element.find(f"{SVG}title") is not None
     ]
     assert tips[1].text == "token0, token1: 0.25"
+    cells = [rect for rect in tree.iter(f"{SVG}rect") if rect.find(f"{SVG}title") is not None]
+    assert {(rect.get("class") or rect.get("fill") or "none") for rect in cells} != {"none"}, "no empty grid"
 
 
 def test_planes_and_curves_name_what_they_show():

@@ -1,5 +1,7 @@
 """Page Experiments: run one, see its verdict, find it again."""
 
+import re
+
 import pytest
 from tests.server.browser_window import serious_violations
 
@@ -16,6 +18,9 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     card = page.locator("article", has_text=claim)
     assert card.locator("h2").inner_text() == claim, "the claim is a sentence"
     assert card.locator(".verdict").count() == 0, "the card does not tell before the guess"
+    window.press("c")
+    page.get_by_role("menuitem", name="Numbers as JSON").click()
+    page.get_by_text("There is nothing to copy yet.").wait_for()
     page.get_by_role("button", name=f"It does not: {claim}").click()
     window.wait_until_idle()
     result = page.get_by_role("region", name="Result")
@@ -23,7 +28,9 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     assert stored.verdict in result.inner_text(), "a result comes with the package"
     assert result.locator("figure.compared li").count() > 0
     assert "You said: it does not." in result.inner_text()
-    page.get_by_role("button", name="Run matrix-form").click()
+    measured = page.get_by_role("button", name="Run matrix-form")
+    assert re.fullmatch(r"(Run again|Measure it here) \(about \d+ s\)", measured.inner_text()), "a measured duration"
+    measured.click()
     page.get_by_role("region", name="Job").get_by_text("is done").wait_for()
     window.wait_until_idle()
     finding, _ = load_result("matrix-form")

@@ -41,6 +41,11 @@ def test_first_visit_shows_the_head_that_matters(home):
     assert page.locator(".trail").inner_text().endswith("it › ·pizza")
     weight = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
     assert weight == "·pizza: weight 1.0000"
+    requests = page.evaluate("performance.getEntriesByType('resource').map(({ name }) => name.split('/').at(-1))")
+    assert requests.count("forward-pass") == 1, "picture, story and arithmetic come together"
+    assert "experiments" not in requests, "nothing is requested that is not shown"
+    page.get_by_role("button", name="Play", exact=True).first.click()
+    page.get_by_role("button", name="Stop", exact=True).wait_for()
     window.screenshot("home-1366")
 
 
@@ -106,7 +111,8 @@ def test_heads_that_cannot_be_switched_off_are_not_offered(home):
     page.get_by_text("The mean of all rows is the vector").wait_for()
     page.locator('[data-head$=".attention.1"]').first.click()
     window.wait_until_idle()
-    assert "Switch" not in page.locator(".home-main").inner_text()
+    assert not re.search("switch (it|this)", page.locator(".home-main").inner_text(), re.IGNORECASE)
+    assert page.locator(".lead").inner_text().startswith("An encoder turns a sentence into one vector.")
 
 
 def test_hovering_a_token_lights_its_row_everywhere(home):
@@ -129,6 +135,13 @@ def test_one_more_token_grows_the_text_and_marks_cached_rows(home):
     assert page.locator(".flow .token").count() == rows + 1
     assert page.locator(".flow .token.cached").count() == rows
     assert "t=The+pizza+came+out+" in page.url
+    window.open("/home?m=stories&t=The+pizza+was+good.")
+    assert next(iter(probabilities(page))) == "<eos>"
+    assert page.get_by_role("button", name="One more token").count() == 0, "nothing follows the end"
+    window.open("/generate?m=stories&t=The+pizza+was+good.&temp=0&n=3")
+    page.get_by_role("button", name="Generate", exact=True).click()
+    page.get_by_text("The text has ended").wait_for()
+    assert page.locator("ol.candidates").count() == 0
 
 
 def test_translator_encoder_textbook_and_phone(home):

@@ -42,12 +42,30 @@ def test_all_heads_to_one_number(open_window):
     for row, column in ((last, 0), (last, last), (3, 1)):
         page.evaluate(f"document.querySelector('peasy-maps').selectCell({row}, {column})")
         assert shown_number(page) == pytest.approx(weights(expected, 1, 1)[row][column], abs=1e-4)
+    window.wait_until_idle()
+    assert "score = q · k = " in page.locator(".zoom-steps").inner_text(), "the arithmetic of the chosen cell"
+    numbers = page.locator("details", has_text="The numbers as a table").locator("table")
+    assert numbers.locator("caption").text_content() == "Weights of layer 1, head 1"
+    cells = numbers.locator("tbody tr").nth(3).locator("td").all_text_contents()
+    assert [float(cell) for cell in cells[1:]] == pytest.approx(weights(expected, 1, 1)[3], abs=5.1e-5)
+    groups = expected["tokens"]["word_positions"]
+    tokens = [int(window.state[name]) for name in "qk"]
+    chosen = [next(at for at, group in enumerate(groups) if token in group) for token in tokens]
+    page.get_by_role("button", name="Whole words").click()
+    window.wait_until_idle()
+    assert [int(window.state[name]) for name in "qk"] == chosen, "the chosen cell is the same word"
+    page.get_by_role("button", name="Whole words").click()
+    window.wait_until_idle()
+    assert [int(window.state[name]) for name in "qk"] == [groups[word][-1] for word in chosen]
     probabilities = [
         f"{item['probability']:.2f}".lstrip("0").replace(".00", "<.01") for item in expected["next_tokens"]
     ]
     assert page.locator(".next .chip b").all_inner_texts() == probabilities
     assert page.get_by_text("not why the model answered").count() >= 1
     window.screenshot("look")
+    window.open(f"/look?m=encoder&t={quote(TEXT)}&q=99&k=99")
+    assert page.get_by_role("alert").count() == 0, "a cell that this text does not have"
+    assert page.get_by_role("tab").all_inner_texts() == ["Attention", "Step by step", "Heads"], "no logit lens"
 
 
 @pytest.mark.slow
@@ -121,6 +139,9 @@ def test_head_ranking_and_logit_lens(open_window):
     assert [item.removesuffix(" (marked)").strip() for item in cells] == [
         best[0].strip() for best in lens["pieces"][-1]
     ]
+    assert "Colours: its probability" in page.get_by_role("tabpanel").inner_text(), "a legend"
+    page.set_viewport_size({"width": 800, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 800, "the table scrolls, not the page"
 
 
 @pytest.mark.slow
@@ -139,6 +160,12 @@ def test_long_text_has_a_tiled_overview(open_window):
     maps(page)
     assert int(window.state["q"]) > 0
     assert page.locator("peasy-maps .top li").count() > 0, "the rows of that tile were requested in full"
+    page.evaluate("document.querySelector('peasy-maps').moveSelection(999, 0)")
+    window.wait_until_idle()
+    assert page.get_by_role("alert").count() == 0, "after the last tile there are no rows"
+    page.locator(".note select").select_option("1")
+    window.wait_until_idle()
+    assert maps(page).locator(".read").inner_text().startswith("layer 1")
 
 
 @pytest.mark.slow

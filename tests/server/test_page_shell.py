@@ -1,12 +1,16 @@
 """Application shell: navigation, keys, URL, themes, window sizes, file sizes."""
 
 import re
+from contextlib import ExitStack
 from itertools import pairwise
 
 import pytest
-from tests.server.browser_window import serious_violations
+from tests.server.browser_window import browser_windows, serious_violations
+from tests.server.tiny_server import running_server
 
 from peasy.experiments.result import EXPERIMENTS
+from peasy.server.app import build_app
+from peasy.server.model_registry import ModelRegistry
 from peasy.server.static import PAGES, list_files
 
 pytestmark = pytest.mark.browser
@@ -80,6 +84,8 @@ def test_narrow_and_wide_windows(open_window, width):
     ):
         window.open(path)
         assert window.page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"
+        place = window.page.locator("#rail [aria-current]").bounding_box()
+        assert 0 <= place["x"] <= width - place["width"], "the page is seen in the list of pages"
         window.screenshot(f"{path[1:].partition('?')[0]}-{width}")
 
 
@@ -190,6 +196,31 @@ def test_a_server_that_is_gone_or_fails_offers_to_reload(open_window):
             window.wait_until_idle()
 
 
+def test_a_server_that_was_stopped_or_restarted_offers_to_reload(browser, folders):
+    """The token of the page is unknown to the new server: a reload gets another one."""
+
+    def start(port=0):
+        return running_server(build_app(ModelRegistry(folders[:1], weights="float32"), pages=True), port=port)
+
+    def reload(page, message, drawn):
+        page.get_by_role("alert").get_by_text(message).wait_for()
+        page.get_by_role("button", name="Reload").click()
+        page.wait_for_selector(drawn)
+        assert page.get_by_role("alert").count() == 0
+
+    with ExitStack() as running:
+        with start() as port:
+            window = running.enter_context(browser_windows(browser, port))("/look?m=writer&t=the+pizza")
+        window.expected_errors = ("Failed to load resource",)
+        window.press("g", "h")
+        window.page.get_by_role("alert").wait_for()
+        with start(port):
+            reload(window.page, "The server does not respond.", ".flow .token")
+        with start(port):
+            window.press("g", "l")
+            reload(window.page, "This page is older than the server.", ".next .chip")
+
+
 def test_a_slow_server_leaves_no_page_blank(open_window):
     window = open_window()
     held = []
@@ -200,7 +231,7 @@ def test_a_slow_server_leaves_no_page_blank(open_window):
             "#place:not(:has(.skeleton, noscript))", state="attached"
         )  # the module of the page is there
         drawn = window.page.locator("#place").evaluate(
-            "(place) => place.querySelector('.card > *, table, form, dl, .skeleton') !== null"
+            "(place) => place.querySelector('.card:not([hidden]) > *, table, form, dl, .skeleton') !== null"
             " || getComputedStyle(place, '::after').height !== 'auto'"
         )
         assert drawn, f"{name} is blank"

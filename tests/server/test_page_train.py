@@ -1,6 +1,7 @@
 """Page Train: start, follow, reload, stop, resume; uploads; comparison."""
 
 import json
+import re
 
 import pytest
 from tests.server.browser_window import serious_violations
@@ -76,6 +77,9 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     live.get_by_text("is done").wait_for()
     assert "finished" in open_run(folder).facts().state
     page.get_by_text("· finished").wait_for()
+    row = page.locator("#place table tbody tr", has_text="own-text").first.inner_text()
+    assert "book" in row
+    assert not re.search("[0-9a-f]{8}", row), "an upload is shown without its hash"
 
 
 def test_attention_history_slider_and_keys(open_tiny_studio, data_dir):
@@ -106,7 +110,23 @@ def test_attention_history_slider_and_keys(open_tiny_studio, data_dir):
     page.locator("h1").click()
     page.keyboard.press("ArrowLeft")
     assert page.locator("peasy-maps").evaluate("(maps) => maps.mapColumn") == len(history["steps"]) - 3
+    window.press("c")
+    assert page.get_by_role("menuitem").all_inner_texts() == ["Link to this view"], "no command of another run"
     window.screenshot("train")
+    kept = window.request("runs", name="recorded")["checkpoints"]
+    window.open("/home?m=recorded")
+    checkpoint = page.get_by_label("Watch the head form: checkpoint of")
+    text = page.get_by_label("Text").input_value()
+    checkpoint.focus()
+    window.press("ArrowLeft")
+    assert window.state["ck"] == str(kept[-2])
+    quick = {"story": False, "head_numbers": [], "ablations": False}
+    expected = window.request("forward-pass", model=f"recorded@{kept[-2]}", text=text, **quick)["next_tokens"]
+    bars = page.locator(".flow .bar").evaluate_all("bars => bars.map((bar) => bar.getAttribute('aria-label'))")
+    assert [bar.partition(":")[0] for bar in bars] == [token["piece"] for token in expected]
+    page.reload()
+    window.wait_until_idle()
+    assert page.locator(".checkpoints output").inner_text() == f"step {kept[-2]}", "the link keeps the checkpoint"
 
 
 def test_accessibility_wide_and_narrow(open_tiny_studio, data_dir):

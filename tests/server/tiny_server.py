@@ -44,9 +44,9 @@ def save_models(folder):
 
 
 @contextlib.contextmanager
-def running_server(app, shutdown_timeout=5.0, max_connections=None):
+def running_server(app, shutdown_timeout=5.0, max_connections=None, port=0):
     """Run the application on a real socket; yield its port."""
-    listening = bind("127.0.0.1", 0)
+    listening = bind("127.0.0.1", port)
     config = uvicorn.Config(
         app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
         lifespan="on", server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,

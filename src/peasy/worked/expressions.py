@@ -11,6 +11,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -250,29 +251,10 @@ def _reduce(
     return ExpressionArray(np.expand_dims(out, axis) if keepdims else out)
 
 
-def sum(array: _Cells, *, axis: int | None = None, keepdims: bool = False) -> ExpressionArray:
-    """Return sums."""
-    return _reduce(_add, array, axis, keepdims)
-
-
-def mean(array: _Cells, *, axis: int | None = None, keepdims: bool = False) -> ExpressionArray:
-    """Return means."""
-    return _reduce(lambda *cells: _divide(_add(*cells), float(len(cells))), array, axis, keepdims)
-
-
-def max(array: _Cells, *, axis: int | None = None, keepdims: bool = False) -> ExpressionArray:
-    """Return the largest numbers."""
-    return _reduce(lambda *cells: _extreme("MAX", builtins.max, *cells), array, axis, keepdims)
-
-
-def any(array: _Cells, *, axis: int | None = None, keepdims: bool = False) -> ExpressionArray:
-    """Return where a condition holds at least once."""
-    return _reduce(lambda *cells: _logical("OR", *cells), array, axis, keepdims)
-
-
-def all(array: _Cells, *, axis: int | None = None, keepdims: bool = False) -> ExpressionArray:
-    """Return where a condition holds everywhere."""
-    return _reduce(lambda *cells: _logical("AND", *cells), array, axis, keepdims)
+sum = partial(_reduce, _add)
+mean = partial(_reduce, lambda *cells: _divide(_add(*cells), float(len(cells))))
+max = partial(_reduce, lambda *cells: _extreme("MAX", builtins.max, *cells))
+any, all = (partial(_reduce, partial(_logical, name)) for name in ("OR", "AND"))
 
 
 def _on_cells(function: Callable[..., np.ndarray]) -> Callable[..., ExpressionArray]:
@@ -281,16 +263,7 @@ def _on_cells(function: Callable[..., np.ndarray]) -> Callable[..., ExpressionAr
 
 reshape, moveaxis, matrix_transpose = _on_cells(np.reshape), _on_cells(np.moveaxis), _on_cells(np.matrix_transpose)
 broadcast_to, repeat = _on_cells(np.broadcast_to), _on_cells(np.repeat)
-
-
-def zeros_like(array: _Cells, dtype: object = None) -> ExpressionArray:
-    """Return zeros."""
-    return ExpressionArray(np.zeros(ExpressionArray(array).shape))
-
-
-def ones_like(array: _Cells, dtype: object = None) -> ExpressionArray:
-    """Return ones."""
-    return ExpressionArray(np.ones(ExpressionArray(array).shape))
+zeros_like, ones_like = (_on_cells(lambda cells, value=value: np.full(cells.shape, value)) for value in (0.0, 1.0))
 
 
 def asarray(array: _Cells, dtype: object = None) -> ExpressionArray:

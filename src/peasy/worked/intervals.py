@@ -19,6 +19,11 @@ any, all, finfo, isdtype, result_type = np.any, np.all, np.finfo, np.isdtype, np
 _Numbers = Any  # an Interval, an array or a number
 
 
+def _binary(function: "Callable[[Interval, Interval], Any]") -> "Callable[[Interval, _Numbers], Any]":
+    """Return an operator of intervals whose other operand may be plain numbers."""
+    return lambda interval, other: function(interval, Interval.exact(other))
+
+
 @dataclass(frozen=True, eq=False)
 class Interval:
     """Array of intervals `[low, high]`; comparisons are true where they hold for all numbers of the interval."""
@@ -84,53 +89,18 @@ class Interval:
     def __neg__(self) -> "Interval":
         return Interval(-self.high, -self.low)
 
-    def __add__(self, other: _Numbers) -> "Interval":
-        other = Interval.exact(other)
-        return _closed(self.low + other.low, self.high + other.high)
-
-    def __sub__(self, other: _Numbers) -> "Interval":
-        other = Interval.exact(other)
-        return _closed(self.low - other.high, self.high - other.low)
-
-    def __mul__(self, other: _Numbers) -> "Interval":
-        other = Interval.exact(other)
-        return _corners(np.multiply, self, other, undefined=0.0)
-
-    def __truediv__(self, other: _Numbers) -> "Interval":
-        other = Interval.exact(other)
-        quotient = _corners(np.divide, self, other)
-        has_zero = (other.low <= 0) & (other.high >= 0)
-        return Interval(np.where(has_zero, -np.inf, quotient.low), np.where(has_zero, np.inf, quotient.high))
-
-    def __matmul__(self, other: _Numbers) -> "Interval":
-        return _product(self, Interval.exact(other))
-
-    def __rsub__(self, other: _Numbers) -> "Interval":
-        return Interval.exact(other) - self
-
-    def __rtruediv__(self, other: _Numbers) -> "Interval":
-        return Interval.exact(other) / self
-
-    def __rmatmul__(self, other: _Numbers) -> "Interval":
-        return Interval.exact(other) @ self
-
+    __add__ = _binary(lambda a, b: _closed(a.low + b.low, a.high + b.high))
+    __sub__ = _binary(lambda a, b: _closed(a.low - b.high, a.high - b.low))
+    __mul__ = _binary(lambda a, b: _corners(np.multiply, a, b, undefined=0.0))
+    __truediv__ = _binary(lambda a, b: _quotient(a, b))
+    __matmul__ = _binary(lambda a, b: _product(a, b))
     __radd__, __rmul__ = __add__, __mul__
-
-    def __eq__(self, other: object) -> np.ndarray:  # type: ignore[override]
-        other = Interval.exact(other)
-        return np.asarray((self.low == self.high) & (other.low == other.high) & (self.low == other.low))
-
-    def __ne__(self, other: object) -> np.ndarray:  # type: ignore[override]
-        return ~(self == other)
-
-    def __le__(self, other: _Numbers) -> np.ndarray:
-        return self.high <= Interval.exact(other).low
-
-    def __lt__(self, other: _Numbers) -> np.ndarray:
-        return self.high < Interval.exact(other).low
-
-    def __gt__(self, other: _Numbers) -> np.ndarray:
-        return self.low > Interval.exact(other).high
+    __rsub__, __rtruediv__ = _binary(lambda a, b: b - a), _binary(lambda a, b: b / a)
+    __rmatmul__ = _binary(lambda a, b: b @ a)
+    __eq__ = _binary(lambda a, b: (a.low == a.high) & (b.low == b.high) & (a.low == b.low))
+    __ne__ = _binary(lambda a, b: ~(a == b))
+    __le__, __lt__ = _binary(lambda a, b: a.high <= b.low), _binary(lambda a, b: a.high < b.low)
+    __gt__ = _binary(lambda a, b: a.low > b.high)
 
 
 def _closed(low: np.ndarray, high: np.ndarray) -> Interval:
@@ -145,6 +115,12 @@ def _corners(operation: Callable[..., np.ndarray], a: Interval, b: Interval, und
     corners = [np.where(np.isnan(corner), undefined, corner) for corner in corners]
     low, high = np.minimum.reduce(corners), np.maximum.reduce(corners)
     return _closed(low, high)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    """Return a / b; unknown where b may be 0."""
+    quotient, has_zero = _corners(np.divide, a, b), (b.low <= 0) & (b.high >= 0)
+    return Interval(np.where(has_zero, -np.inf, quotient.low), np.where(has_zero, np.inf, quotient.high))
 
 
 def _product(left: Interval, right: Interval) -> Interval:
@@ -231,16 +207,9 @@ def _on_bounds(function: Callable[..., np.ndarray]) -> Callable[..., Any]:
     return apply
 
 
-sum = _on_bounds(np.sum)
-max = _on_bounds(np.max)
-mean = _on_bounds(np.mean)
-reshape = _on_bounds(np.reshape)
-moveaxis = _on_bounds(np.moveaxis)
-matrix_transpose = _on_bounds(np.matrix_transpose)
-zeros_like = _on_bounds(np.zeros_like)
-ones_like = _on_bounds(np.ones_like)
-broadcast_to = _on_bounds(np.broadcast_to)
-astype = _on_bounds(np.astype)
+sum, max, mean, astype = _on_bounds(np.sum), _on_bounds(np.max), _on_bounds(np.mean), _on_bounds(np.astype)
+reshape, moveaxis, matrix_transpose = _on_bounds(np.reshape), _on_bounds(np.moveaxis), _on_bounds(np.matrix_transpose)
+zeros_like, ones_like, broadcast_to = _on_bounds(np.zeros_like), _on_bounds(np.ones_like), _on_bounds(np.broadcast_to)
 
 
 def where(condition: np.ndarray, x: _Numbers, y: _Numbers) -> Interval:

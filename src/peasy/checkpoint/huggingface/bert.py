@@ -26,7 +26,7 @@ from peasy.nn.config import ActivationName
 _IGNORED = """
     directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
     qa_dropout seq_classif_dropout sinusoidal_pos_embds adapters classifier_dropout_prob down_scale_factor gap_size
-    net_structure_type num_memory_blocks
+    net_structure_type num_memory_blocks emb_size tie_weights_ generator_size
 """
 
 BERT_LAYER_NAMES = block_names(

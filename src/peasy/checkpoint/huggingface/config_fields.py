@@ -40,7 +40,8 @@ IGNORED_FIELDS = """
     begin_suppress_tokens sep_token_id cross_attention_hidden_size pretraining_tp transformers.js_config
     unsloth_fixed unsloth_version author created_date license is_encoder_decoder summary_type summary_use_proj
     summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout activation_dropout
-    hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob
+    hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob embedding_dropout
+    use_return_dict sentence_transformers sbert_ce_default_activation_function
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 

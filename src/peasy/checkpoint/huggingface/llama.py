@@ -29,7 +29,7 @@ from peasy.models.config import DecoderConfig
 
 _IGNORED = """
     max_sequence_length is_llama_config cache_implementation hidden_activation hidden_act
-    original_max_position_embeddings
+    original_max_position_embeddings sliding_window_size
 """
 _UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
@@ -71,6 +71,7 @@ _BIAS_REASON = "Biases of this family are not supported."
 _NO_BIAS, _QKV_BIAS = (Fixed("attention_bias", (bias,), _BIAS_REASON) for bias in (False, True))
 _ONLY_USUAL = (
     Fixed("rope_interleaved", (False,), "peasy's RoPE rotates the two halves of a head, not adjacent pairs."),
+    Fixed("use_mrope", (False,), "peasy has no RoPE of images and videos."),
     Fixed("use_bidirectional_attention", (False,), "peasy's decoder is causal."),
 )
 

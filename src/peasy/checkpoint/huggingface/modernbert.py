@@ -20,7 +20,7 @@ from peasy.checkpoint.huggingface.windows import WINDOW, WINDOWED_LAYERS, read_l
 from peasy.models.config import EncoderConfig
 
 _IGNORED = """
-    initializer_cutoff_factor embedding_dropout mlp_dropout deterministic_flash_attn sparse_prediction
+    initializer_cutoff_factor mlp_dropout deterministic_flash_attn sparse_prediction
     sparse_pred_ignore_index reference_compile repad_logits_with_grad cls_token_id position_embedding_type
     layer_norm_eps classifier_bias
 """

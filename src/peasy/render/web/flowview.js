@@ -130,7 +130,7 @@ export class FlowView {
 			isOff: (...place) => this.isOff(...place),
 			nextTokens: this.warmed ?? this.similar?.items ?? this.pass.next_tokens,
 			barsTitle: this.similar?.title,
-			labelWidth: this.similar ? 240 : undefined,
+			labelWidth: this.similar ? 260 : undefined,
 			hasBars: this.similar ? true : undefined,
 			nextTokensBefore: this.off.length || this.warmed ? this.base.next_tokens : null,
 			cached: this.cached,
@@ -193,6 +193,7 @@ export class FlowView {
 					title: `Layer ${layer}, head ${head} (o)`,
 				}),
 			this.off.length > 1 && button("All heads on", () => this.setOff([])),
+			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play the arithmetic of this weight" }),
 		];
 		this.switches.replaceChildren(...switches.filter(Boolean));
 		const cached =
@@ -203,8 +204,14 @@ export class FlowView {
 			make("div", { class: "row" }, this.source.rail?.() ?? []),
 			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
 			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
-			make("p", { class: "quiet caveat" }, `${this.pass.caveat[0].toUpperCase()}${this.pass.caveat.slice(1)}`),
+			make("p", { class: "quiet caveat" }, this.#caveat()),
 		);
+	}
+
+	/** Whether attention explains the answer; the advice to test it stands only where a head can be switched off. */
+	#caveat() {
+		const text = this.canSwitch(this.open) ? this.pass.caveat : `${this.pass.caveat.split(";")[0]}.`;
+		return text[0].toUpperCase() + text.slice(1);
 	}
 
 	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
@@ -277,6 +284,11 @@ export class FlowView {
 
 	showArithmetic() {
 		this.zoom.element.scrollIntoView({ block: "start", behavior: prefersStills() ? "auto" : "smooth" });
+	}
+
+	playArithmetic() {
+		this.showArithmetic();
+		if (!this.zoom.player.timer) this.zoom.togglePlay();
 	}
 
 	setOff(heads) {

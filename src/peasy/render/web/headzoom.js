@@ -24,6 +24,7 @@ const ARITHMETIC = [
 	["· V", "Each value vector times its weight, added up: what this head hands on."],
 ];
 const LAST = ARITHMETIC.length - 1;
+const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
 
 /** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
 export class HeadZoom {
@@ -153,13 +154,14 @@ export class HeadZoom {
 		this.back.toggleAttribute("disabled", this.step === 0);
 		this.forward.toggleAttribute("disabled", this.step === LAST);
 		const lines = this.#lines();
+		const isOpen = this.head.masked.every((row) => row.every(Number.isFinite));
 		this.list.replaceChildren(
 			...ARITHMETIC.map(([name, sentence], index) =>
 				make(
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
 					button(name, () => this.#seek((index + 1) * TICKS), { class: "text-button" }),
-					index === this.step && make("span", { class: "quiet" }, ` ${sentence}`),
+					index === this.step && make("span", { class: "quiet" }, ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
 					index === this.step && this.#picture(this.tick / TICKS),
 					index <= this.step && lines[index] && make("pre", {}, lines[index]),
 				),

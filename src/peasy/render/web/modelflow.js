@@ -189,7 +189,9 @@ export class ModelFlow {
 			if (layer.isNewLine) from = band.left + band.labelWidth - 4;
 			const isEnd = index === band.layers.length - 1;
 			const to = isEnd && !this.layout.narrow ? (end ?? band.end - 8) : layer.left + layer.width;
-			const line = { d: `M${from} ${layer.y(row)}H${to}`, "stroke-width": thickness(layer.norms[row]) };
+			// of a long text, the next tokens are above its last row
+			const up = isEnd && end !== null && this.layout.barsBottom < layer.y(row) ? `V${this.layout.barsBottom}` : "";
+			const line = { d: `M${from} ${layer.y(row)}H${to}${up}`, "stroke-width": thickness(layer.norms[row]) };
 			from = to;
 			return line;
 		});
@@ -268,9 +270,14 @@ export class ModelFlow {
 		const [start, end] = [attention.left, attention.left + attention.width - 12];
 		const links = isCross ? [] : this.#linksOf(band, layer, attention, shown);
 		const heads = shown === null ? "heads" : `head ${shown}`;
+		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
+			: attention.width > 130
+				? steps
+				: isCross
+					? "cross-attention"
+					: heads;
 		return [
 			...links.flatMap((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
 			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
@@ -287,6 +294,7 @@ export class ModelFlow {
 		const shown = this.#shownHead(band, layer, attention);
 		const keyStack = part === "cross_attention" ? this.layout.bands[0] : band;
 		const isOff = shown !== null && this.view.isOff(band.name, layer.layer, part, shown);
+		const isEdge = start > end; // on a narrow screen, cross-attention begins at the right end
 		const bend = (start + end) / 2;
 		const [y, to] = [from(key), layer.y(row)];
 		const widest = Math.min(this.layout.rowHeight * 0.6, 12);
@@ -312,7 +320,13 @@ export class ModelFlow {
 			shown !== null &&
 				weight >= MIN_WRITTEN &&
 				this.layout.rowHeight >= 14 &&
-				make("text", { class: "weight", x: start + 8, y: y - weight * 6 - 4, ...place }),
+				make("text", {
+					class: "weight",
+					x: start + (isEdge ? -8 : 8),
+					"text-anchor": isEdge ? "end" : null,
+					y: y - weight * 6 - 4,
+					...place,
+				}),
 		];
 	}
 

@@ -62,12 +62,17 @@ function layOutWith(pass, { open, size = 460, narrow = false, labelWidth = 92, h
 	const place = { width: sizes.next + labelWidth - 92, labelWidth };
 	const bars = narrow
 		? { left: 0, top: last.bottom + FOOTER + 30, ...place }
-		: { left: last.end + 18, top: Math.max(last.top + 30, last.bottom - barsHeight), ...place };
+		: {
+				left: last.end + 18,
+				top: clamp(last.bottom - barsHeight, last.top + 30, last.top + HEADER + size - barsHeight),
+				...place,
+			};
 	return {
 		rowHeight,
 		narrow,
 		bands,
 		bars,
+		barsBottom: bars.top + barsHeight,
 		width: narrow ? Math.max(...bands.map(({ end }) => end)) : bars.left + (barsHeight ? bars.width : 20),
 		height: Math.max(last.bottom + FOOTER, bars.top + barsHeight + 8),
 	};
@@ -98,7 +103,7 @@ function layOutBand(stack, { left, top, rowHeight, open, narrow, sizes }) {
 		const begin = x;
 		const gap = isCompact && !isOpen ? COMPACT_GAP : GAP;
 		const attentions = layer.attentions.map((attention) => {
-			const width = isOpen ? sizes.open : sizes.closed;
+			const width = (isOpen ? sizes.open : sizes.closed) / (narrow ? layer.attentions.length : 1);
 			const heads = layOutHeads(attention.num_heads, x, width, place.top + 24);
 			const mix = { ...attention, left: x, width, heads };
 			x += width + gap;

@@ -10,6 +10,12 @@ export class ApiError extends Error {
 	}
 }
 
+/** The server is not there. */
+export function noResponse() {
+	const hint = "Is peasy studio still running in its terminal? Start it again, then reload.";
+	return new ApiError("The server does not respond.", hint, 0, true);
+}
+
 /**
  * Run a command. The response is `{ok, command, schema, result, next}`, with `html` if the body has `html: true`.
  * @param {string} command
@@ -98,12 +104,7 @@ async function send(path, body, signal, accept = "application/json") {
 		response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 	} catch (error) {
 		if (error.name === "AbortError") throw error;
-		throw new ApiError(
-			"The server does not respond.",
-			"Is peasy studio still running in its terminal? Start it again, then reload.",
-			0,
-			true,
-		);
+		throw noResponse();
 	}
 	if (response.ok) return response;
 	const content = await response.json().catch(() => ({}));

@@ -5,7 +5,7 @@
 // URL, and `close()`, if there is one, stops what runs. `model` is a predicate that selects the models of the page's
 // model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
 
-import { ApiError, request, stream, whileWaiting } from "./api.js";
+import { ApiError, noResponse, request, stream, whileWaiting } from "./api.js";
 import { button, element } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
@@ -80,7 +80,10 @@ export class Shell {
 		const { m } = this.state;
 		const name = m && (fitting.includes(m) || !known.includes(m)) ? m : fitting[0];
 		if (!name)
-			throw new ApiError("There is no model for this page yet.", "Train one (g r), or import one: peasy import.");
+			throw new ApiError(
+				"There is no model for this page yet.",
+				"Train one on the page Train, or import one in the terminal: peasy import FOLDER.",
+			);
 		return name;
 	}
 
@@ -196,7 +199,9 @@ export class Shell {
 		// The page is busy until it is drawn and has its keys: its module may load longer than the first request takes.
 		return whileWaiting(async () => {
 			try {
-				const module = await import(`./page/${known.name}.js`);
+				const module = await import(`./page/${known.name}.js`).catch((error) => {
+					throw error instanceof SyntaxError ? error : noResponse();
+				});
 				if (turn !== this.#openCount) return;
 				this.place.replaceChildren();
 				this.bar.configure(module.page, this.state);

@@ -40,7 +40,16 @@ class WrittenNumber:
     value: float
     low: float
     high: float
-    decimals: int | None
+    decimals: int | None = None
+
+    def map(self, function: Callable[[float], float]) -> "WrittenNumber":
+        """Apply an increasing function."""
+        return WrittenNumber(function(self.value), function(self.low), function(self.high))
+
+    def combine(self, operation: Callable[[float, float], float], other: "WrittenNumber") -> "WrittenNumber":
+        """Apply an operation that is monotonic in each argument: the bounds are reached at the corners."""
+        corners = [operation(x, y) for x, y in product((self.low, self.high), (other.low, other.high))]
+        return WrittenNumber(operation(self.value, other.value), min(corners), max(corners))
 
     def is_rounding_of(self, exact: float) -> bool:
         """True if `exact` rounds to this number (halves may round either way)."""
@@ -59,10 +68,6 @@ class WrittenNumber:
         above = self.value >= 0 and low < self.value + unit and high > self.value
         below = self.value <= 0 and high > self.value - unit and low < self.value
         return above or below
-
-    def is_truncation_of(self, exact: float) -> bool:
-        """True if `exact` truncated (not rounded) gives this number."""
-        return self.may_be_cut(exact, exact)
 
     def at_decimals(self, decimals: int) -> "WrittenNumber":
         """Return the number as if it were written with this many decimals: 0.4 as 0.40."""
@@ -128,20 +133,24 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
             return _parse_plain_number(plain, written, where)
     if _NOT_A_NUMBER.fullmatch(text):
         _raise_unreadable(written, where)
-    interval = evaluate(text)
-    if interval is not None:
-        return WrittenNumber(interval.value, interval.low, interval.high, None)
+    if (number := evaluate(text)) is not None:
+        return number
     terms = tuple(_parse_term(piece, written, where) for piece in re.split(r"\s*\+\s*", text) if piece)
     return terms or _raise_unreadable(written, where)
 
 
 @lru_cache(maxsize=20_000)
+def read_or_mark(text: str) -> CellContent:
+    """Parse the text of a cell; what cannot be read is marked, and the rest of the table is still checked."""
+    try:
+        return read_cell(text)
+    except InvalidInput:
+        return CellMark.UNREADABLE
+
+
 def read_number(text: str) -> WrittenNumber | None:
     """Return the number of a cell, or None if it holds none."""
-    try:
-        content = read_cell(text)
-    except InvalidInput:
-        return None
+    content = read_or_mark(text)
     return content if isinstance(content, WrittenNumber) else None
 
 
@@ -187,24 +196,6 @@ def _raise_unreadable(written: object, where: str) -> NoReturn:
     )
 
 
-@dataclass(frozen=True)
-class _Interval:
-    """Interval with a central value."""
-
-    value: float
-    low: float
-    high: float
-
-    def map(self, function: Callable[[float], float]) -> "_Interval":
-        """Apply an increasing function."""
-        return _Interval(function(self.value), function(self.low), function(self.high))
-
-    def combine(self, operation: Callable[[float, float], float], other: "_Interval") -> "_Interval":
-        """Apply an operation that is monotonic in each argument: the bounds are reached at the corners."""
-        corners = [operation(x, y) for x, y in product((self.low, self.high), (other.low, other.high))]
-        return _Interval(operation(self.value, other.value), min(corners), max(corners))
-
-
 class _NotAnExpression(Exception):
     """The text is not an expression."""
 
@@ -214,7 +205,7 @@ _MAX_DEPTH = 20
 _TOKEN = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*/^(){}%]))")
 
 
-def evaluate(text: str) -> _Interval | None:
+def evaluate(text: str) -> WrittenNumber | None:
     """Evaluate an expression, or return None if the text is not one.
 
     >>> evaluate("2√2").value, evaluate("1/5.06").high > 1 / 5.06, evaluate("love")
@@ -250,7 +241,7 @@ class _ExpressionParser:
         """Return the next token and go on if it is one of these, else ""."""
         return self.tokens.pop() if self.next in tokens else ""
 
-    def sum(self) -> _Interval:
+    def sum(self) -> WrittenNumber:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise _NotAnExpression
@@ -260,7 +251,7 @@ class _ExpressionParser:
         self.depth -= 1
         return total
 
-    def product(self) -> _Interval:
+    def product(self) -> WrittenNumber:
         result = self.power()
         while True:
             if self.accept("*") or self.next in ("√", "e", "exp", "frac", "("):
@@ -270,16 +261,16 @@ class _ExpressionParser:
             else:
                 return result
 
-    def quotient(self, above: _Interval, below: _Interval) -> _Interval:
+    def quotient(self, above: WrittenNumber, below: WrittenNumber) -> WrittenNumber:
         if below.low <= 0 <= below.high:
             raise _NotAnExpression
         return above.combine(operator.truediv, below)
 
-    def signed(self, parse: Callable[[], _Interval]) -> _Interval:
+    def signed(self, parse: Callable[[], WrittenNumber]) -> WrittenNumber:
         sign = {"-": -1.0, "+": 1.0}[self.accept("-", "+")]
-        return _Interval(sign, sign, sign).combine(operator.mul, parse())
+        return WrittenNumber(sign, sign, sign).combine(operator.mul, parse())
 
-    def power(self) -> _Interval:
+    def power(self) -> WrittenNumber:
         if self.next in ("-", "+"):
             return self.signed(self.power)
         base = self.atom()
@@ -289,7 +280,7 @@ class _ExpressionParser:
             base = base.combine(operator.pow, self.signed(self.atom) if self.next in ("-", "+") else self.atom())
         return base.map(lambda number: number / 100) if self.accept("%") else base
 
-    def atom(self) -> _Interval:
+    def atom(self) -> WrittenNumber:
         piece = self.tokens.pop() if self.tokens else ""
         if piece in ("(", "{"):
             inner = self.sum()
@@ -300,14 +291,14 @@ class _ExpressionParser:
             return self.quotient(self.atom(), self.atom())
         if piece == "√":
             under = self.atom()
-            return _Interval(math.sqrt(under.value), math.sqrt(max(under.low, 0.0)), math.sqrt(under.high))
+            return WrittenNumber(math.sqrt(under.value), math.sqrt(max(under.low, 0.0)), math.sqrt(under.high))
         if piece == "exp":
             return self.atom().map(math.exp)
         if piece == "e":
-            return _Interval(math.e, math.e, math.e)
+            return WrittenNumber(math.e, math.e, math.e)
         if piece[:1] not in "0123456789.," or not piece:
             raise _NotAnExpression
         number = float(piece.replace(",", "."))
         decimals = len(piece.replace(",", ".").partition(".")[2])
         half = 0.5 * 10.0**-decimals if not piece.isdigit() else 0.0
-        return _Interval(number, number - half, number + half)
+        return WrittenNumber(number, number - half, number + half)

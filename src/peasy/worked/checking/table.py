@@ -4,13 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.worked.attention_graph import head_name
-from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber, read_cell
+from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber, read_or_mark
 from peasy.worked.checking.step_aliases import BIASES, CAPTIONS, PER_HEAD, PROJECTIONS, parse_caption, table_caption
 from peasy.worked.example import Example, WrittenTable
 from peasy.worked.intervals import Interval
@@ -160,7 +159,7 @@ def align_table(
     rows, columns = labels or (
         _row_labels(step, example, shape, len(cells)), _column_labels(step, example, written, shape, cells),
     )  # fmt: skip
-    has_symbols = step == "context" and any(isinstance(_read(text), tuple) for row in cells for text in row)
+    has_symbols = step == "context" and any(isinstance(read_or_mark(text), tuple) for row in cells for text in row)
     if has_symbols and max(map(len, cells)) in (1, len(example.keys)):
         columns = example.keys  # `0.4*v_0 | 0.6*v_1`: one column per key, or one cell for the whole sum
     row_indices = list(range(len(cells)))
@@ -182,7 +181,7 @@ def align_table(
         if any((index, column) in placed.cells for column, _ in assigned):
             raise InvalidInput(f"{caption} has two rows for {rows[index]}.", hint="Give each row once.")
         for column, text in assigned:
-            placed.cells[index, column], placed.texts[index, column] = _read(text), text
+            placed.cells[index, column], placed.texts[index, column] = read_or_mark(text), text
         if position in row_totals:
             placed.row_totals[index] = row_totals[position]
     order = [index for index in column_indices or range(len(columns)) if index < len(columns)]
@@ -191,15 +190,6 @@ def align_table(
     _read_as_percent(placed)
     _harmonise_decimals(placed)
     return placed
-
-
-@lru_cache(maxsize=20_000)
-def _read(text: str) -> CellContent:
-    """Read a cell; what cannot be read is marked, and the rest of the table is still checked."""
-    try:
-        return read_cell(text)
-    except InvalidInput:
-        return CellMark.UNREADABLE
 
 
 def _split_totals(

@@ -11,15 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import (
-    FLOAT_TOLERANCE,
-    CellContent,
-    CellMark,
-    SymbolicTerm,
-    WrittenNumber,
-    read_cell,
-)  # fmt: skip
+from peasy.worked.checking.cell import FLOAT_TOLERANCE, CellContent, CellMark, SymbolicTerm, WrittenNumber, read_or_mark
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.slips import explain_cell
 from peasy.worked.checking.table import MASKED_SCORE, AlignedTable, RowFinding
@@ -228,13 +220,6 @@ def missing_findings(table: AlignedTable, symbols: SymbolIndexing, weights: Sequ
     return findings
 
 
-def _read_or_blank(text: str) -> CellContent:
-    try:
-        return read_cell(text)
-    except InvalidInput:
-        return CellMark.BLANK
-
-
 def total_findings(table: AlignedTable, clean: TableReading | None) -> list[RowFinding]:
     """Find wrong cells in a row or column headed "sum": neither the sum of the written nor of the right numbers."""
     findings = []
@@ -244,7 +229,7 @@ def total_findings(table: AlignedTable, clean: TableReading | None) -> list[RowF
     readings = [written, *([clean.bounds] if clean is not None and clean.bounds.shape == written.shape else [])]
     for axis, totals, labels in ((1, table.row_totals, table.rows), (0, table.column_totals, table.columns)):
         for index, text in totals.items():
-            number = _read_or_blank(text)
+            number = read_or_mark(text)
             lines = [bounds[index] if axis else bounds[:, index] for bounds in readings]
             if not isinstance(number, WrittenNumber) or not lines[0].is_known.all():
                 continue
@@ -270,7 +255,7 @@ def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFi
             reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."
             findings.append(table.finding(" ".join(row), "extra", reason))
             continue
-        contents = [_read_or_blank(text) for text in row]
+        contents = [read_or_mark(text) for text in row]
         reason = f"{len(row)} {'cell' if len(row) == 1 else 'cells'} instead of {len(table.columns)}"
         if exact is not None and not np.isnan(exact[index]).any():
             numbers = [content for content in contents if isinstance(content, WrittenNumber)]

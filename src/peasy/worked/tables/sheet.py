@@ -8,7 +8,7 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.worked.checking.cell import CellMark, SymbolicTerm, WrittenNumber, read_cell, read_number
+from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
 from peasy.worked.example import Example, WrittenTable, load_example
@@ -268,7 +268,7 @@ def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence
     settings: dict[str, Any] = {}
     if step in ("masked", "weights") and len(cells) > 1:
         short = [row for row in cells if max(map(len, row), default=0) < 50]
-        hidden = [[_is_masked(text) for text in row] for row in short]
+        hidden = [[read_or_mark(text) is CellMark.MASKED for text in row] for row in short]
         if hidden == [[column > row for column in range(len(cells))] for row in range(len(cells))]:
             settings["causal"] = True
     formulas = [caption for caption in captions if "softmax" in caption and _PRODUCT.search(caption)]
@@ -277,13 +277,6 @@ def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence
     elif step == "weights" and formulas and not re.search(r"sqrt|√|/", formulas[0]):
         settings["scoring"] = "dot"
     return settings
-
-
-def _is_masked(text: str) -> bool:
-    try:
-        return read_cell(text) is CellMark.MASKED
-    except InvalidInput:
-        return False
 
 
 def _is_numeric_row(header: Sequence[str]) -> bool:
@@ -297,12 +290,9 @@ def _is_numeric_row(header: Sequence[str]) -> bool:
 
 def _is_cell(text: str) -> bool:
     """True if a text can be a cell (number, mask sign, blank, symbolic product) and not a row label."""
-    try:
-        content = read_cell(text)
-    except InvalidInput:
-        return False
-    names = [term for term in content if isinstance(term, SymbolicTerm)] if isinstance(content, tuple) else []
-    return all(len(term.names) > 1 or isinstance(term.factor, WrittenNumber) for term in names)
+    content = read_or_mark(text)
+    terms = content if isinstance(content, tuple) else ()
+    return content is not CellMark.UNREADABLE and all(len(term.names) > 1 or term.factor is not None for term in terms)
 
 
 def _parse_value(name: str, text: str) -> Any:

@@ -49,19 +49,11 @@ export class Page {
 			title: "Ten short chapters that move the picture",
 		});
 		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
+		this.title = element("h1", {}, "One sentence through a Transformer");
+		this.lead = element("p", { class: "lead" }, leadOf("decoder"));
 		place.append(
-			element(
-				"div",
-				{ class: "row between" },
-				element("h1", {}, "One sentence through a Transformer"),
-				this.bookButton,
-			),
-			element(
-				"p",
-				{ class: "lead" },
-				"A Transformer guesses the next word. All of this is drawn from the numbers of a real one: click it, or type " +
-					"your own sentence.",
-			),
+			element("div", { class: "row between" }, this.title, this.bookButton),
+			this.lead,
 			this.presets,
 			element("div", { class: "home" }, this.view.element, this.book),
 		);
@@ -136,6 +128,10 @@ export class Page {
 			},
 			(shown) => {
 				this.shell.clearError();
+				const kind = this.base.model_kind;
+				const network = kind === "recurrent-translator" ? "an RNN with attention" : "a Transformer";
+				this.title.textContent = `One sentence through ${network}`;
+				this.lead.textContent = leadOf(kind);
 				const isChosen = this.view.open !== null;
 				this.view.show(shown, this.base, this.state);
 				this.drawNumbers();
@@ -166,7 +162,7 @@ export class Page {
 		return this.shell.attempt(async () => {
 			const { head_numbers: found } = await this.requestPass({ edit, head_numbers: [name] });
 			[this.headKey, this.headSteps] = [key, found[0]?.steps];
-			if (!found.length) this.view.showNote("The numbers of this head are not there.");
+			if (!found.length) this.view.showNote("This head has no numbers to show.");
 			return found[0]?.steps;
 		}, this.view.zoom.element);
 	}
@@ -366,6 +362,17 @@ export class Page {
 		}));
 		this.shell.setCopyItems(() => [{ label: "Numbers as JSON", text: () => JSON.stringify(view.pass) }]);
 	}
+}
+
+const TASKS = {
+	decoder: "A Transformer guesses the next word.",
+	encoder: "An encoder turns a sentence into one vector.",
+	translator: "A translator writes word by word.",
+};
+
+function leadOf(kind) {
+	const task = TASKS[kind] ?? TASKS.translator;
+	return `${task} All of this is drawn from the numbers of a real one: click it, or type your own sentence.`;
 }
 
 function headFromUrl({ l, h, p }) {

@@ -2,7 +2,7 @@
 
 import { byteNote, headName } from "/web/render/flowview.js";
 import { HeadZoom, scaleOf } from "/web/render/headzoom.js";
-import { formatCount, indices, writeNumber } from "/web/render/numbers.js";
+import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
 import { headKeys } from "../keys.js";
@@ -78,14 +78,15 @@ export class Page {
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 
-	/** Only the tabs that this model has: the logit lens needs layers that predict tokens. */
+	/** Only the tabs that this model has: heads are ranked by self-attention, the logit lens predicts tokens. */
 	async makeTabs() {
 		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
-		const predicts = entry?.model_type !== "recurrent-translator" && !entry?.capabilities.includes("embed");
+		const isRecurrent = entry?.model_type === "recurrent-translator";
+		const predicts = !isRecurrent && !entry?.capabilities.includes("embed");
 		const entries = [
 			{ name: "attention", title: "Attention", show: () => this.showAttention() },
 			{ name: "steps", title: "Step by step", show: () => this.showSteps() },
-			{ name: "heads", title: "Heads", show: () => this.showHeads() },
+			...(isRecurrent ? [] : [{ name: "heads", title: "Heads", show: () => this.showHeads() }]),
 			...(predicts ? [{ name: "lens", title: "Logit lens", show: () => this.showLens() }] : []),
 		];
 		this.tabs = tabs(entries, (name) => {
@@ -131,14 +132,20 @@ export class Page {
 	/** For a long text: all tiles of one layer, and exact rows around the selected one. */
 	attentionFields() {
 		if (!this.isLong) return { merge_words: Boolean(this.state.w) };
-		const first = Math.max(0, (this.query ?? 0) - EXACT_ROWS / 2);
+		const first = clamp((this.query ?? 0) - EXACT_ROWS / 2, 0, this.numTokens - EXACT_ROWS);
 		return { overview: "max", layers: [this.layer], queries: indices(EXACT_ROWS).map((index) => first + index) };
 	}
 
 	async checkLength() {
 		if (this.text.length < LONG_TEXT) return false;
 		const { result } = await this.shell.request("tokenize", this.requestBody());
-		return (result.ids ?? result.tokens).length > MAX_TOKENS;
+		this.numTokens = (result.ids ?? result.tokens).length;
+		if (this.numTokens <= MAX_TOKENS) return false;
+		// the overview has one layer; how many there are, the pass of a short text says
+		const short = { text: this.text.slice(0, 20), story: false, head_numbers: [], ablations: false };
+		const pass = await this.shell.request("forward-pass", this.requestBody(short));
+		this.layers = indices(pass.result.stacks.at(-1).num_layers);
+		return true;
 	}
 
 	showAttention() {
@@ -203,7 +210,6 @@ export class Page {
 
 	overviewNote(result) {
 		const numTokens = result.tokens.ids.length;
-		const layers = [...new Set((result.attentions ?? []).map(({ path }) => path.layer))];
 		const choose = (layer) => {
 			this.layer = Number(layer);
 			this.shell.setState({ l: this.layer });
@@ -214,7 +220,7 @@ export class Page {
 			{ class: "note" },
 			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
 				"exactly below.",
-			layers.length > 1 && field("layer", select(layers.map(String), String(this.layer), choose)),
+			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
 		);
 	}
 

@@ -27,9 +27,7 @@ export class Page {
 			this.tabs.element,
 		);
 		shell.setExports(() => this.tab.buildRequest());
-		shell.setCopyItems(() => [
-			{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result ?? null) },
-		]);
+		shell.setCopyItems(() => [{ label: "Result as JSON", text: () => JSON.stringify(this.tab.response?.result) }]);
 		shell.onStateChange((state) => this.show(state));
 	}
 

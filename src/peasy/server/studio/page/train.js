@@ -26,7 +26,7 @@ export class Page {
 		place.append(
 			...pageHeader(
 				"Train",
-				"Train a model on text on this machine, in minutes. Follow its loss, its samples and its attention. Stopping " +
+				"Train a model on text on this machine. Follow its loss, its samples and its attention. Stopping " +
 					"saves the run, and every run can be resumed.",
 			),
 			this.form.element,

@@ -40,11 +40,7 @@ export class Page {
 		this.shell = shell;
 		this.header = element("header", {});
 		this.options = element("div", { class: "options" });
-		this.decimalsField = element("div", {});
-		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale, decimals", [
-			this.options,
-			this.decimalsField,
-		]);
+		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
 		this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
 		this.board = element("section", { class: "board", "aria-live": "off" });
 		this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
@@ -127,12 +123,14 @@ export class Page {
 		const index = this.sectionIndex();
 		this.sectionNumber = this.sections[index < 0 ? (this.sectionNumber ? lastIndex : 0) : index].number;
 		this.drawHeader(heads);
-		showOptions(
-			this.options,
-			this.example,
-			(changes) => this.changeExample({ ...this.example, ...changes }),
-			this.result.steps,
-		);
+		this.formulaDetails.hidden = this.isNetwork;
+		if (!this.isNetwork)
+			showOptions(
+				this.options,
+				this.example,
+				(changes) => this.changeExample({ ...this.example, ...changes }),
+				this.result.steps,
+			);
 		this.drawStepBar();
 		this.drawBoard();
 		this.drawExtras();
@@ -162,7 +160,6 @@ export class Page {
 			this.shell.setState({ n: n === "4" ? null : n });
 			this.load();
 		};
-		this.decimalsField.replaceChildren(field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)));
 		const { title, description, source, note } = this.example;
 		const hint = this.isNetwork
 			? "Every number can be clicked."
@@ -175,6 +172,7 @@ export class Page {
 			fieldRow(
 				field("example", exampleSelect),
 				headField,
+				field("decimals", select([0, 1, 2, 3, 4, 6, 8], this.decimals(), setDecimals)),
 				button(
 					"Own numbers",
 					() => this.changeExample(this.ownExample ?? (this.example.x ? this.example : BLANK_EXAMPLE)),

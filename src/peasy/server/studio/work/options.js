@@ -2,7 +2,6 @@
 
 import { button, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
-import { isNetwork } from "./equation.js";
 import { additiveScoring, keysOf, scoringOf } from "./example.js";
 
 const SCORINGS = [
@@ -18,9 +17,6 @@ const NORMALISATIONS = [
 ];
 
 export function showOptions(container, example, onChange, steps) {
-	if (isNetwork(example)) {
-		return container.replaceChildren(quiet("The steps of this example have settings of their own."));
-	}
 	if (example.weights) {
 		return container.replaceChildren(
 			quiet("The weights are given in this example: scoring and normalisation have no effect."),

@@ -3,6 +3,7 @@
 import inspect
 import json
 import signal
+import warnings
 
 import pytest
 
@@ -285,3 +286,15 @@ def test_result_display(place):
     assert "fox" in result.html()
     assert result.data()["resume"] == "peasy train gpt --run fox --resume"
     assert "finished after 3 steps" in repr(result)
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(place):
+    (place / "mixed").mkdir()
+    for name in ("a.txt", "photo.png"):
+        (place / "mixed" / name).write_text("\n".join(LINES), encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"Not read: photo\.png"):
+        small("ngram", "mixed")
+    (place / "mixed" / "photo.png").unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small("ngram", "mixed", "inverse")

@@ -360,7 +360,7 @@ def test_packages_that_are_not_installed_are_replaced(tmp_path, monkeypatch):
             module.rearrange(x, "b n (h d) -> (b h) 1 n d", h=2),
             x.view(2, 3, 2, 2).mT.permute(0, 3, 1, 2).reshape(4, 1, 3, 2),
         ),
-        (module.repeat(x, "... d -> ... (d r)", r=2), x.repeat_interleave(2, dim=-1)),
+        (module.repeat(x, "... d -> ... (d x)", x=2), x.repeat_interleave(2, dim=-1)),
         (module.repeat(x[0], "n d -> 3 n d"), x[0].expand(3, 3, 4)),
         (module.reduce(x, "b n d -> b d", "max"), x.amax(dim=1)),
         (module.einsum(x, x, "b left d, b right d -> b left right"), x @ x.mT),

@@ -268,7 +268,7 @@ class _TrainRequest:
         setup = replace(setup, recipe=recipe)
         corpus = open_training_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
         spec = _make_spec(folder, setup, corpus, _load_pretrained(recipe), device, progress)
-        return replace(spec, warning=environment_changes(folder))
+        return replace(spec, warning=environment_changes(folder) or spec.warning)
 
     def join_run(self, folder: Path, device: str) -> "TrainSpec":
         """Join the run that the main process has just started or resumed."""
@@ -306,6 +306,7 @@ def _make_spec(
     return TrainSpec(
         folder, recipe, model, recipe.objective, loader, tokenizer,
         _make_sampler(setup, examples), _tracked_sentence(setup, model, examples), target_tokenizer=target_tokenizer,
+        warning=f"Not read: {skipped}." if (skipped := getattr(corpus, "skipped", "")) else None,
     )  # fmt: skip
 
 

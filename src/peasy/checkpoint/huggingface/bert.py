@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from peasy.checkpoint.huggingface.classification import Classifier
+from peasy.checkpoint.huggingface.classification import ClassifierFields
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import (
     ACTIVATION,
@@ -102,7 +102,7 @@ def bert_family(
         TiedHead(f"{names.prefix}embeddings.word_embeddings.weight", f"{names.head_decoder}.weight"),
         Custom(partial(_read_parts, names=names, activation=head_activation), lambda settings: {}),
         *_REFUSED,
-        Classifier(classifier or {"pooling": "pooler"}),
+        ClassifierFields(classifier or {"pooling": "pooler"}),
     )
     return ModelFamily(
         name,

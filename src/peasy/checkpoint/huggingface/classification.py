@@ -11,7 +11,7 @@ _MAX_LABELS = 100_000
 
 
 @dataclass(frozen=True)
-class Classifier:
+class ClassifierFields:
     """Classification head named in `architectures`; `text` and `token`: settings of the family's heads for either."""
 
     text: Mapping[str, object]
@@ -43,7 +43,7 @@ class Classifier:
         }
 
 
-OF_LAST_TOKEN = Classifier({"pooling": "last", "bias": False})
+OF_LAST_TOKEN = ClassifierFields({"pooling": "last", "bias": False})
 """Head of a decoder for texts."""
 
 

@@ -113,7 +113,7 @@ class TiedHead:
 
 
 @dataclass(frozen=True)
-class SpecialTokens:
+class TokenIdFields:
     """Special token ids; `start` is the fallback field of decoder_start_token_id."""
 
     start: str = "decoder_start_token_id"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
-from peasy.checkpoint.huggingface.config_table import ConfigPart, SpecialTokens, nest, settings_of
+from peasy.checkpoint.huggingface.config_table import ConfigPart, TokenIdFields, nest, settings_of
 from peasy.checkpoint.huggingface.weight_map import WeightMap
 from peasy.models.config import ModelConfig, read_config
 
@@ -29,7 +29,7 @@ class ModelFamily:
     table: Sequence[ConfigPart]
     weight_map: Callable[[Any], WeightMap]
     prefix: str = ""
-    special_tokens: SpecialTokens = field(default_factory=SpecialTokens)
+    special_tokens: TokenIdFields = field(default_factory=TokenIdFields)
     ignored: str = ""
     has_custom_code: bool = False
     aliases: Mapping[str, str] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from peasy.checkpoint.huggingface.config_table import (
     Field,
     Fixed,
     Settings,
-    SpecialTokens,
+    TokenIdFields,
     activation,
     length,
 )
@@ -109,7 +109,7 @@ def _family(
         ),
         _weight_map,
         prefix="model.",
-        special_tokens=SpecialTokens(start),
+        special_tokens=TokenIdFields(start),
         ignored=_IGNORED,
     )
 

@@ -1,6 +1,6 @@
 """ModernBERT: encoder with RoPE, gated MLP, pre-norm; local attention except in every third layer."""
 
-from peasy.checkpoint.huggingface.classification import Classifier
+from peasy.checkpoint.huggingface.classification import ClassifierFields
 from peasy.checkpoint.huggingface.config_fields import TO_HF_ACTIVATION, ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import (
     ATTENTION_BIAS,
@@ -51,7 +51,7 @@ def _read_heads(fields: ConfigFields, weights: WeightNames, settings: Settings) 
     else:
         drop(settings, "lm_head")
     head = {"transform": transform, "transform_bias": head_bias, "transform_norm": True}
-    Classifier({**head, "pooling": pooling}, head).read(fields, weights, settings)
+    ClassifierFields({**head, "pooling": pooling}, head).read(fields, weights, settings)
 
 
 def _write_heads(settings: Settings) -> dict[str, object]:
@@ -61,7 +61,7 @@ def _write_heads(settings: Settings) -> dict[str, object]:
         "classifier_activation": TO_HF_ACTIVATION[settings.get(f"{head}.transform") or "gelu"],
         "classifier_bias": settings.get(f"{head}.transform_bias", False),
         "classifier_pooling": "mean" if settings.get("classifier.pooling") == "mean" else "cls",
-        **Classifier({}).write(settings),
+        **ClassifierFields({}).write(settings),
     }
 
 

@@ -8,7 +8,7 @@ from peasy.checkpoint.huggingface.config_fields import (
     ConfigFields,
     WeightNames,
 )
-from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings, SpecialTokens
+from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings, TokenIdFields
 from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules
 from peasy.models.config import EncoderDecoderConfig
@@ -121,7 +121,7 @@ FAMILIES = tuple(
             Field("dropout_rate", "dropout", ConfigFields.probability, 0.1),
         ),
         _weight_map,
-        special_tokens=SpecialTokens("pad_token_id"),
+        special_tokens=TokenIdFields("pad_token_id"),
         ignored="n_positions is_decoder",
     )
     for name in ("t5", "mt5")

@@ -79,7 +79,7 @@ class ConfigGuess(dict[str, Any]):
             raise KeyError(name)
         words = set(snake_case(name).split("_"))
         size = words & {"n", "num", "d", "dim", "size", "max", "min"}
-        value = self._sizes.d_model if size else name.startswith("scale") and "inverse" not in words
+        value = self._sizes.d_model if size else name.startswith("scale_") and "inverse" not in words
         self[name] = self.guesses[name] = value
         return value
 
@@ -422,6 +422,7 @@ def _axis_letters(names: list[str]) -> str:
         letter = letter or letters.get(role_of(name, True), "")
         if words & {"n", "l", "s", "len", "length", "tokens", "queries", "keys", "seq", "nodes"} and letter != "h":
             letter = "b" if position == 0 and name == "n" and len(plain) > 2 else "t"
+        letter = letter or ("g" if words & {"mult", "group", "groups"} else "")
         end = "d" if position == len(plain) - 1 and "d" not in found else "b" if position == 0 else "t"
         found += letter or end
     return found

@@ -394,6 +394,8 @@ def _judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
 def _published_without_scale(reading: Reading) -> str:
     """Return which published attention has no scale, if this looks like it; else ""."""
     core = reading.core
+    if reading.bias_from_inputs:
+        return "The scores are not scaled, and a term from the inputs is added, as in bottleneck Transformers."
     layers = [op.name for line in reading.lines.values() for op in line.projections]
     heads = _heads(reading)
     if layers and all("conv" in name for name in layers) and (heads is None or heads.shape[1] == 1):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
-def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
+def rearrange(x: Any, pattern: str, /, **sizes: int) -> Any:
     """Return a tensor, or a list of tensors as one, with its axes split, merged and in another order."""
     x = torch.stack(list(x)) if isinstance(x, list | tuple) else x
     dots = range(x.ndim - len(re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])))
@@ -28,7 +28,12 @@ def rearrange(x: Any, pattern: str, **sizes: int) -> Any:
     return split.reshape([math.prod(sizes[name] for name in group) for group in right])
 
 
-def repeat(x: torch.Tensor, pattern: str, **sizes: int) -> Any:
+def rearrange_many(tensors: Any, pattern: str, /, **sizes: int) -> Any:
+    """Yield several tensors rearranged in the same way, as einops_exts does."""
+    return (rearrange(x, pattern, **sizes) for x in tensors)
+
+
+def repeat(x: torch.Tensor, pattern: str, /, **sizes: int) -> Any:
     """Return a tensor repeated along the axes that only the right side of the pattern has."""
     left, right = pattern.split("->")
     right = re.sub(r"\b([2-9]|\d\d+)\b", r"repeats_\1", right)
@@ -37,7 +42,7 @@ def repeat(x: torch.Tensor, pattern: str, **sizes: int) -> Any:
     return rearrange(x.expand(*(sizes[name] for name in new), *x.shape), f"{' '.join(new)} {left}->{right}", **sizes)
 
 
-def reduce(x: torch.Tensor, pattern: str, reduction: str, **sizes: int) -> Any:
+def reduce(x: torch.Tensor, pattern: str, reduction: str, /, **sizes: int) -> Any:
     """Return a tensor without the axes that only the left side of the pattern has: their mean, sum, max or min."""
     left, right = pattern.split("->")
     gone = [name for name in re.findall(r"[^\W\d]\w*", left) if not re.search(rf"\b{name}\b", right)]
@@ -56,7 +61,7 @@ def einsum(*arguments: Any) -> torch.Tensor:
 class Rearrange(nn.Module):
     """Layer that rearranges."""
 
-    def __init__(self, pattern: str, **sizes: int) -> None:
+    def __init__(self, pattern: str, /, **sizes: int) -> None:
         super().__init__()
         self.pattern, self.sizes = pattern, sizes
 
@@ -72,7 +77,7 @@ def memory_efficient_attention(
     """Return fused attention with the heads after the tokens; without heads if there are three axes."""
     q, k, v = (x.transpose(1, 2) if x.ndim == 4 else x for x in (query, key, value))
     result = scaled_dot_product_attention(q, k, v, attn_bias, scale=scale)
-    return result.transpose(1, 2) if result.ndim == 4 else result
+    return result.transpose(1, 2).contiguous() if result.ndim == 4 else result
 
 
 def flash_attn_func(
@@ -86,5 +91,14 @@ def flash_attn_func(
 
 KNOWN = {
     function.__name__: function
-    for function in (rearrange, repeat, reduce, einsum, Rearrange, memory_efficient_attention, flash_attn_func)
+    for function in (
+        rearrange,
+        rearrange_many,
+        repeat,
+        reduce,
+        einsum,
+        Rearrange,
+        memory_efficient_attention,
+        flash_attn_func,
+    )
 }

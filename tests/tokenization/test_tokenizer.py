@@ -186,4 +186,4 @@ def test_a_class_that_cannot_read_the_file_is_named(caplog):
     assert not caplog.records  # inverse: a class that fits is not mentioned
     tokenizer = Tokenizer.from_json(data, config.replace("GPT2Tokenizer", "BertTokenizerFast"))
     assert tokenizer.encode_ids("a lower newest") == expected
-    assert "names BertTokenizer, a WordPiece tokenizer, but tokenizer.json has a BPE model" in caplog.text
+    assert "BertTokenizer, a WordPiece tokenizer, but tokenizer.json has a BPE model" in caplog.text

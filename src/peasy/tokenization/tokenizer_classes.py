@@ -54,7 +54,7 @@ def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
     expected = next((model for model, names in _MODELS_OF_CLASSES.items() if name in names), kind)
     if kind != expected:
         _LOG.warning(
-            "tokenizer_config.json names %s, a %s tokenizer, but tokenizer.json has a %s model. "
+            "transformers reads this model's text with %s, a %s tokenizer, but tokenizer.json has a %s model. "
             "The file is used as it is; transformers 5 gives other ids.", name, expected, kind,
         )  # fmt: skip
     if name in _WORDPIECE and kind == "WordPiece":

@@ -111,7 +111,7 @@ def read_hf_config(
         message = error.message if fields.where in error.message else f"{fields.where}: {error.message}"
         raise InvalidInput(message, hint=error.hint) from None
     if not ignore_extra:
-        fields.reject_unknown("If they do not: peasy import --ignore-extra loads the model without them.")
+        fields.reject_unknown("If they do not: --ignore-extra loads the model without them.")
     return config
 
 

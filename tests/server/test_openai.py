@@ -71,6 +71,9 @@ def test_prompt_as_token_ids(ask, writer):
     assert by_ids.choices[0].text == by_text.choices[0].text
     with pytest.raises(openai.BadRequestError, match="no token 4000"):
         ask.completions.create(model="writer", prompt=[4000], max_tokens=6)
+    for prompt, message in (([1, -1], "prompt.1: .*greater"), ([1, "a"], "prompt.1: .*integer"), ([], "at least 1")):
+        with pytest.raises(openai.BadRequestError, match=message):
+            ask.completions.create(model="writer", prompt=prompt)
 
 
 def test_stop_logit_bias_and_echo(ask, writer):

@@ -122,8 +122,11 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:
     """Return pydantic's errors as one line, and the field of the first; the values sent are not repeated."""
-    first, no_fields = errors[0], ("body", "str", "int", "float", "bool")  # it also lists the types of a union
-    path = [str(part) for part in first["loc"] if part not in no_fields]
+    no_fields = ("body", "str", "int", "float", "bool")  # it also lists the types of a union
+    paths = [[str(part) for part in error["loc"] if part not in no_fields] for error in errors]
+    same = [(error, path) for error, path in zip(errors, paths, strict=True) if path[:1] == paths[0][:1]]
+    # Of the types of a union, the one that fits best is meant: -1 among ids is a wrong id, not a missing string.
+    first, path = max(same, key=lambda pair: (not pair[0]["type"].endswith("_type"), len(pair[1])))
     field = ".".join(part for part in path if part.isidentifier() or part.isdecimal())
-    more = f" ({len(errors) - 1} more)" if len(errors) > 1 else ""
+    more = f" ({len(errors) - len(same)} more)" if len(errors) > len(same) else ""
     return MalformedRequest(f"{field[:200] or 'The body'}: {first['msg'][:300]}.{more}"), field[:200]

@@ -80,7 +80,7 @@ def test_far_too_many_connections_are_closed_at_once(models, monkeypatch):
 @pytest.mark.parametrize(
     ("limits", "connections", "raised"),
     [
-        ((256, 512), 156, [(512, 512)]), ((1024, -1), 1000, [(1356, -1)]), ((64, 64), 1, [(64, 64)]),
+        ((256, 512), 156, [(512, 512)]), ((1024, -1), 1000, [(1356, -1)]), ((64, 64), 16, [(64, 64)]),
         ((20_000, 20_000), 1000, []), ((-1, -1), 1000, []),
     ],
 )  # fmt: skip

@@ -6,7 +6,6 @@ h11 also accepts headers that a proxy in front may read differently, which lets 
 """
 
 import asyncio
-import contextlib
 import re
 import socket
 import sys
@@ -51,7 +50,7 @@ def connection_limit() -> int:
 
     Idle connections could otherwise take every descriptor, and each request that opens a file would fail.
     """
-    with contextlib.suppress(ImportError):  # Windows has no such limit
+    if sys.platform != "win32":  # Windows has no such limit
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -59,7 +58,7 @@ def connection_limit() -> int:
         if resource.RLIM_INFINITY != soft < wanted:
             soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            return max(soft - _MAX_REFUSED - _OTHER_FILES, 1)
+            return max(soft - _MAX_REFUSED - _OTHER_FILES, soft // 4)
     return MAX_CONNECTIONS
 
 

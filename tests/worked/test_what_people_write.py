@@ -201,6 +201,15 @@ def test_scores_that_are_the_weights_are_the_weights():
     assert {cell.table for part in result.parts for cell in part.cells} == {"weights"}
 
 
+def test_scores_that_are_scaled_are_the_scaled_scores_although_zeros_agree_with_both():
+    given = "Q = [[1., 3.], [0., 0.]]\n\nK = [[0.5, 1.5], [0., 0.]]\n\n"
+    repeated = (
+        given + "Scores = [[5., 0.], [0., 0.]]\n\nWe divide by √2.\n\nAttention scores: [[3.5355, 0.], [0., 0.]]\n"
+    )
+    assert set(verdicts(marked(repeated))) == {"right"}
+    assert "wrong" in verdicts(marked(repeated.replace("3.5355", "2.5355")))
+
+
 @pytest.mark.parametrize("name", ["S", "logits", "energy", "attention logits", "QKᵀ"])
 def test_names_of_scores(name):
     rows = "| I | 0 | 1 | 1 |\n| love | 1 | 1 | 2 |\n| AI | 1 | 2 | 3 |\n"

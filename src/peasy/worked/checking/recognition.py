@@ -106,11 +106,13 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
         candidates: Sequence[str] = [name for name in right if right[name].route is not None or name in right]
         threshold = _ENOUGH
     else:
-        candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9
-        if usual not in right or _agreement(table, right[usual]) >= 0.5:
+        if usual not in right:
             return table
+        candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9
     best = max(candidates, key=lambda name: _agreement(table, right.get(name)), default="")
     if not best or _agreement(table, right.get(best)) < threshold:
+        return table
+    if usual and not _is_nearer(table, right[best], right[usual]):
         return table
     step, head = best.rpartition(".")[2], best.partition(".")[0].removeprefix("head-")
     name = f"{step} head {head}" if "." in best and step in PER_HEAD else step
@@ -128,6 +130,19 @@ def _find_row(table: WrittenTable, usual: str, right: dict[str, TableReading], e
         if _agreement(replace(table, rows=()), part) == 1:
             return replace(table, rows=(labels[row],))
     return replace(table, rows=()) if len(labels) == 1 else replace(table, table="")
+
+
+def _is_nearer(table: WrittenTable, found: TableReading, usual: TableReading) -> bool:
+    """True if the numbers that tell two readings apart are those of `found`: scores of 0 are 0 when scaled, too."""
+    if found.point.shape != usual.point.shape:
+        return True
+    apart = (found.bounds.low > usual.bounds.high) | (found.bounds.high < usual.bounds.low)
+    numbers = [(cell, number) for cell, number in _numbers(table) if number is not None and apart[cell]]
+    hits = [
+        sum(number.may_be(float(reading.bounds.low[cell]), float(reading.bounds.high[cell])) for cell, number in numbers)
+        for reading in (found, usual)
+    ]
+    return hits[0] > hits[1]
 
 
 def _agreement(table: WrittenTable, reading: TableReading | None) -> float:

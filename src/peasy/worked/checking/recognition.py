@@ -139,7 +139,9 @@ def _is_nearer(table: WrittenTable, found: TableReading, usual: TableReading) ->
     apart = (found.bounds.low > usual.bounds.high) | (found.bounds.high < usual.bounds.low)
     numbers = [(cell, number) for cell, number in _numbers(table) if number is not None and apart[cell]]
     hits = [
-        sum(number.may_be(float(reading.bounds.low[cell]), float(reading.bounds.high[cell])) for cell, number in numbers)
+        sum(
+            number.may_be(float(reading.bounds.low[cell]), float(reading.bounds.high[cell])) for cell, number in numbers
+        )
         for reading in (found, usual)
     ]
     return hits[0] > hits[1]

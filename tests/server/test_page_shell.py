@@ -147,6 +147,9 @@ def test_all_modules_of_a_page_are_requested_at_once_and_its_links_lead_somewher
     assert set(measured) <= set(EXPERIMENTS)
 
 
+WITHOUT_DATA = "#place:not(:has(.skeleton, noscript))"
+"""The module of the page is there; its data may not be."""
+
 KEYS = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", *"[],. osnb+"]
 PRESS = """(keys) => keys.forEach((key) => document.body.dispatchEvent(
     new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true })))"""
@@ -160,7 +163,7 @@ def test_keys_do_nothing_before_a_page_has_its_data(open_window):
     page.route("**/api/**", lambda route: held.append(route))
     for name in PAGES:
         page.goto(f"{window.origin}/{name}", wait_until="commit")
-        page.wait_for_selector("#place h1, #place .skeleton")
+        page.wait_for_selector(WITHOUT_DATA, state="attached")
         page.evaluate(PRESS, KEYS)
     page.goto(f"{window.origin}/generate", wait_until="commit")
     page.wait_for_selector("#place > h1")  # the page is there and has its keys, but no data
@@ -227,9 +230,7 @@ def test_a_slow_server_leaves_no_page_blank(open_window):
     window.page.route("**/api/**", lambda route: held.append(route))
     for name in PAGES:
         window.page.goto(f"{window.origin}/{name}", wait_until="commit")
-        window.page.wait_for_selector(
-            "#place:not(:has(.skeleton, noscript))", state="attached"
-        )  # the module of the page is there
+        window.page.wait_for_selector(WITHOUT_DATA, state="attached")
         drawn = window.page.locator("#place").evaluate(
             "(place) => place.querySelector('.card:not([hidden]) > *, table, form, dl, .skeleton') !== null"
             " || getComputedStyle(place, '::after').height !== 'auto'"

@@ -15,7 +15,7 @@ from peasy.errors import InvalidInput, UsageError
 from peasy.verification.implementation import catalogue, judge
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.examine import examine
-from peasy.verification.implementation.loading import load_module
+from peasy.verification.implementation.loading import StandIn, load_module
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
 
 from . import mutants
@@ -331,7 +331,7 @@ import torch
 from einops import rearrange, repeat, reduce, einsum
 from einops.layers.torch import Rearrange
 from xformers.ops import memory_efficient_attention
-from strange_package import Kind
+from strange_package import Kind, reduce as foreign_reduce
 
 class Attention(torch.nn.Module):
     def __init__(self, dim, heads=4):
@@ -354,6 +354,7 @@ def test_packages_that_are_not_installed_are_replaced(tmp_path, monkeypatch):
     module, notes = load_module(file)
     assert examine(module.Attention, file=str(file)).verdict == EQUAL
     assert "xformers" in notes[0]
+    assert isinstance(module.foreign_reduce, StandIn), "another package's function of that name is not known"
     x = torch.arange(24.0).reshape(2, 3, 4)
     for made, expected in [
         (

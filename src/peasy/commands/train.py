@@ -268,7 +268,7 @@ class _TrainRequest:
         setup = replace(setup, recipe=recipe)
         corpus = open_training_data(self.kind, self.data if self.data is not None else recipe.data, recipe.data_options)
         spec = _make_spec(folder, setup, corpus, _load_pretrained(recipe), device, progress)
-        return replace(spec, warning=environment_changes(folder) or spec.warning)
+        return spec.with_warning(environment_changes(folder))
 
     def join_run(self, folder: Path, device: str) -> "TrainSpec":
         """Join the run that the main process has just started or resumed."""

@@ -58,6 +58,10 @@ class TrainSpec:
     warning: str | None = None
     target_tokenizer: Tokenizer | None = None
 
+    def with_warning(self, warning: str | None) -> "TrainSpec":
+        """Return these inputs with a further warning, if there is one."""
+        return replace(self, warning=" ".join(filter(None, (warning, self.warning))) or None)
+
 
 def train(spec: TrainSpec) -> Iterator[Event]:
     """Train from the state of the run folder and yield events.
@@ -70,7 +74,7 @@ def train(spec: TrainSpec) -> Iterator[Event]:
         folder, damaged = latest_state(spec.run)
         progress = Progress() if folder is None else load_state(folder, spec.model, learner.optimizer)
         trim_snapshots(spec.run, progress.step)
-        spec = replace(spec, warning=" ".join(filter(None, (damaged, spec.warning))) or None)
+        spec = spec.with_warning(damaged)
         with MetricsRecorder(spec.run, progress.step, (*spec.recipe.sinks, *spec.sinks)) as recorder:
             checkpointer = make_checkpointer(spec, folder)
             yield from TrainLoop(spec, learner, recorder, checkpointer, progress).events()

@@ -141,7 +141,7 @@ def train(spec: TrainSpec, group: ProcessGroup) -> Iterator[Event]:
         learner = _DistributedLearner(spec, group)
         if newest is not None:
             load_optimizer_state(SafeFolder(newest), learner.optimizer)
-        spec = replace(spec, clock=group.clock, warning=warning or spec.warning)
+        spec = replace(spec.with_warning(warning), clock=group.clock)
         if group.is_main:
             trim_snapshots(spec.run, progress.step)
         sinks = (*spec.recipe.sinks, *spec.sinks)

@@ -196,10 +196,11 @@ class StandInModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _known_object(name) or StandIn(f"{self.__name__}.{name}")
+        origin = f"{self.__name__}.{name}"
+        return _known_object(origin) or StandIn(origin)
 
 
-def _known_object(name: str) -> Any:
+def _known_object(origin: str) -> Any:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
     from torch import nn
 
@@ -213,9 +214,10 @@ def _known_object(name: str) -> Any:
         "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
-        "get_model_parallel_world_size": lambda: 1, "print0": print, **KNOWN,
+        "get_model_parallel_world_size": lambda: 1, "print0": print,
     }  # fmt: skip
-    return known.get(name)
+    known |= {function.__name__: function for function in KNOWN.get(origin.partition(".")[0], ())}
+    return known.get(origin.rpartition(".")[2])
 
 
 _LOGGING = frozenset({"debug", "info", "warning", "warn", "log", "print", "track", "save"})
@@ -346,7 +348,7 @@ def _import_names(node: ast.Import | ast.ImportFrom, file: Path, module: types.M
         except (Exception, SystemExit):
             origin = f"{node.module or 'package'}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
             name = alias.asname or alias.name.partition(".")[0]
-            module.__dict__.setdefault(name, _known_object(alias.name) or StandIn(origin))
+            module.__dict__.setdefault(name, _known_object(origin) or StandIn(origin))
 
 
 def find_target(module: types.ModuleType, name: str, where: str) -> Any:

@@ -89,16 +89,10 @@ def flash_attn_func(
     return memory_efficient_attention(q, k, v, allowed, scale=softmax_scale)
 
 
-KNOWN = {
-    function.__name__: function
-    for function in (
-        rearrange,
-        rearrange_many,
-        repeat,
-        reduce,
-        einsum,
-        Rearrange,
-        memory_efficient_attention,
-        flash_attn_func,
-    )
+KNOWN: dict[str, tuple[Any, ...]] = {
+    "einops": (rearrange, repeat, reduce, einsum, Rearrange),
+    "einops_exts": (rearrange_many,),
+    "xformers": (memory_efficient_attention,),
+    "flash_attn": (flash_attn_func,),
 }
+"""Functions by the package whose they are: another package's function of the same name may do something else."""

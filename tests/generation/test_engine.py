@@ -360,7 +360,7 @@ def test_a_slow_client_that_keeps_reading_gets_everything():
         (Request((61,)), "no token 61: the vocabulary has ids 0 to 60"),
         (Request((1, -1)), "no token -1"),
         (Request((1,), source=(1,)), "takes no source"),
-        (Request((1,), n=33), "n is 33"),
+        (Request((1,), n=65), "n is 65"),
         (Request((1,), SamplingParams(stop=("x",))), "need a tokenizer"),
     ],
 )

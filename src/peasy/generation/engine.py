@@ -1,7 +1,7 @@
 """Decoding core: a continuous-batching engine with chunked prefill, driven by calls of `step`.
 
 Every `step` computes in one `model.forward_varlen` the next token of each running sequence and up to `prefill_chunk`
-tokens of new prompts, the shortest first, so that a long one delays only itself and still gets every fourth step.
+tokens of new prompts, the shortest first, so that a long one delays only itself; every fourth step is its own.
 A running sequence is a strategy with two methods: `next_rows` says what it wants computed (one token, a draft, its
 beams, or everything again without a cache), and `accept` takes the logits, samples and emits events. Equal prompts are
 prefilled once and forked, equal beginnings come from the prefix cache, and no output depends on the rest of the batch.
@@ -20,12 +20,13 @@ from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.admission import admit
 from peasy.generation.beam_search import BeamSearchSequence
 from peasy.generation.footprint import StateFootprint, measure_footprint
-from peasy.generation.limits import EngineLimits
+from peasy.generation.limits import PAGE_SIZE, EngineLimits
 from peasy.generation.prefix_cache import PrefixCache
 from peasy.generation.request import Ended, FinishReason, Request, as_user_error
 from peasy.generation.request_queue import RequestQueue, ResponseStream
 from peasy.generation.sequence import Row, RunningSequence, UncachedSequence
 from peasy.generation.speculative_decoding import SpeculativeSequence
+from peasy.models.config import NGramConfig
 from peasy.models.protocol import DecodeState, Model
 from peasy.models.transformer import EncoderDecoder
 from peasy.nn.kv_cache import KVCache
@@ -348,32 +349,54 @@ class Engine:
     ) -> dict[RunningSequence, int]:
         """Return how far each prompt is computed: the shortest remainder first, or the oldest if often passed over.
 
-        Beside a prompt that this step completes, others get together at most as many tokens as it has itself, so that
-        they do not delay its first token. A page that is computed in this step is not scheduled twice: other sequences
-        find it in the cache next step.
+        The budget is in tokens at the beginning of a text; later ones cost more, unless nothing waits for this step.
+        Beside a prompt that this step completes, others get together at most what it costs itself, so that they do
+        not delay its first token. Without such a prompt, or if passed over, the first gets at least a page. A page
+        that is computed in this step is not scheduled twice: other sequences find it in the cache next step.
         """
         ends, pages_in_progress = dict[RunningSequence, int](), set[object]()
         if not prompts:
             return ends
-        budget = self.limits.prefill_chunk
+        budget: float = self.limits.prefill_chunk
+        page_size = min(PAGE_SIZE, self.limits.prefill_chunk)
+        order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
+        costs = dict.fromkeys(prompts, 1.0)
+        if decoding or order[0].num_remaining <= budget:
+            costs = {sequence: self._token_cost(sequence) for sequence in prompts}
         started = (sequence.num_prompt_computed for sequence in decoding if not sequence.num_generated)
         allowance = min([budget, *started])
-        order = sorted(prompts, key=lambda sequence: sequence.num_remaining)
-        if self._num_passed_over >= _MAX_PASSED_OVER:
+        is_overdue = self._num_passed_over >= _MAX_PASSED_OVER
+        if is_overdue:
             order = [prompts[0], *(sequence for sequence in order if sequence is not prompts[0])]
+        none_completes = order[0].num_remaining * costs[order[0]] > budget and allowance == budget
+        minimum = page_size if is_overdue or none_completes else 0
         for sequence in order:
             page = (sequence.pages[-1].page_id if sequence.pages else 0, sequence.next_page_ids())
-            end = sequence.prefill_end(budget if sequence.num_remaining <= budget else min(budget, allowance))
+            cost = costs[sequence]
+            room = budget if sequence.num_remaining * cost <= budget else min(budget, allowance)
+            end = sequence.prefill_end(max(int(room / cost), minimum))
             num_tokens = end - sequence.num_computed
             if page in pages_in_progress or num_tokens <= 0:
                 continue
-            ends[sequence], budget = end, budget - num_tokens
+            ends[sequence], budget, minimum = end, budget - num_tokens * cost, 0
             is_complete = end == len(sequence.ids)
-            allowance = min(allowance, sequence.num_prompt_computed) if is_complete else allowance - num_tokens
+            allowance = min(allowance, sequence.num_prompt_computed) if is_complete else allowance - num_tokens * cost
             if page[1] is not None:
                 pages_in_progress.add(page)
-        self._num_passed_over = 0 if prompts[0] in ends else self._num_passed_over + 1
+        num_tokens = ends.get(prompts[0], prompts[0].num_computed) - prompts[0].num_computed
+        is_served = num_tokens >= min(page_size, prompts[0].num_remaining)
+        self._num_passed_over = 0 if is_served else self._num_passed_over + 1
         return ends
+
+    def _token_cost(self, sequence: RunningSequence) -> float:
+        """Return the cost of the next token of a prompt, relative to its first: attention grows with the keys.
+
+        A layer has about 12 d_model² weights with two operations each, and a key takes 4 d_model operations.
+        """
+        config = self.model.config
+        if not isinstance(sequence.state, KVCache) or isinstance(config, NGramConfig):
+            return 1.0
+        return 1 + sequence.num_computed / (6 * config.d_model)
 
     def _prefill_remains(self, sequence: RunningSequence) -> bool:
         """Restore what the prefix cache has of a prompt; return False if only the last token is left."""

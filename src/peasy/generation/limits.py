@@ -20,7 +20,8 @@ class EngineLimits(BoundedSettings):
 
     Args:
         max_num_seqs: Maximum number of sequences in a batch.
-        prefill_chunk: Prompt tokens computed per step; bounds the time between two tokens of the other sequences.
+        prefill_chunk: Prompt tokens computed per step, fewer of a long prompt, where each takes longer; bounds the time
+            between two tokens of the other sequences.
         max_queued_requests: Maximum number of queued requests.
         max_queued_tokens: Maximum number of queued tokens: prompts and their possible output.
         kv_cache_bytes: Memory in bytes for the KV cache of running sequences; None is no limit.
@@ -28,7 +29,7 @@ class EngineLimits(BoundedSettings):
         slow_client_timeout: Seconds after which the request of a client that reads nothing is cancelled.
     """
 
-    max_num_seqs: Annotated[int, Ge(1)] = 32
+    max_num_seqs: Annotated[int, Ge(1)] = 64
     prefill_chunk: Annotated[int, Ge(1)] = 128
     max_queued_requests: Annotated[int, Ge(1)] = 256
     max_queued_tokens: Annotated[int, Ge(1)] = 262_144

@@ -83,18 +83,18 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     assert not re.search("[0-9a-f]{8}", row), "an upload is shown without its hash"
 
 
-def test_attention_history_slider_and_keys(open_tiny_studio, data_dir):
+@pytest.fixture(scope="module")
+def recorded_run(temporary_root):
+    """Name of a run whose attention was recorded at each checkpoint."""
     from peasy.commands.train import train
 
-    train(
-        "gpt",
-        "copy",
-        preset="tiny",
-        steps=6,
-        run=data_dir / "runs" / "recorded",
-        settings={"num_saves": 3, "batch_size": 2},
-    )
-    window = open_tiny_studio("/train?run=recorded")
+    folder = temporary_root / "home" / "runs" / "recorded"
+    train("gpt", "copy", preset="tiny", steps=6, run=folder, settings={"num_saves": 3, "batch_size": 2})
+    return folder.name
+
+
+def test_attention_history_slider_and_keys(open_tiny_studio, recorded_run):
+    window = open_tiny_studio(f"/train?run={recorded_run}")
     page = window.page
     history = window.request("attention-history", name="recorded")
     assert len(history["steps"]) >= 3
@@ -130,8 +130,8 @@ def test_attention_history_slider_and_keys(open_tiny_studio, data_dir):
     assert page.locator(".checkpoints output").inner_text() == f"step {kept[-2]}", "the link keeps the checkpoint"
 
 
-def test_accessibility_wide_and_narrow(open_tiny_studio, data_dir):
-    window = open_tiny_studio("/train?run=recorded", width=360, bypass_csp=True, color_scheme="dark")
+def test_accessibility_wide_and_narrow(open_tiny_studio, recorded_run):
+    window = open_tiny_studio(f"/train?run={recorded_run}", width=360, bypass_csp=True, color_scheme="dark")
     assert serious_violations(window.page) == []
     assert window.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

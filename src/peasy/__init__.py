@@ -71,7 +71,8 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
 
     @cache
     def _with_checked_keywords(function: object) -> object:
-        return import_module("peasy.parameters").with_checked_arguments(function)
+        checked = import_module("peasy.parameters").with_checked_arguments(function)
+        return import_module("peasy.extras").naming_missing_extras()(checked)
 
     def __dir__() -> list[str]:
         return sorted(__getattr__("__all__"))

@@ -30,7 +30,6 @@ from peasy.datasets import (
     shards_fingerprint,
 )
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
-from peasy.extras import require_extra
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
 from peasy.tokenization.chat_template import apply_chat_template
@@ -87,7 +86,6 @@ def train_events(
     progress: OnProgress | None = None,
 ) -> Generator[Event, None, None]:
     """Yield the events of `train`, which explains the parameters. Closing the iterator stops and saves the run."""
-    require_extra("torch")
     if num_processes is not None and num_processes > 1 and isinstance(data, Corpus):
         raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
     from peasy.training import loop

@@ -82,7 +82,6 @@ class ModelsResult(Result):
         return Document("Models", (table if self.models else empty, note))
 
     def data(self) -> JsonDict:
-        """Return the rows as plain data."""
         return super().data() | {"home": str(data_dir())}
 
     def __repr__(self) -> str:

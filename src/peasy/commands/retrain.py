@@ -72,7 +72,6 @@ class RetrainResult(Result):
         return Document(f"{self.name}, retrained", (Paragraph(self.verdict), table, location))
 
     def data(self) -> JsonDict:
-        """Return both cards as plain data."""
         return super().data() | {"passed": self.passed}
 
 

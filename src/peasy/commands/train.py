@@ -247,7 +247,6 @@ class _TrainRequest:
 
     def resume(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Resume the run in this folder; only its budget and parallelism may change."""
-        from peasy.config import merge_settings
         from peasy.training.recipe import Recipe, changed_settings
         from peasy.training.setup import environment_changes, read_run
 
@@ -255,7 +254,7 @@ class _TrainRequest:
         new: JsonDict = {"model_kind": self.kind} | self.given
         if self.data is not None:
             new["data"] = _data_name(self.data)
-        settings = merge_settings(reader.to_plain(setup.recipe), merge_settings(self.settings, new))
+        settings = reader.merge_settings(reader.to_plain(setup.recipe), reader.merge_settings(self.settings, new))
         if ("steps" in new) != ("minutes" in new):
             settings["minutes" if "steps" in new else "steps"] = None
         recipe = reader.read(Recipe, settings, where="recipe")

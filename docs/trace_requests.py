@@ -5,7 +5,8 @@
 A function counts once, when it is first called; a change of package is counted where the next such function is in
 another package than the one before. Private functions, and functions inside others, count as part of their callers
 (their number is printed beside).
-Functions called while a module is imported, lambdas, comprehensions and special methods do not count.
+Functions called while a module is imported or by the server's watchdog, lambdas, comprehensions and special methods
+do not count.
 `--save` stores the traces in docs/request_paths.json; `make docs` writes the section of docs/architecture.md from it:
 they are taken on one machine, and another CPU may choose another kernel.
 """
@@ -52,7 +53,7 @@ class Trace:
             or not code.co_filename.startswith(str(SOURCE))
         ):
             return
-        if not _is_importing(frame):
+        if not _is_beside(frame):
             self.calls.setdefault((str(Path(code.co_filename).relative_to(SOURCE)), code.co_qualname))
 
     @property
@@ -87,10 +88,11 @@ def package_of(file: str) -> str:
     return file.split("/")[0].removesuffix(".py")
 
 
-def _is_importing(frame: FrameType | None) -> bool:
-    """Return True for a call made while a module of peasy is imported, such as a decorator."""
+def _is_beside(frame: FrameType | None) -> bool:
+    """Return True for a call that is no part of the request: of an import, or of the watchdog, once a second."""
     while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(str(SOURCE)):
+        code = frame.f_code
+        if code.co_name in ("<module>", "_poll_watchdogs") and code.co_filename.startswith(str(SOURCE)):
             return True
         frame = frame.f_back
     return False

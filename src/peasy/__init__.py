@@ -1,6 +1,6 @@
 """peasy: a Transformer workbench. Calculate attention by hand, train, run and inspect models."""
 
-from functools import cache
+from functools import cache, update_wrapper
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -71,7 +71,8 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
 
     @cache
     def _with_checked_keywords(function: object) -> object:
-        return import_module("peasy.parameters").with_checked_arguments(function)
+        checked = import_module("peasy.parameters").with_checked_arguments(function)
+        return update_wrapper(import_module("peasy.extras").naming_missing_extras()(checked), function)
 
     def __dir__() -> list[str]:
         return sorted(__getattr__("__all__"))

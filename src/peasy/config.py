@@ -18,6 +18,8 @@ from peasy.errors import InvalidInput, NotFound, PeasyError, did_you_mean
 
 T = TypeVar("T")
 JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
+JsonDict = dict[str, Any]
+"""JSON object, or the same from TOML: plain dicts, lists, numbers, strings, booleans and None."""
 
 _FRACTION = re.compile(r"[+-]?\d{1,15}\s*/\s*0*[1-9]\d{0,14}")
 _TEXT_OR_FRACTION = re.compile(
@@ -72,7 +74,7 @@ def load(path: str | Path) -> Any:
         raise InvalidInput(f"{path} is not valid {'JSON' if is_json else 'TOML'}: {error}.") from None
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> JsonDict:
     """Parse TOML; a fraction may be bare, and becomes text, which `read` takes for a number.
 
     >>> parse_toml('scale = 1/2  # not "1/3"')
@@ -81,7 +83,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     return tomllib.loads(_TEXT_OR_FRACTION.sub(lambda match: match[1] or f'"{match[2]}"', text))
 
 
-def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> JsonDict:
     """Return `data` merged with `changes`, table by table; a different `kind` replaces the whole table."""
     merged = dict(data)
     for key, value in changes.items():
@@ -92,7 +94,7 @@ def merge_settings(data: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[
     return merged
 
 
-def apply_setting(data: dict[str, Any], setting: str) -> dict[str, Any]:
+def apply_setting(data: JsonDict, setting: str) -> JsonDict:
     """Return `data` with one setting `a.b=value` applied; the value is JSON, or else text.
 
     >>> apply_setting({"lr": 1}, "model.layers=4")
@@ -124,7 +126,7 @@ def flatten(data: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _set_path(data: dict[str, Any], path: list[str], value: Any) -> dict[str, Any]:
+def _set_path(data: JsonDict, path: list[str], value: Any) -> JsonDict:
     first, *rest = path
     inner = data.get(first)
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}

@@ -1,8 +1,9 @@
 """Optional dependencies: which extra of peasy provides a module, and how to install it.
 
-Call `require_extra` where the module is first used, never at the top of a file that others import:
+The command line and the public functions name the extra of any module of this table that cannot be imported; import
+such a module where it is used, never at the top of a file that others import. `require_extra` names it anywhere else:
 
-    torch = require_extra("torch")
+    openpyxl = require_extra("openpyxl")
 
 If it is missing, the error says what to type, and the command line exits with 5.
 """
@@ -70,7 +71,7 @@ def missing_extra(module: str, *, extra: str | None = None) -> MissingExtra:
 
 @contextmanager
 def naming_missing_extras() -> Iterator[None]:
-    """Context manager around imports: an optional module that is missing raises the error that says what to install."""
+    """Context manager and decorator: an optional module that is missing raises the error that says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:

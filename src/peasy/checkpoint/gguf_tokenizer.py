@@ -6,6 +6,7 @@ from typing import Any
 
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, SpecialTokensConfig
 
@@ -31,9 +32,7 @@ def write_tokenizer_section(writer: Any, folder: Path, config: DecoderConfig) ->
         raise InvalidInput(f"{TOKENIZER_FILE} is not a valid tokenizer file: {error!r}.") from None
 
 
-def _write_tokenizer_metadata(
-    writer: Any, data: dict[str, Any], tokenizer_config: dict[str, Any], config: DecoderConfig
-) -> None:
+def _write_tokenizer_metadata(writer: Any, data: JsonDict, tokenizer_config: JsonDict, config: DecoderConfig) -> None:
     kind = _tokenizer_model(data)
     tokens, types = _tokens_and_types(data, config.vocab_size)
     writer.add_tokenizer_model(kind)
@@ -53,7 +52,7 @@ def _write_tokenizer_metadata(
         writer.add_chat_template(template)
 
 
-def _tokenizer_model(data: dict[str, Any]) -> str:
+def _tokenizer_model(data: JsonDict) -> str:
     """Return llama.cpp's name for the tokenizer model; refuse one that it would read differently."""
     model = data["model"]
     if model.get("type") == "BPE" and model.get("byte_fallback"):
@@ -64,7 +63,7 @@ def _tokenizer_model(data: dict[str, Any]) -> str:
     raise InvalidInput(message, hint="Train a tokenizer of kind bpe, or export without the tokenizer.")
 
 
-def _pre_tokenizer_name(data: dict[str, Any]) -> str:
+def _pre_tokenizer_name(data: JsonDict) -> str:
     """Return llama.cpp's name for the pre-tokenizer."""
     unsupported = [step["type"] for step in _components(data, "normalizer") if step["type"] != "NFC"]
     adds_space = any(step.get("add_prefix_space") for step in _components(data, "pre_tokenizer", "ByteLevel"))
@@ -87,7 +86,7 @@ def _unsupported_error(reason: str) -> InvalidInput:
     return InvalidInput(f"GGUF does not support a tokenizer {reason}.", hint="Export without the tokenizer.")
 
 
-def _components(data: dict[str, Any], part: str, kind: str | None = None) -> list[dict[str, Any]]:
+def _components(data: JsonDict, part: str, kind: str | None = None) -> list[JsonDict]:
     """Return the components of one part of the tokenizer, a single one or a Sequence."""
     step = data.get(part)
     if step is None:
@@ -97,7 +96,7 @@ def _components(data: dict[str, Any], part: str, kind: str | None = None) -> lis
     return [component for component in components if kind is None or component["type"] == kind]
 
 
-def _tokens_and_types(data: dict[str, Any], vocab_size: int) -> tuple[list[str], list[int]]:
+def _tokens_and_types(data: JsonDict, vocab_size: int) -> tuple[list[str], list[int]]:
     """Return token and token type of each id; embedding rows without a token become [PADn]."""
     names = {id: token for token, id in data["model"]["vocab"].items()}
     added = {token["id"]: token for token in data.get("added_tokens", [])}
@@ -118,7 +117,7 @@ def _tokens_and_types(data: dict[str, Any], vocab_size: int) -> tuple[list[str],
     return [names.get(id, f"[PAD{id}]") for id in range(vocab_size)], [token_type(id) for id in range(vocab_size)]
 
 
-def _scores(data: dict[str, Any], tokens: list[str]) -> list[float]:
+def _scores(data: JsonDict, tokens: list[str]) -> list[float]:
     """Return a score per token: earlier merges score higher; tokens that no merge produces score 0."""
     ranks: dict[str, int] = {}
     for rank, merge in enumerate(data["model"]["merges"]):
@@ -126,14 +125,14 @@ def _scores(data: dict[str, Any], tokens: list[str]) -> list[float]:
     return [-float(ranks.get(token, 0)) for token in tokens]
 
 
-def _adds_space_prefix(data: dict[str, Any]) -> bool:
+def _adds_space_prefix(data: JsonDict) -> bool:
     """Return whether a space is added before the first word."""
     schemes = [step.get("prepend_scheme", "always") for step in _components(data, "pre_tokenizer", "Metaspace")]
     return bool(_components(data, "normalizer", "Prepend")) or any(scheme != "never" for scheme in schemes)
 
 
 def _write_special_tokens(
-    writer: Any, data: dict[str, Any], tokenizer_config: dict[str, Any], special: SpecialTokensConfig
+    writer: Any, data: JsonDict, tokenizer_config: JsonDict, special: SpecialTokensConfig
 ) -> None:
     """Write the special token ids, from the model config or else the tokenizer, and whether bos and eos are added."""
     ids = {token["content"]: token["id"] for token in data.get("added_tokens", [])}

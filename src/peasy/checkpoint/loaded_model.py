@@ -74,9 +74,9 @@ class ModelBundle:
         ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]
 
-    def encode_text(self, text: str) -> Encoding:
+    def encode_text(self, text: str, *, add_special_tokens: bool = True) -> Encoding:
         """Encode a text as `encode_prompt` does, with the pieces and their places in the text."""
-        return self.require_tokenizer().encode(text)
+        return self.require_tokenizer().encode(text, add_special_tokens=add_special_tokens)
 
     def encode_chat(self, messages: "Sequence[ChatMessage]") -> list[int]:
         """Encode a conversation: the chat template writes the special tokens itself."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from peasy import config
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 
 MIB = 1024 * 1024
@@ -84,9 +85,9 @@ class SafeFolder:
             raise InvalidInput(f"{self.path / name} is larger than the limit of {max_bytes:,} bytes.")
         return data
 
-    def read_json(self, name: str, max_bytes: int = _MAX_JSON_BYTES) -> dict[str, Any]:
+    def read_json(self, name: str) -> JsonDict:
         """Return the object in a JSON file, parsed strictly (see `parse_json`)."""
-        data = parse_json(self.read(name, max_bytes), str(self.path / name))
+        data = parse_json(self.read(name), str(self.path / name))
         if not isinstance(data, dict):
             raise InvalidInput(f"{self.path / name} should contain a JSON object, not {type(data).__name__}.")
         return data

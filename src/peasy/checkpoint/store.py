@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from peasy import config as settings
 from peasy.atomic import atomic_dir
 from peasy.checkpoint.safe_folder import SafeFolder, short_repr, write_json
-from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
+from peasy.checkpoint.tensors import TensorStore, open_tensors, write_tensors
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.extras import DISTRIBUTION
 
@@ -65,7 +66,7 @@ class Checkpoint:
     """Contents of a checkpoint folder: `config` as plain data, lazily mapped `tensors`, and the manifest."""
 
     folder: SafeFolder
-    config: dict[str, Any]
+    config: JsonDict
     tensors: TensorStore
     manifest: Manifest
 
@@ -79,14 +80,13 @@ def write_checkpoint(
     target_tokenizer: TokenizerSource = None,
     extras: Mapping[str, bytes] | None = None,
     notes: Mapping[str, str] | None = None,
-    shard_bytes: int = SHARD_BYTES,
 ) -> Path:
     """Write a new checkpoint folder atomically; an existing folder is never replaced.
 
     `target_tokenizer` is for the target side of a translation model with two tokenizers. `extras` are further files.
     """
     with atomic_dir(folder) as temporary:
-        write_tensors(temporary, tensors, shard_bytes=shard_bytes)
+        write_tensors(temporary, tensors)
         write_json(temporary / CONFIG_FILE, config)
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
         write_tokenizer(temporary / TARGET_TOKENIZER_FILE, target_tokenizer)

@@ -20,7 +20,7 @@ To add a command, write a table in `commands.toml` (group, summary, examples) an
         return CommandOutput(command(text, loud=loud), suggestions=["peasy greet Grace"])
 
 A result has `document()` and `data()`; this package does the rest: `--json`, `--out`, colours, errors, exit codes.
-Raise a PeasyError for errors the user can fix. Call `peasy.extras.require_extra("torch")` for an optional dependency.
+Raise a PeasyError for errors the user can fix; a missing optional dependency is named by its extra.
 A command needs a test in tests/cli and an example in its help (checked by tests).
 """
 

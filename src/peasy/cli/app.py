@@ -20,6 +20,7 @@ from peasy.cli.command_table import COMMANDS, Command, find_command
 from peasy.cli.terminal_stream import StyledStream, guard_streams, guarded
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
+from peasy.render import format_of
 from peasy.views.document import Document, Paragraph, Table
 
 _FLAGS_WITH_VALUE = ("--out", "-o", "--device", "--threads", "--seed")
@@ -168,8 +169,6 @@ def _prepare(flags: Flags, command: Command | None) -> None:
     """Reject unknown output formats early, and set environment variables before libraries are imported."""
     extra_formats = command.extra_formats if command else ()
     if flags.out and flags.out.suffix.lstrip(".").lower() not in extra_formats:
-        from peasy.render import format_of
-
         format_of(flags.out)
     if flags.threads:
         os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = str(flags.threads)

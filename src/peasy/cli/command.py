@@ -4,11 +4,12 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter, Token
 
 from peasy.commands.result import Result
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.views.document import Document
 
@@ -59,14 +60,14 @@ class Flags:
 class DocumentResult(Result):
     """Result made of a given document and its JSON data."""
 
-    def __init__(self, document: Document, data: dict[str, Any]) -> None:
+    def __init__(self, document: Document, data: JsonDict) -> None:
         self._document, self._data = document, data
 
     def document(self) -> Document:
         """Return the given document."""
         return self._document
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the given data."""
         return self._data
 

@@ -18,8 +18,8 @@ from peasy.parameters import REQUIRED, CommandParameter, check_bounds, command_p
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OPTIONS_GROUP = Group("Sampling", sort_key=50)
-FROM_FLAGS = ("device", "offline", "confirm", "seed")
+_OPTIONS_GROUP = Group("Sampling", sort_key=50)
+_FROM_FLAGS = ("device", "offline", "confirm", "seed")
 """Parameters that every command takes from the global flags."""
 
 
@@ -37,7 +37,7 @@ def derive(
         known, documented = command_parameters(command, options), command_parameters(function)
         _, *declared = inspect.signature(function).parameters.values()
         own = {parameter.name: _explained(parameter, known, documented) for parameter in declared}
-        hidden = {*own, *hide, *FROM_FLAGS}
+        hidden = {*own, *hide, *_FROM_FLAGS}
         derived = {name: parameter for name, parameter in known.items() if name not in hidden}
         grouped = {} if options is None else field_parameters(options)
 
@@ -105,7 +105,7 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
     if (other := _SECOND_NAMES.get(parameter.name)) is not None:
         spec = Parameter.combine(spec, Parameter(name=(flag_name(parameter.name), other)))
-    spec = Parameter.combine(spec, Parameter(group=OPTIONS_GROUP)) if in_group else spec
+    spec = Parameter.combine(spec, Parameter(group=_OPTIONS_GROUP)) if in_group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY
     default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default

@@ -176,7 +176,7 @@ def look(
     result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
     if name in ("rank", "overview"):
         return CommandOutput(result)
-    summary = f"{len(loaded.encode_prompt(text, add_special_tokens=add))} tokens"
+    summary = f"{len(loaded.encode_prompt(text, add_special_tokens=add))} tokens" if flags.out else ""
     return CommandOutput(result, suggestions=[_next_command(model, text, options.query)], summary=summary)
 
 

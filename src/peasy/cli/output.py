@@ -106,7 +106,7 @@ def print_json(value: object) -> None:
     print(_NOT_PRINTABLE.sub(lambda match: json.dumps(match.group())[1:-1], text), flush=True)
 
 
-PIPE_INTERVAL = 5.0
+_PIPE_INTERVAL = 5.0
 """Seconds between two lines of progress where stderr is not a terminal."""
 
 
@@ -132,7 +132,7 @@ class ProgressLine:
 
     def is_due(self) -> bool:
         """Return whether the last update was long enough ago: a tenth of a second, into a pipe some seconds."""
-        interval = 0.1 if self.visible else PIPE_INTERVAL
+        interval = 0.1 if self.visible else _PIPE_INTERVAL
         return not self.quiet and time.monotonic() - self.last_update > interval
 
     def update(self, text: str) -> None:

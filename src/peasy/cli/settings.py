@@ -20,7 +20,7 @@ from platformdirs import user_config_path
 
 from peasy.cli.command import Flags
 from peasy.cli.command_table import COMMANDS
-from peasy.config import load
+from peasy.config import JsonDict, load
 from peasy.errors import InvalidInput, did_you_mean
 
 
@@ -59,7 +59,7 @@ class ConfigFile:
         self._fill(arguments, own, prefix=f"{self.path}: {''.join(commands[:1])}.")
         self._fill(arguments, global_flags, prefix=f"{self.path}: ")
 
-    def _read(self) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _read(self) -> tuple[JsonDict, JsonDict]:
         data = _with_dashes(load(self.path))
         flags = [field.name.replace("_", "-") for field in dataclasses.fields(Flags)]
         commands = {command.name: command for command in COMMANDS}
@@ -71,14 +71,14 @@ class ConfigFile:
                 self._check_keys(table, flags, subcommands, f"{name}.")
         return {k: v for k, v in data.items() if k in flags}, tables
 
-    def _check_keys(self, table: dict[str, Any], flags: list[str], subtables: list[str], prefix: str) -> None:
+    def _check_keys(self, table: JsonDict, flags: list[str], subtables: list[str], prefix: str) -> None:
         for key, value in table.items():
             known = subtables if isinstance(value, dict) else flags
             if key not in known:
                 hint = did_you_mean(key, known) or f"Known keys: {', '.join(known)}."
                 raise InvalidInput(f"{self.path}: {prefix}{key}: unknown key.", hint=hint)
 
-    def _fill(self, arguments: ArgumentCollection, settings: dict[str, Any], prefix: str) -> None:
+    def _fill(self, arguments: ArgumentCollection, settings: JsonDict, prefix: str) -> None:
         by_name = {name: argument for argument in arguments for name in argument.names}
         for key, value in settings.items():
             flag = "--" + key.replace("_", "-")
@@ -91,5 +91,5 @@ class ConfigFile:
                     by_name[flag].append(Token(keyword=f"{prefix}{key}", value=text, source=str(self.path)))
 
 
-def _with_dashes(table: dict[str, Any]) -> dict[str, Any]:
+def _with_dashes(table: JsonDict) -> JsonDict:
     return {key.replace("_", "-"): value for key, value in table.items()}

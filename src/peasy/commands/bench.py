@@ -60,7 +60,6 @@ class BenchResult(Result):
         return Document(title, (Table(("weights", "phase", "batch size", "tokens/s", "all repeats"), rows), *notes))
 
     def data(self) -> JsonDict:
-        """The measurements as plain data."""
         data = super().data()
         return {"model": data.pop("name")} | data
 

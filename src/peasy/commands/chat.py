@@ -94,7 +94,6 @@ class ChatSession(Result):
         return Document(f"Conversation with {self.loaded.name}", (*parts, note))
 
     def data(self) -> JsonDict:
-        """The messages as plain data."""
         facts = {"model": self.loaded.name, "messages": [dict(message) for message in self.messages]}
         return facts | {"dropped_turns": self.dropped_turns}
 

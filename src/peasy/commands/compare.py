@@ -79,7 +79,6 @@ class CompareResult(Result):
         return Document(f"{self.kinds} on {self.dataset}", parts)
 
     def data(self) -> JsonDict:
-        """The comparison as plain data."""
         plain = super().data()
         models = [
             {name: value for name, value in row.items() if name != "metrics"}

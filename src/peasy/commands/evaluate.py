@@ -93,7 +93,6 @@ class EvaluateResult(Result):
         return Document(f"{self.model} on {self.dataset}", (*parts, *(Paragraph(note, "note") for note in self.notes)))
 
     def data(self) -> JsonDict:
-        """The evaluation as plain data."""
         return {
             "model": self.model,
             "data": self.dataset,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -299,7 +299,7 @@ def explain(
 def _given_example(matrices: ExampleMatrices) -> Example:
     """Return the example of matrices given by name; rows without tokens are numbered from 0."""
     check_keywords("explain", matrices, (*parameter_names(explain)[:-1], *ExampleMatrices.__annotations__))
-    data: dict[str, Any] = dict(matrices)
+    data: JsonDict = dict(matrices)
     for tokens, names in (("tokens", ("x", "q", "weights")), ("source_tokens", ("source_x",))):
         given = [data[name] for name in names if hasattr(data.get(name), "__len__")]
         data |= {tokens: [str(index) for index in range(len(given[0]))]} if given and tokens not in data else {}

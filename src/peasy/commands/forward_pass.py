@@ -28,17 +28,17 @@ MAX_MAP = 64
 """Cells along each side of a head's map; longer texts are pooled by their largest weight."""
 STRIP = 16
 """Numbers shown of a vector: its first ones."""
-MAX_STORY_HEADS = 24
+_MAX_STORY_HEADS = 24
 """Heads that are ablated one by one to find the one that matters most; fewer where that would take seconds."""
-STORY_BUDGET = 2e11
+_STORY_BUDGET = 2e11
 """Multiplications that the search for this head may take."""
 MAX_HEAD_NUMBERS = 400_000
 """Numbers of all heads that are included if none are named, those of the story first."""
-HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
+_HEAD_NUMBERS = ("query", "key", "value", "masked", "context")
 """Steps of the formula that the arithmetic of one weight needs, beside the weights."""
-MIN_STORY_WEIGHT = 0.3
+_MIN_STORY_WEIGHT = 0.3
 """Smallest weight of the key that such a head attends to."""
-NUM_NEXT_TOKENS = 8
+_NUM_NEXT_TOKENS = 8
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def forward_pass(
     model = load(model)
     inputs = make_input(model, text, target)
     activations: list[Activation] = []
-    wanted = HEAD_NUMBERS if head_numbers is None or head_numbers else ()
+    wanted = _HEAD_NUMBERS if head_numbers is None or head_numbers else ()
     steps = ["weights", *wanted, "residual", "output", "final"]
     intervention = make_intervention(tuple(edit), edit_context(model, inputs))
 
@@ -199,7 +199,7 @@ def forward_pass(
         path = activation.path
         layer = f"{path.stack}.{path.layer}.{path.part}."
         names = head_numbers or ["story"]
-        if activation.step not in HEAD_NUMBERS or any(name == "story" or name.startswith(layer) for name in names):
+        if activation.step not in _HEAD_NUMBERS or any(name == "story" or name.startswith(layer) for name in names):
             activations.append(activation)
 
     logits = forward_logits(model.model, inputs.model_input, Tap(keep, steps=steps), intervention)
@@ -214,7 +214,7 @@ def forward_pass(
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
         position=getattr(getattr(config, "position", None), "kind", ""),
         stacks=stacks,
-        next_tokens=likeliest_tokens(model, logits, NUM_NEXT_TOKENS) if logits is not None and generates else (),
+        next_tokens=likeliest_tokens(model, logits, _NUM_NEXT_TOKENS) if logits is not None and generates else (),
         story=found,
         interventions=tuple(map(edit_summary, edit)),
         head_numbers=_head_numbers(activations, head_numbers, found),
@@ -289,7 +289,7 @@ def _head_numbers(
     """Return the numbers of the named heads, or of as many as fit a page, that of the story first."""
     arrays: dict[tuple[str, str, int, int], dict[str, torch.Tensor]] = {}
     for activation in activations:
-        if activation.step in (*HEAD_NUMBERS, "weights"):
+        if activation.step in (*_HEAD_NUMBERS, "weights"):
             path = activation.path
             for head, array in enumerate(activation.array[0]):
                 arrays.setdefault((path.stack, path.part, path.layer, head), {})[activation.step] = array
@@ -300,7 +300,7 @@ def _head_numbers(
         steps = arrays[place]
         if names is None:
             room -= sum(array.numel() for array in steps.values())
-        if len(steps) > len(HEAD_NUMBERS) and (
+        if len(steps) > len(_HEAD_NUMBERS) and (
             room >= 0 if names is None else {f"{stack}.{layer}.{part}.{head}", place == told and "story"} & {*names}
         ):
             chosen.append(HeadNumbers(*place, {name: _numbers(array) for name, array in steps.items()}))
@@ -317,13 +317,13 @@ def _ablate(loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
     stack = default_stack(loaded.model)
     infos = [info for info in attentions_of(loaded.model) if info.path.part == "attention" and info.path.stack == stack]
     heads = [(info.path, head) for info in infos for head in range(info.num_heads)]
-    if len(heads) * loaded.model.count_parameters() * len(inputs.model_input.output_ids) > STORY_BUDGET:
+    if len(heads) * loaded.model.count_parameters() * len(inputs.model_input.output_ids) > _STORY_BUDGET:
         return ()
     ablated = []
     for path, head in heads:
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
         (logits,) = _logits(loaded, inputs, (*edit, ablation), last_only=True)
-        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, NUM_NEXT_TOKENS)))
+        ablated.append(AblatedHead(path.layer, head, likeliest_tokens(loaded, logits, _NUM_NEXT_TOKENS)))
     return tuple(ablated)
 
 
@@ -342,13 +342,13 @@ def _find_story(
     if not crossing:
         last = max((array.shape[1] for array in weights.values()), default=0) - 1
         top = {(path, head): weights[path][head, -1].max(dim=-1) for path, head in heads}
-        distant = [at for at in heads if top[at].values > MIN_STORY_WEIGHT and int(top[at].indices) < last - 1]
+        distant = [at for at in heads if top[at].values > _MIN_STORY_WEIGHT and int(top[at].indices) < last - 1]
         heads = sorted(distant or heads, key=lambda at: -float(top[at].values))
     pass_cost = loaded.model.count_parameters() * len(inputs.model_input.output_ids)
     last_only, first_row = not crossing, 0 if crossing else len(inputs.model_input.output_ids) - 1
     before = _logits(loaded, inputs, edit, last_only).softmax(dim=-1)
     stories = []
-    for path, head in heads[: max(3, min(MAX_STORY_HEADS, int(STORY_BUDGET / pass_cost)))]:
+    for path, head in heads[: max(3, min(_MAX_STORY_HEADS, int(_STORY_BUDGET / pass_cost)))]:
         ablation = zero(path.layer, head, part=path.part, stack=path.stack)
         after = _logits(loaded, inputs, (*edit, ablation), last_only).softmax(dim=-1)
         drops = before - after

@@ -10,7 +10,6 @@ from peasy.checkpoint.paths import resolve_model, run_path
 from peasy.checkpoint.ram import format_bytes
 from peasy.commands.load import LoadedModel, open_resolved
 from peasy.commands.result import JsonDict, Result
-from peasy.extras import require_extra
 from peasy.views.document import Document, Paragraph, Table
 
 
@@ -69,7 +68,6 @@ def import_model(
     Traceback (most recent call last):
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
-    require_extra("torch")
     from peasy.checkpoint.model import save_model
 
     if name is not None:

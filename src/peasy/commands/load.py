@@ -21,7 +21,6 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, check_keywords, parameter_names, with_checked_keywords
-from peasy.extras import require_extra
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -203,7 +202,7 @@ def load(
     """
     if isinstance(model, LoadedModel):
         return model
-    require_extra("torch")
+    target = choose_device(device)
     if not isinstance(model, str | Path):
         loaded = _load_object(model, tokenizer)
     elif tokenizer is not None:
@@ -211,7 +210,6 @@ def load(
     else:
         may_download = (lambda question: True) if yes else confirm
         loaded = open_resolved(resolve_model(model, offline=offline, confirm=may_download))
-    target = choose_device(device)
     if target != "cpu":
         loaded.model.to(target)
     return loaded

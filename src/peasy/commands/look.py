@@ -135,7 +135,7 @@ def look(
         if queries is not None:
             words, tokens = (queries,) if isinstance(queries, str | int) else queries, inputs.target or inputs.tokens
             chosen = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
-        intervention = make_intervention(edits, edit_context(loaded, inputs))
+        intervention = make_intervention(edits, edit_context(loaded, inputs)) if edits else None
         if overview is None:
             recorder = Recorder.for_input(loaded.model, inputs.model_input, chosen, budget, storage, name=loaded.name)
             logits = forward_logits(loaded.model, inputs.model_input, recorder.tap(), intervention)

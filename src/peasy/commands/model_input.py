@@ -17,9 +17,9 @@ from peasy.inspection.apply_edits import EditContext
 from peasy.inspection.edit import EditLike, Texts
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import TokenProbability, Tokens, attention_axes
-from peasy.inspection.words import label_ids, label_text, label_tokens
+from peasy.inspection.words import label_ids, label_tokens
 
-MAX_TEXTS = 256
+_MAX_TEXTS = 256
 """Texts that are read of a data set; a list of texts is read completely."""
 
 
@@ -39,8 +39,11 @@ _TargetText = str | Sequence[int] | None
 
 def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> Tokens:
     """Tokenize a text as the model reads it, and label its tokens."""
-    ids = loaded.encode_prompt(text, add_special_tokens=add_special_tokens)
-    return label_text(loaded.require_tokenizer(), text, ids)
+    tokenizer, encoding = loaded.require_tokenizer(), loaded.encode_text(text, add_special_tokens=add_special_tokens)
+    if encoding.ids:
+        return label_tokens(encoding, tokenizer)
+    ids = loaded.encode_prompt(text, add_special_tokens=add_special_tokens)  # an empty text is only <bos>
+    return label_ids(ids, tokenizer.pieces(ids), text)
 
 
 def _as_ids(ids: Sequence[int]) -> list[int]:
@@ -127,7 +130,7 @@ def edit_context(loaded: LoadedModel, inputs: LabelledInput | None = None) -> Ed
     def read_texts(data: Texts) -> list[ModelInput]:
         if not isinstance(data, str):
             return [make_input(loaded, text).model_input for text in data]
-        texts = islice(open_corpus(data).texts("valid"), MAX_TEXTS)
+        texts = islice(open_corpus(data).texts("valid"), _MAX_TEXTS)
         rows = (loaded.encode_prompt(text)[: loaded.max_seq_len] for text in texts)
         return [make_input(loaded, ids).model_input for ids in rows if ids]
 

@@ -14,7 +14,6 @@ from peasy.checkpoint.tensors import open_tensors
 from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.commands.runs import RECIPE, RemoveResult, remove_folder, remove_run
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
-from peasy.extras import require_extra
 from peasy.models.built_in import CARD_FILE
 from peasy.models.config import read_config
 from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
@@ -83,7 +82,6 @@ class ModelsResult(Result):
         return Document("Models", (table if self.models else empty, note))
 
     def data(self) -> JsonDict:
-        """Return the rows as plain data."""
         return super().data() | {"home": str(data_dir())}
 
     def __repr__(self) -> str:
@@ -124,7 +122,6 @@ def models() -> ModelsResult:
 
 def model(name: str | Path, *, offline: bool = False, confirm: Confirm | None = None) -> ModelResult:
     """Describe one model from its config, without reading its weights."""
-    require_extra("torch")
     resolved = resolve_model(name, offline=offline, confirm=confirm)
     entry = _make_entry(resolved.name, resolved.kind, resolved.folder)
     return ModelResult(entry, _build_without_weights(resolved.folder).describe(), read_card(resolved.folder))

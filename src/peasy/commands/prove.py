@@ -13,7 +13,6 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
-from peasy.extras import require_extra
 from peasy.verification.verdict import NOT_COMPARED, Diagnosis, Proof
 from peasy.views import verification as views
 from peasy.views.document import Document
@@ -187,7 +186,6 @@ def prove(
         return DoctorResult(examine(target, call=call, seed=seed, expected=array))
     if call is not None or expected is not None:
         raise UsageError("--call and --expected are for your own code; a model does not need them.")
-    require_extra("torch")
     model: Any = target
     if hasattr(target, "trained_by"):
         loaded = LoadedModel(type(target).__name__, model, None)

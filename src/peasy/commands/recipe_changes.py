@@ -25,14 +25,12 @@ def recipe_changes(
     >>> recipe_changes({"optimizer": {"weight_decay": 0.1}}, lr=0.01, batch_size=8)
     {'optimizer': {'weight_decay': 0.1, 'lr': 0.01}, 'batch_size': 8}
     """
-    from peasy.config import merge_settings
-
     loaded = {} if config is None else config_reader.load(config)
     if not isinstance(loaded, Mapping):
         raise InvalidInput(f"{config} does not contain settings.", hint='For example {"batch_size": 32}.')
-    changes = merge_settings(loaded, settings or {})
+    changes = config_reader.merge_settings(loaded, settings or {})
     if lr is not None:
-        changes = merge_settings(changes, {"optimizer": {"lr": lr}})
+        changes = config_reader.merge_settings(changes, {"optimizer": {"lr": lr}})
     return changes if batch_size is None else changes | {"batch_size": batch_size}
 
 
@@ -44,6 +42,4 @@ def open_training_data(kind: str, data: DataSource, options: Mapping[str, Any]) 
 
 def with_suggested_settings(kind: str, corpus: Corpus, settings: Mapping[str, object]) -> JsonDict:
     """Add the settings that the dataset suggests; explicit settings win, and n-gram counting takes none."""
-    from peasy.config import merge_settings
-
-    return dict(settings) if kind == "ngram" else merge_settings(corpus.suggested_settings, settings)
+    return dict(settings) if kind == "ngram" else config_reader.merge_settings(corpus.suggested_settings, settings)

@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Self
 
 from peasy import render
 from peasy.atomic import write_atomic
+from peasy.config import JsonDict as JsonDict
 from peasy.display import DisplayMixin
 from peasy.render import json
 from peasy.views.document import Document
 
-JsonDict = dict[str, Any]
-"""JSON object: plain dicts, lists, numbers, strings, booleans and None."""
 OnProgress = Callable[[int, int], None]
 """Called with the amount done and the total."""
 

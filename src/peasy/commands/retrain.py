@@ -18,7 +18,6 @@ from peasy.commands.result import JsonDict, Result
 from peasy.commands.runs import RECIPE
 from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
-from peasy.extras import require_extra
 from peasy.models.built_in import CARD_FILE, BuiltinModelRecipe, recipe
 from peasy.training.event import Event, Started
 from peasy.views.document import Document, Paragraph, Table
@@ -73,7 +72,6 @@ class RetrainResult(Result):
         return Document(f"{self.name}, retrained", (Paragraph(self.verdict), table, location))
 
     def data(self) -> JsonDict:
-        """Return both cards as plain data."""
         return super().data() | {"passed": self.passed}
 
 
@@ -84,7 +82,6 @@ def retrain(
 
     The run contains the trained weights; its subfolder `built-in` contains what is shipped: 16-bit weights and a card.
     """
-    require_extra("torch")
     model_recipe = recipe(name)
     sentence = model_recipe.tracked_sentence
     settings = model_recipe.settings | ({"tracked_sentence": sentence} if sentence else {})

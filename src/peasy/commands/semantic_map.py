@@ -109,7 +109,6 @@ class WordMapResult(Result):
         return f"Before: newly drawn initial weights (seed {self.seed}); the initial weights of this run were not kept."
 
     def data(self) -> JsonDict:
-        """Return the points of both maps as plain data."""
         data = super().data()
         return data | {"exact_init": data.pop("is_exact_init"), "description": self.summary}
 

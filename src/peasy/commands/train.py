@@ -30,7 +30,6 @@ from peasy.datasets import (
     shards_fingerprint,
 )
 from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
-from peasy.extras import require_extra
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
 from peasy.tokenization.chat_template import apply_chat_template
@@ -87,7 +86,6 @@ def train_events(
     progress: OnProgress | None = None,
 ) -> Generator[Event, None, None]:
     """Yield the events of `train`, which explains the parameters. Closing the iterator stops and saves the run."""
-    require_extra("torch")
     if num_processes is not None and num_processes > 1 and isinstance(data, Corpus):
         raise InvalidInput("A Corpus object cannot be shared with other processes.", hint="Give its name or files.")
     from peasy.training import loop
@@ -249,7 +247,6 @@ class _TrainRequest:
 
     def resume(self, folder: Path, device: str, progress: OnProgress | None) -> "TrainSpec":
         """Resume the run in this folder; only its budget and parallelism may change."""
-        from peasy.config import merge_settings
         from peasy.training.recipe import Recipe, changed_settings
         from peasy.training.setup import environment_changes, read_run
 
@@ -257,7 +254,7 @@ class _TrainRequest:
         new: JsonDict = {"model_kind": self.kind} | self.given
         if self.data is not None:
             new["data"] = _data_name(self.data)
-        settings = merge_settings(reader.to_plain(setup.recipe), merge_settings(self.settings, new))
+        settings = reader.merge_settings(reader.to_plain(setup.recipe), reader.merge_settings(self.settings, new))
         if ("steps" in new) != ("minutes" in new):
             settings["minutes" if "steps" in new else "steps"] = None
         recipe = reader.read(Recipe, settings, where="recipe")

@@ -24,10 +24,10 @@ class ScalarFunction:
     sentence: str
 
     def __reduce__(self) -> tuple[Callable[[str], "ScalarFunction"], tuple[str]]:
-        return find_function, (self.name,)  # functions are pickled by name
+        return _find_function, (self.name,)  # functions are pickled by name
 
 
-def find_function(name: str) -> ScalarFunction:
+def _find_function(name: str) -> ScalarFunction:
     """Return a function by its name."""
     return FUNCTIONS[name]
 

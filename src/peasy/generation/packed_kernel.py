@@ -21,20 +21,20 @@ from peasy.generation.packed_llvm import (
 
 TASK_SIGNATURE = types.void(types.CPointer(types.int64))
 
-ROUND_MAGIC = np.float32(12_582_912.0)
+_ROUND_MAGIC = np.float32(12_582_912.0)
 """1.5 · 2²³: adding and subtracting it rounds a number below 2²² to the nearest integer."""
 
 NORM_ROWS = 16
 """Rows normalised per task."""
 
-CACHE_BYTES = 98_304
+_CACHE_BYTES = 98_304
 """Bytes of input rows that stay in the CPU cache while the weights stream through."""
 
 ACTIVATION_CODES = {"relu": 1, "relu-squared": 2, "silu": 3, "gelu-tanh": 4}
 """Activations that can be fused into a linear layer."""
 
 LOG2, LN2_HIGH, LN2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
-GELU_TANH_FACTOR = np.float32(-2 * 0.7978845608028654)
+_GELU_TANH_FACTOR = np.float32(-2 * 0.7978845608028654)
 """-2 √(2/π), for (1 + tanh u) / 2 = 1 / (1 + e⁻²ᵘ)."""
 
 EXP_MIN, EXP_MAX = np.float32(-87.0), np.float32(88.0)
@@ -64,7 +64,7 @@ def quantise(x: ndarray, codes: ndarray, max_code: np.float32) -> np.float32:
     largest = np.float32(np.nan) if largest_bits >= INFINITY_BITS else bits_to_float(largest_bits)
     factor = np.float32(min(max_code / largest, np.float32(3e38))) if largest > 0 else np.float32(0)
     for index in range(x.size):
-        codes[index] = np.int16((np.float32(x[index] * factor) + ROUND_MAGIC) - ROUND_MAGIC)
+        codes[index] = np.int16((np.float32(x[index] * factor) + _ROUND_MAGIC) - _ROUND_MAGIC)
     codes[x.size :] = 0
     return np.float32(largest / max_code)
 
@@ -103,7 +103,7 @@ def activate(row: ndarray, code: int) -> None:
         for index in range(row.size):
             x = row[index]
             inner = np.float32(x + np.float32(np.float32(0.044715) * np.float32(x * np.float32(x * x))))
-            row[index] = np.float32(x / np.float32(np.float32(1) + exp_float32(np.float32(GELU_TANH_FACTOR * inner))))
+            row[index] = np.float32(x / np.float32(np.float32(1) + exp_float32(np.float32(_GELU_TANH_FACTOR * inner))))
 
 
 @njit(error_model="numpy")
@@ -142,7 +142,7 @@ def linear_int8(task: TaskPointer) -> None:
     rows, width, padded, channels, range_size, max_code = words[1], words[2], words[3], words[4], words[5], words[6]
     x, output = carray(float32_pointer(words[7]), (rows, width)), carray(float32_pointer(words[11]), (rows, channels))
     scale, bias = carray(float32_pointer(words[9]), (channels,)), carray(float32_pointer(words[10]), (channels,))
-    block_rows = min(rows, max(2, CACHE_BYTES // (2 * padded)))
+    block_rows = min(rows, max(2, _CACHE_BYTES // (2 * padded)))
     codes, row_scale = np.empty((block_rows, padded), np.int16), np.empty(block_rows, np.float32)
     sums = np.empty(8, np.int32)
     ranges, block, first, num_rows = (channels + range_size - 1) // range_size, -1, 0, 0
@@ -179,7 +179,7 @@ def linear_float32(task: TaskPointer) -> None:
     words = carray(task, (14,))
     rows, padded, channels, range_size = words[1], words[3], words[4], words[5]
     output, bias = carray(float32_pointer(words[11]), (rows, channels)), carray(float32_pointer(words[10]), (channels,))
-    block_rows, sums, row_bytes = min(rows, max(2, CACHE_BYTES // (4 * padded))), np.empty(8, np.float32), 4 * padded
+    block_rows, sums, row_bytes = min(rows, max(2, _CACHE_BYTES // (4 * padded))), np.empty(8, np.float32), 4 * padded
     ranges = (channels + range_size - 1) // range_size
     while True:
         ticket = next_ticket(task)

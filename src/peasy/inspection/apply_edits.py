@@ -207,7 +207,7 @@ def _make_change(spec: edits.Edit, address: Address, wanted: Tensor | None, cont
         case edits.ActivationPatch(source=source):
             if context.tokenize is None:
                 raise InvalidInput("A patch needs a tokenizer for its source text.")
-            activation = capture_activation(context.model, context.tokenize(source), address)
+            activation = _capture_activation(context.model, context.tokenize(source), address)
             return partial(_take_positions, activation, wanted)
         case edits.MeanAblation():
             return _make_mean(spec, address, wanted, context)
@@ -216,7 +216,7 @@ def _make_change(spec: edits.Edit, address: Address, wanted: Tensor | None, cont
     raise AssertionError(f"unknown edit {type(spec).__name__}")
 
 
-def capture_activation(model: Model, model_input: ModelInput, address: Address) -> Tensor:
+def _capture_activation(model: Model, model_input: ModelInput, address: Address) -> Tensor:
     """Return one activation of a text, in the shape in which it is edited."""
     found: list[Activation] = []
     stack, layer, part, step = address
@@ -240,7 +240,7 @@ def _texts(data: edits.Texts, context: EditContext) -> Sequence[ModelInput]:
 
 
 def _make_mean(spec: edits.MeanAblation, address: Address, wanted: Tensor | None, context: EditContext) -> _Change:
-    arrays = [capture_activation(context.model, text, address) for text in _texts(spec.data, context)]
+    arrays = [_capture_activation(context.model, text, address) for text in _texts(spec.data, context)]
     if spec.by_position or address.step == "weights":
         if len({array.shape for array in arrays}) > 1:
             hint = "Leave out by_position."
@@ -270,7 +270,7 @@ class _Resample:
                 message = f"No text of the data set has {'exactly' if exact else 'at least'} {length} tokens."
                 raise InvalidInput(message, hint="Give longer texts to resample from.")
             chosen = fitting[int(self.rng.integers(len(fitting)))]
-            self.source = capture_activation(self.model, chosen, self.address)
+            self.source = _capture_activation(self.model, chosen, self.address)
         return _take_positions(self.source, self.wanted, array, positions)
 
 

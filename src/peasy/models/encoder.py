@@ -10,10 +10,9 @@ from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig
 from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import make_context
-from peasy.nn.classifier import Classifier
 from peasy.nn.embedding import Embedding
 from peasy.nn.kv_cache import KVCache
-from peasy.nn.lm_head import LMHead
+from peasy.nn.lm_head import Classifier, LMHead
 from peasy.nn.stack import Stack
 
 _MIN_BATCH_TOKENS = 512

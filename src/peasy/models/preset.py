@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
-from peasy.config import merge_settings
+from peasy.config import JsonDict, merge_settings
 from peasy.errors import NotFound, did_you_mean
 from peasy.models.config import ModelConfig, read_config
 
@@ -48,15 +48,15 @@ def presets() -> list[Preset]:
 
 
 @cache
-def _tables() -> dict[str, dict[str, Any]]:
-    tables: dict[str, dict[str, Any]] = {}
+def _tables() -> dict[str, JsonDict]:
+    tables: dict[str, JsonDict] = {}
     for file in sorted(files("peasy.models.presets").iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
             tables |= tomllib.loads(file.read_text(encoding="utf-8"))
     return tables
 
 
-def _table(name: str) -> dict[str, Any]:
+def _table(name: str) -> JsonDict:
     tables = _tables()
     if name not in tables:
         hint = did_you_mean(name, tables) or f"Known: {', '.join(tables)}."
@@ -68,5 +68,5 @@ def _table(name: str) -> dict[str, Any]:
     return merge_settings(inherited, data)
 
 
-def _config_fields(data: dict[str, Any]) -> dict[str, Any]:
+def _config_fields(data: JsonDict) -> JsonDict:
     return {key: value for key, value in data.items() if key not in ("description", "parameters", "inherits")}

@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, EncoderDecoderConfig
 from peasy.models.protocol import Interventions, Model, ModelInputs, Taps, require_source
-from peasy.nn.classifier import Classifier
 from peasy.nn.embedding import Embedding
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.kv_cache import KVCache, extend_positions
-from peasy.nn.lm_head import LMHead
+from peasy.nn.lm_head import Classifier, LMHead
 from peasy.nn.mask import MaskSpec
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Tap

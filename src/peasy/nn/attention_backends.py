@@ -55,7 +55,8 @@ class FormulaBackend:
             if (intervention := sequence.active_intervention) is not None:
                 inputs, weights = edit_attention(intervention, layer.path, inputs.expand_keys(), mask_spec)
             context = self.run(inputs) if weights is None else inputs.context_of(weights)
-            context = edit_activation(intervention, layer.path, "context", context, mask_spec.query_positions)
+            if intervention is not None:
+                context = edit_activation(intervention, layer.path, "context", context, mask_spec.query_positions)
             if sequence.tap is not None and sequence.tap.wants(layer.path):
                 capture_steps(sequence.tap, layer.path, inputs, context, weights)
             contexts.append(context.transpose(1, 2).flatten(2))

@@ -10,6 +10,9 @@ from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
 from peasy.nn.module_path import ModulePath
 
+_OUTPUT_NORMS = {"output": "norm", "around": "output_norm"}
+"""Placements with a norm on the output of a sublayer, and how the name of that norm ends."""
+
 
 class Block(nn.Module):
     """Self-attention, optional cross-attention and MLP, each with a residual connection.
@@ -60,9 +63,10 @@ class Block(nn.Module):
         inputs = norm(x) if norm is not None and self.placement in ("pre", "around") else x
         if self.token_shift and name != "cross_attention":
             inputs = token_shift(inputs, ctx, sublayer.path)
-        ctx.record(sublayer.path, "normed", inputs)
+        if ctx.any_tap:
+            ctx.record(sublayer.path, "normed", inputs)
         outputs = sublayer(inputs, ctx)
-        if (output_norm := self.output_norm(name)) is not None:
+        if self.placement in _OUTPUT_NORMS and (output_norm := self.output_norm(name)) is not None:
             outputs = output_norm(outputs)
         if self.residual_scale != 1:
             outputs = outputs * self.residual_scale
@@ -71,8 +75,7 @@ class Block(nn.Module):
 
     def output_norm(self, name: str) -> nn.Module | None:
         """Return the norm on the output of a sublayer, before it is added; None = it has none."""
-        endings = {"output": "norm", "around": "output_norm"}
-        return getattr(self, f"{name}_{endings[self.placement]}") if self.placement in endings else None
+        return getattr(self, f"{name}_{_OUTPUT_NORMS[self.placement]}") if self.placement in _OUTPUT_NORMS else None
 
     def parts(self) -> list[tuple[str, nn.Module]]:
         """Return the submodules by name, in the order of the forward pass."""

@@ -32,7 +32,8 @@ class ForwardContext:
     sequences: tuple["ForwardContext", ...] = ()
 
     def __post_init__(self) -> None:
-        self.active_intervention: Intervention | None = to_intervention(self.intervention)
+        given = self.intervention
+        self.active_intervention: Intervention | None = None if given is None else to_intervention(given)
         # Precomputed: read many times in every decoding step. `seq_lens` are the new tokens of each sequence.
         self.seq_lens = [sequence.mask_spec.query_positions.shape[1] for sequence in self.sequences]
         sequences = self.sequences or (self,)
@@ -42,11 +43,9 @@ class ForwardContext:
 
     def record(self, path: ModulePath, step: str, array: Tensor) -> None:
         """Pass a step `[batch, time, width]` to the taps, if it is to be captured."""
-        if not self.sequences:
-            record_step(self.tap, path, step, array)
-        elif self.any_tap:
-            for sequence, values in zip(self.sequences, array.split(self.seq_lens, dim=1), strict=True):
-                record_step(sequence.tap, path, step, values)
+        arrays = array.split(self.seq_lens, dim=1) if self.sequences else (array,)
+        for sequence, values in zip(self.sequences or (self,), arrays, strict=True):
+            record_step(sequence.tap, path, step, values)
 
     def edit(self, path: ModulePath, step: str, array: Tensor, time_axis: int = 1) -> Tensor:
         """Apply the interventions to an activation of all new tokens; `time_axis` is 2 for steps of attention."""
@@ -63,6 +62,8 @@ class ForwardContext:
 
     def edit_and_record(self, path: ModulePath, step: str, array: Tensor) -> Tensor:
         """Apply the interventions to a step `[batch, time, width]`, pass the result to the taps, and return it."""
-        array = self.edit(path, step, array)
-        self.record(path, step, array)
+        if self.any_intervention:
+            array = self.edit(path, step, array)
+        if self.any_tap:
+            self.record(path, step, array)
         return array

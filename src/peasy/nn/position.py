@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from peasy.formula.positions import alibi_slopes
 from peasy.nn import config as nn_config
 from peasy.nn.functional import RotaryFn, batch_invariant, use_fused_backward
 
@@ -128,18 +129,6 @@ class AlibiBias:
         """Return the bias `[batch, head, query, key]` for distances `[batch, query, key]`."""
         slopes = torch.tensor(self.slopes, device=distance.device)
         return -slopes[:, None, None] * distance[:, None].abs()
-
-
-def alibi_slopes(heads: int) -> list[float]:
-    """Return the ALiBi slope of each head: geometric; between powers of two, filled up from the next finer sequence.
-
-    >>> alibi_slopes(4)
-    [0.25, 0.0625, 0.015625, 0.00390625]
-    """
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    finer = [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * power, 2)]
-    return slopes + finer[: heads - power]
 
 
 class RelativeBias(nn.Module):

@@ -75,5 +75,6 @@ class Stack(nn.Module):
         path = ModulePath(self.name, len(self.blocks), "stream")
         x = ctx.edit_and_record(path, "residual", x)
         x = x if self.norm is None else self.norm(x)
-        ctx.record(path, "final", x)
+        if ctx.any_tap:
+            ctx.record(path, "final", x)
         return x

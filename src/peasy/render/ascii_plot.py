@@ -15,9 +15,9 @@ MAX_TABLE_POINTS = 16
 """Maximum number of points shown as a table; more are plotted."""
 
 HEIGHT = 14
-MAX_WIDTH = 100
-MAX_NAME_LENGTH = 14
-DOT = "•"
+_MAX_WIDTH = 100
+_MAX_NAME_LENGTH = 14
+_DOT = "•"
 
 
 def ascii_plot(figure: Plane | Curves, width: int, decimals: int) -> list[str] | None:
@@ -25,12 +25,12 @@ def ascii_plot(figure: Plane | Curves, width: int, decimals: int) -> list[str] |
     if isinstance(figure, Plane):
         points = [point for point in figure.points if math.isfinite(point[1]) and math.isfinite(point[2])]
         is_large = len(points) > MAX_TABLE_POINTS
-        return _plot_points(figure, points, min(width, MAX_WIDTH)) if is_large and width >= 40 else None
+        return _plot_points(figure, points, min(width, _MAX_WIDTH)) if is_large and width >= 40 else None
     lines = [
         (name, sorted(point for point in points if all(map(math.isfinite, point)))) for name, points in figure.lines
     ]
     is_large = sum(len(points) for _, points in lines) > MAX_TABLE_POINTS and len(lines) <= len(ascii_lowercase)
-    return list(_plot_curves(figure, lines, min(width, MAX_WIDTH), decimals)) if is_large and width >= 40 else None
+    return list(_plot_curves(figure, lines, min(width, _MAX_WIDTH), decimals)) if is_large and width >= 40 else None
 
 
 class _Canvas:
@@ -94,7 +94,7 @@ def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: in
     for name, x, y in points:
         row, column = paper.to_cell(x, y)
         label = sanitize.token_label(name)
-        label = label if len(label) <= MAX_NAME_LENGTH else label[: MAX_NAME_LENGTH - 1] + "…"
+        label = label if len(label) <= _MAX_NAME_LENGTH else label[: _MAX_NAME_LENGTH - 1] + "…"
         starts = (column, column - len(label) + 1)
         # Wide and combining characters do not take exactly one terminal column.
         narrow = not any(combining(letter) or east_asian_width(letter) in ("W", "F") for letter in label)
@@ -103,7 +103,7 @@ def _plot_points(plane: Plane, points: list[tuple[str, float, float]], width: in
             paper.rows[row][start : start + len(label)] = label
         else:
             unlabelled += 1
-            paper.rows[row][column] = DOT if paper.rows[row][column] == " " else paper.rows[row][column]
+            paper.rows[row][column] = _DOT if paper.rows[row][column] == " " else paper.rows[row][column]
     notes = [f"{unlabelled} of {len(points)} names do not fit; --out FILE.html shows all."] if unlabelled else []
     return [sanitize.one_line(plane.title), *paper.with_axes(plane.x_axis, plane.y_axis), *notes]
 

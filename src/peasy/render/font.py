@@ -26,12 +26,12 @@ def font_face(text: str) -> str:
     >>> font_face("pizza")[:50], len(font_face("pizza")) < 8_000
     ('@font-face{font-family:"peasy DejaVu Sans";src:url', True)
     """
-    data = base64.b64encode(woff_subset(frozenset(text))).decode("ascii")
+    data = base64.b64encode(_woff_subset(frozenset(text))).decode("ascii")
     return f'@font-face{{font-family:"{FAMILY}";src:url(data:font/woff;base64,{data})}}'
 
 
 @cache
-def woff_subset(characters: frozenset[str]) -> bytes:
+def _woff_subset(characters: frozenset[str]) -> bytes:
     """Return the shipped font as WOFF, with the outlines of these characters (and of their parts) alone."""
     tables = _read_tables()
     count = len(tables[b"loca"]) // 4

@@ -21,12 +21,12 @@ from peasy.render.svg import draw_inline
 from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart
 
-FIGURE_MODULES = (
+_FIGURE_MODULES = (
     "figure.js", "numbers.js", "colour.js", "links.js", "heatmap.js", "weight.js", "maps.js", "scatter.js",
 )  # fmt: skip
 """Modules of the interactive attention figures, each after the ones it imports."""
 
-PICTURE_MODULES = (
+_PICTURE_MODULES = (
     "figure.js", "numbers.js", "colour.js", "weight.js", "player.js", "modelflow_layout.js", "modelflow.js",
     "headzoom.js", "flowview.js", "savedflow.js",
 )  # fmt: skip
@@ -124,7 +124,7 @@ def style_sheet(document: Document | None = None) -> str:
 def page_script(document: Document) -> str:
     """Return the script of the page: the common modules and those its figures need."""
     live = any(element_name(part) for part in document.parts)
-    modules = [*(PICTURE_MODULES if document.picture else ()), *(FIGURE_MODULES if live else ()), *_PAGE_MODULES]
+    modules = [*(_PICTURE_MODULES if document.picture else ()), *(_FIGURE_MODULES if live else ()), *_PAGE_MODULES]
     return bundle(dict.fromkeys(modules))
 
 

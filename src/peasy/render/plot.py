@@ -22,7 +22,7 @@ _DASHES = ("", "7 4", "2 4", "9 3 2 3", "12 5", "4 2")
 _MAX_POINTS = 1000
 """Maximum number of points of a curve; longer ones are thinned out."""
 
-_MAX_LABELS = 300
+_MAX_LABELS, _NUM_TICKS, _MIN_LABEL_GAP = 300, 5, 16
 
 
 @dataclass(frozen=True)
@@ -151,13 +151,13 @@ def curves_fragment(curves: Curves) -> SvgFragment:
     return _finish_plot(axes, elements, num_missing, label_width)
 
 
-def _tick_values(low: float, high: float, num_ticks: int = 5) -> Iterator[float]:
+def _tick_values(low: float, high: float) -> Iterator[float]:
     """Yield round tick values between two ends.
 
     >>> list(_tick_values(0, 4.2))
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    rough = (high - low) / num_ticks
+    rough = (high - low) / _NUM_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * multiple for multiple in (1, 2, 5, 10) if power * multiple >= rough * 0.8)
     first = math.ceil(low / step - 1e-9)
@@ -215,11 +215,11 @@ def _curve(axes: _Axes, index: int, name: str, points: list[tuple[float, float]]
     yield text_at(axes.x(points[-1][0]) + 8, end + 4, name, "label")
 
 
-def _spread_labels(positions: list[float], min_gap: float = 16) -> list[float]:
+def _spread_labels(positions: list[float]) -> list[float]:
     """Return label positions, moved apart where they would overlap."""
     spread, last = list(positions), -math.inf
     for index in sorted(range(len(positions)), key=positions.__getitem__):
-        last = spread[index] = max(positions[index], last + min_gap)
+        last = spread[index] = max(positions[index], last + _MIN_LABEL_GAP)
     return spread
 
 

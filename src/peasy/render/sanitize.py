@@ -10,7 +10,7 @@ _SYMBOLS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\u2028": "⏎
 _JOINERS = {"\u200c", "\u200d"}
 """Joiners, needed by Persian words and family emoji."""
 
-SPACE_SYMBOL = "·"
+_SPACE_SYMBOL = "·"
 MAX_LABEL_LENGTH = 60
 """Maximum length of a label; a longer one is cut with an ellipsis."""
 
@@ -34,9 +34,9 @@ def token_label(text: str) -> str:
     """
     inner = text.strip(" ")
     if not inner:
-        return SPACE_SYMBOL * min(len(text), MAX_LABEL_LENGTH)
+        return _SPACE_SYMBOL * min(len(text), MAX_LABEL_LENGTH)
     before, after = (len(text) - len(rest) for rest in (text.lstrip(" "), text.rstrip(" ")))
-    left, right = (SPACE_SYMBOL * min(count, MAX_LABEL_LENGTH) for count in (before, after))
+    left, right = (_SPACE_SYMBOL * min(count, MAX_LABEL_LENGTH) for count in (before, after))
     shown = left + escape_control(inner[: MAX_LABEL_LENGTH * 2]) + right
     return shown if len(shown) <= MAX_LABEL_LENGTH else shown[: MAX_LABEL_LENGTH - 1] + "…"
 

@@ -11,9 +11,9 @@ from xml.sax.saxutils import escape
 from peasy import config
 
 _TABLES = config.load(Path(__file__).with_suffix(".toml"))
-SYMBOLS: dict[str, str] = _TABLES["symbols"]
+_SYMBOLS: dict[str, str] = _TABLES["symbols"]
 LETTERS: dict[str, str] = _TABLES["letters"]
-ACCENTS: dict[str, str] = _TABLES["accents"]
+_ACCENTS: dict[str, str] = _TABLES["accents"]
 
 _TOKEN = re.compile(r"\\[A-Za-z]+|\\.|\s+|\d+(?:\.\d+)?|.", re.DOTALL)
 
@@ -36,7 +36,7 @@ class _TexNode:
 
 
 _LEAVES = {
-    **{name: _TexNode("mo", sign) for name, sign in SYMBOLS.items()},
+    **{name: _TexNode("mo", sign) for name, sign in _SYMBOLS.items()},
     **{name: _TexNode("mi", letter) for name, letter in LETTERS.items()},
     **{name: _TexNode("function", name) for name in _TABLES["functions"]},
     **{name: _TexNode("space", str(width)) for name, width in _TABLES["spaces"].items()},
@@ -122,8 +122,8 @@ class _TexParser:
     def command(self, name: str) -> _TexNode:
         if name in _LEAVES:
             return _LEAVES[name]
-        if name in ACCENTS:
-            return _TexNode("accent", ACCENTS[name], (self.argument(),))
+        if name in _ACCENTS:
+            return _TexNode("accent", _ACCENTS[name], (self.argument(),))
         match name:
             case "frac" | "tfrac":
                 return _TexNode("frac", "", (self.argument(), self.argument()))
@@ -157,7 +157,7 @@ class _TexParser:
     def delimiter(self) -> str:
         self.skip_space()
         token = self.advance()
-        delimiter = SYMBOLS.get(token[1:]) if token.startswith("\\") else token
+        delimiter = _SYMBOLS.get(token[1:]) if token.startswith("\\") else token
         if delimiter is None or delimiter not in set("()[]{}|.⟨⟩‖⌊⌋⌈⌉"):
             raise self.error(f"the fence {token}")
         return "" if delimiter == "." else delimiter

@@ -37,6 +37,7 @@ class _SheetWriter:
 
     def __init__(self, book: Any, document: Document) -> None:
         self.document, self.sheet = document, book.add_worksheet("peasy")
+        self.cell_name = require_extra("xlsxwriter.utility").xl_rowcol_to_cell
         number = "0" + (f".{'0' * document.decimals}" if document.decimals else "")
         self.formats = {
             "title": book.add_format({"bold": True, "font_size": 14}), "bold": book.add_format({"bold": True}),
@@ -96,11 +97,7 @@ class _SheetWriter:
 
     def _address(self, name: str, row: int, column: int) -> str:
         """Return the address of a cell of a matrix: B7."""
-        letters, index = "", column + 2
-        while index:
-            index, digit = divmod(index - 1, 26)
-            letters = chr(ord("A") + digit) + letters
-        return f"{letters}{self.places[name] + row + 1}"
+        return str(self.cell_name(self.places[name] + row, column + 1))
 
     def _cell(self, row: int, column: int, cell: Cell, style: str) -> None:
         if is_number(cell) and math.isfinite(number := float(cell or 0)):

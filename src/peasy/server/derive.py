@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field, create_model
 
 from peasy.commands.result import Result
+from peasy.config import JsonDict
 from peasy.parameters import REQUIRED, command_parameters
 from peasy.server.responses import CommandBody, Name, make_response
 
@@ -33,7 +34,7 @@ def derive_body(
     A change is the type of a field, or a bound that a server adds: `{"max_tokens": Le(1024)}`. `options` is the
     dataclass whose fields are the `**keywords` of the command.
     """
-    fields: dict[str, Any] = {}
+    fields: JsonDict = {}
     for parameter in command_parameters(command, options).values():
         if parameter.name in (*HIDDEN, *hide):
             continue
@@ -83,7 +84,7 @@ def add_command_route(
     options: type | None = None,
     base: type[CommandBody] = CommandBody,
     changes: Mapping[str, object] = MappingProxyType({}),
-    prepare: Callable[[dict[str, Any]], None] | None = None,
+    prepare: Callable[[JsonDict], None] | None = None,
     respond: Callable[[str, Any, Result], Response] = make_response,
 ) -> None:
     """Add `POST path`: it runs the command with the fields of the body, and with the loaded model if it takes one.

@@ -14,8 +14,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import IO
 
+from peasy.config import JsonDict
 from peasy.errors import NotFound
 from peasy.training.run_folder import RunLocked
 
@@ -36,8 +37,8 @@ class Job:
         self.arguments, self.start_time = list(arguments), time.time()
         self.stderr_lines: deque[str] = deque(maxlen=20)
         self.num_events, self.stopping = 0, False
-        self.last_step: dict[str, Any] | None = None
-        self.output: dict[str, Any] | None = None
+        self.last_step: JsonDict | None = None
+        self.output: JsonDict | None = None
         self.process = subprocess.Popen(
             [sys.executable, "-m", "peasy", command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, encoding="utf-8", errors="replace", start_new_session=True,
@@ -82,10 +83,10 @@ class Job:
             self.process.send_signal(signal.SIGTERM if self.stopping else _INTERRUPT)
             self.stopping = True
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonDict:
         """Return the job as JSON data for the page."""
         output = self.output or {}
-        data: dict[str, Any] = {
+        data: JsonDict = {
             "id": self.id, "command": self.command, "command_line": " ".join(["peasy", self.command, *self.arguments]),
             "description": self.description, "runs": self.run_names, "state": self.state,
             "seconds": time.time() - self.start_time, "events": self.num_events, "last_step": self.last_step,

@@ -1,10 +1,9 @@
 """OpenAPI description (/openapi.json): request schemas and all error responses."""
 
-from typing import Any
-
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from peasy.config import JsonDict
 from peasy.server.responses import MEDIA_TYPES as FILES
 from peasy.server.routes.look import ARRAYS_MEDIA_TYPE as ARRAYS
 
@@ -27,7 +26,7 @@ _RESPONSES = {
 def set_openapi(app: FastAPI, needs_key: bool) -> None:
     """Replace FastAPI's OpenAPI description by one with peasy's error responses."""
 
-    def openapi() -> dict[str, Any]:
+    def openapi() -> JsonDict:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
             for path, methods in schema["paths"].items():
@@ -41,7 +40,7 @@ def set_openapi(app: FastAPI, needs_key: bool) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _add_responses(path: str, operation: dict[str, Any], needs_key: bool) -> None:
+def _add_responses(path: str, operation: JsonDict, needs_key: bool) -> None:
     operation["responses"].pop("422", None)  # peasy responds with 400
     content = operation["responses"]["200"].setdefault("content", {})
     streams = ["text/event-stream"] if path.startswith("/api/") or path.endswith("/completions") else []

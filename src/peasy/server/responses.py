@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from peasy import render
 from peasy.commands.result import Result
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, PeasyError
 from peasy.render.html import page_content
 from peasy.render.json import to_plain
@@ -61,7 +62,7 @@ class CommandBody(Strict):
     html: bool = Field(False, description="Also render the result as an HTML fragment.")
     format: _OutputFormat | None = Field(None, description="Return the result as a file of this format instead.")
 
-    def arguments(self) -> dict[str, Any]:
+    def arguments(self) -> JsonDict:
         """Return the arguments of the command: only fields that were sent, so that its own defaults hold."""
         return {name: getattr(self, name) for name in self.model_fields_set if name not in _NON_ARGUMENTS}
 
@@ -73,7 +74,7 @@ def make_response(command: str, body: CommandBody, result: Result) -> Response:
     """Return a result as a JSON envelope, or as a file if `format` is given."""
     if body.format is not None:
         return _file_response(command, result, body.format)
-    envelope: dict[str, Any] = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
+    envelope: JsonDict = {"ok": True, "command": command, "schema": _SCHEMA_VERSION, "result": result.data()}
     envelope |= {"files": [], "next": []}
     if body.html:
         envelope["html"], envelope["arithmetic"] = page_content(result.document())
@@ -105,7 +106,7 @@ def _http_status(error: PeasyError) -> int:
     return getattr(error, "status", None) or _STATUS_BY_CODE.get(error.code, 500)
 
 
-def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
+def openai_error(error: PeasyError, param: str | None = None) -> JsonDict:
     """Return an error in OpenAI's format."""
     status = _http_status(error)
     kind = _OPENAI_ERROR_TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
@@ -116,7 +117,7 @@ def openai_error(error: PeasyError, param: str | None = None) -> dict[str, Any]:
 def error_response(error: PeasyError, path: str = "/api", param: str | None = None) -> JSONResponse:
     """Return an error as a response: in OpenAI's format under /v1, as an envelope of `--json` elsewhere."""
     status = _http_status(error)
-    details: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    details: JsonDict = {"code": error.code, "message": error.message, "hint": error.hint}
     envelope = {"ok": False, "error": details, "exit": error.exit_code}
     retry_after = getattr(error, "retry_after", None if status != 503 else 1.0)
     headers = {} if retry_after is None else {"retry-after": str(max(1, math.ceil(retry_after)))}

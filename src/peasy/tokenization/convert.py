@@ -72,18 +72,14 @@ def from_vocab_txt(lines: str, config: JsonDict | None = None) -> Tokenizer:
 
 
 def from_sentencepiece(
-    model: bytes,
-    vocabulary: Mapping[str, int] | None = None,
-    config: JsonDict | None = None,
-    *,
-    eos: str = "</s>",
-    unk: str = "<unk>",
+    model: bytes, vocabulary: Mapping[str, int] | None = None, config: JsonDict | None = None
 ) -> Tokenizer:
     """Make a tokenizer of a sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
-    Texts are split as the file prescribes; pieces missing from `vocabulary` become `unk`. `eos` is appended to each
+    Texts are split as the file prescribes; pieces missing from `vocabulary` become `<unk>`. `</s>` is appended to each
     text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
     """
+    eos, unk = "</s>", "<unk>"
     pieces, charsmap, is_bpe = _read_model(model)
     config = dict(config or {})
     ids, special = _piece_ids(pieces, vocabulary, config)

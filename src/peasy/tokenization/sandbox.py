@@ -51,7 +51,7 @@ def render(template: str, values: dict[str, object], max_operations: int) -> str
         intercepted_binops = frozenset(("*", "**"))
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-            check_product(operator, left, right)
+            _check_product(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
     environment = Environment(
@@ -82,7 +82,7 @@ def _counter(max_operations: int) -> Callable[..., Any]:
     return trace
 
 
-def check_product(operator: str, left: Any, right: Any) -> None:
+def _check_product(operator: str, left: Any, right: Any) -> None:
     """Raise if a product or power would be huge: 'x' * 10**9, 9 ** 9 ** 9."""
     bits = [abs(side).bit_length() if isinstance(side, int) else 64 for side in (left, right)]
     if operator == "**":

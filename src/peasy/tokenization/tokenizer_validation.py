@@ -11,14 +11,12 @@ import base64
 import math
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
+from peasy.config import JsonDict as JsonDict
 from peasy.errors import InvalidInput
 from peasy.tokenization.encoding import WORD_PATTERN
 from peasy.tokenization.regex_safety import max_text_chars
-
-JsonDict = dict[str, Any]
-"""JSON object, such as the contents of a tokenizer.json."""
 
 _MAX_GROWTH = 32
 """Maximum factor by which all steps of a section together may lengthen a text."""

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from peasy import config
+from peasy.config import JsonDict
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Finished:
 Event = Started | TrainStep | Validated | Sampled | Saved | Finished
 
 
-def event_data(event: Event) -> dict[str, Any]:
+def event_data(event: Event) -> JsonDict:
     """Return an event as plain data: one line of `metrics.jsonl`, or of `--json` output.
 
     >>> event_data(Validated(step=3, loss=1.5, tokens=64, elapsed_seconds=2.0))["event"]

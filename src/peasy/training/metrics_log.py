@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from peasy.atomic import append_durably, disk_errors, write_atomic
+from peasy.config import JsonDict
 from peasy.errors import lookup
 from peasy.extras import require_extra
 from peasy.training.event import Event, Finished, Sampled, Started, TrainStep, Validated, event_data
@@ -120,7 +121,7 @@ class MetricsRecorder:
             log.__exit__()
 
 
-def read_log(path: Path) -> Iterator[dict[str, Any]]:
+def read_log(path: Path) -> Iterator[JsonDict]:
     """Yield the complete lines of a log."""
     try:
         content = path.read_bytes()

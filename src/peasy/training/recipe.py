@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from annotated_types import Ge, Gt
 
 from peasy import config
-from peasy.config import merge_settings
+from peasy.config import JsonDict, merge_settings
 from peasy.datasets.records import FilesConfig
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.models.preset import ModelKind, ModelSize
@@ -148,7 +148,7 @@ def make_recipe(
         raise NotFound(f'{kind} has no preset "{preset}".', hint=f"There are {', '.join(sizes)}.")
     _check_setting_names(kind, preset, settings or {})
     presets = _recipe_presets()[kind]
-    data: dict[str, Any] = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
+    data: JsonDict = {key: value for key, value in presets.items() if key not in MODEL_SIZES}
     data = merge_settings(merge_settings(data, presets.get(preset, {})), settings or {})
     overrides = {key: value for key, value in overrides.items() if value is not None}
     explicit = {**(settings or {}), **overrides}
@@ -194,5 +194,5 @@ def _changed_paths(old: Any, new: Any, prefix: str) -> list[str]:
 
 
 @cache
-def _recipe_presets() -> dict[str, Any]:
+def _recipe_presets() -> JsonDict:
     return tomllib.loads((files("peasy.training") / "recipes.toml").read_text(encoding="utf-8"))

@@ -1,21 +1,20 @@
 """Run setup: tokenizer, model config, objective and run folder from a recipe."""
 
 import hashlib
-import json
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from peasy import config as settings
 from peasy import tokenization
 from peasy.atomic import atomic_dir
-from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.safe_folder import SafeFolder, write_json
 from peasy.checkpoint.store import TARGET_TOKENIZER_FILE, TOKENIZER_FILE, package_versions
 from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.config import JsonDict
 from peasy.datasets import Corpus
 from peasy.errors import InvalidInput, NotFound
 from peasy.models.build import build
@@ -107,12 +106,12 @@ def _default_objective(recipe: Recipe, config: ModelConfig, data_kind: str) -> O
 def write_run(folder: Path, setup: RunSetup, corpus: Corpus) -> None:
     """Create the run folder atomically: recipe, model config, tokenizer, versions and hashes."""
     with atomic_dir(folder) as part:
-        _write_json(part / RECIPE_FILE, settings.to_plain(setup.recipe))
-        _write_json(part / MODEL_FILE, settings.to_plain(setup.config))
+        write_json(part / RECIPE_FILE, settings.to_plain(setup.recipe))
+        write_json(part / MODEL_FILE, settings.to_plain(setup.config))
         setup.tokenizer.save(part / TOKENIZER_FILE)
         if setup.target_tokenizer is not None:
             setup.target_tokenizer.save(part / TARGET_TOKENIZER_FILE)
-        _write_json(part / ABOUT_FILE, _provenance(part / TOKENIZER_FILE, corpus))
+        write_json(part / ABOUT_FILE, _provenance(part / TOKENIZER_FILE, corpus))
         (part / CHECKPOINTS_FOLDER).mkdir()
 
 
@@ -149,7 +148,7 @@ def special_ids(tokenizer: Tokenizer) -> SpecialTokensConfig:
 def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> ModelConfig:
     name = f"{recipe.model_kind}-{recipe.preset}"
     special = settings.to_plain(special_ids(tokenizer))
-    changes: dict[str, Any] = {"vocab_size": len(tokenizer), "special_tokens": special}
+    changes: JsonDict = {"vocab_size": len(tokenizer), "special_tokens": special}
     max_seq_len = preset(name).max_seq_len
     if max_seq_len is not None:
         changes["max_seq_len"] = max(max_seq_len, recipe.seq_len)
@@ -177,14 +176,10 @@ def _tokenizer_texts(corpus: Corpus) -> Iterator[str]:
             return
 
 
-def _provenance(tokenizer: Path, corpus: Corpus) -> dict[str, Any]:
+def _provenance(tokenizer: Path, corpus: Corpus) -> JsonDict:
     return {
         "versions": package_versions(),
         "machine": {"processor": platform.machine(), "system": platform.system(), "threads": torch.get_num_threads()},
         "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash},
         "tokenizer": {"sha256": hashlib.sha256(tokenizer.read_bytes()).hexdigest()},
     }
-
-
-def _write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

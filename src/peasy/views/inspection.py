@@ -17,9 +17,10 @@ _SCORE_TABLES = {
 """Head scores in tables that fit into 80 columns."""
 _MAX_PROFILES = 6
 _MAX_CANDIDATES = 6
+_MAX_HEADS = 12
 
 
-def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Document:
+def alignment_document(alignment: results.Alignment) -> doc.Document:
     """Document with ribbons, the same weights as a heat map, and the heads ranked by how well they align."""
     heat_map = doc.Maps(
         "Attention weights", alignment.weights[None, None], alignment.target.words, alignment.source.words,
@@ -31,7 +32,7 @@ def alignment_document(alignment: results.Alignment, top: int = 12) -> doc.Docum
                    (("Source", alignment.source), ("Translation", alignment.target)))  # fmt: skip
         parts += [doc.Paragraph(alignment.errors().summary()), *(doc.Paragraph(line, "note") for line in counted)]
     if len(alignment.scores) > 1:
-        scores = alignment.scores[:top]
+        scores = alignment.scores[:_MAX_HEADS]
         known = any(score.accuracy is not None for score in scores)
         columns = ("layer", "head", *(("alignment accuracy",) if known else ()), "monotonicity", "sharpness", "score")
         rows = tuple(
@@ -152,7 +153,7 @@ def ranking_document(report: results.HeadReport, by: str = "sharpness", top: int
     return doc.Document(f"Attention heads of {report.model}", tuple(parts), decimals=2)
 
 
-def attribution_document(attribution: results.LogitAttribution, top: int = 12) -> doc.Document:
+def attribution_document(attribution: results.LogitAttribution) -> doc.Document:
     """Document with the addends of a logit by layer, then the heads with the largest ones and their source tokens."""
     what = f"The logit of {attribution.token}"
     if attribution.against is not None:
@@ -163,7 +164,7 @@ def attribution_document(attribution: results.LogitAttribution, top: int = 12) -
         doc.Paragraph(f"{what} after {where} is {attribution.logit:.4f}: the sum of all addends below."),
         _layers_table(attribution),
     ]
-    heads = sorted((c for c in attribution.components if c.head is not None), key=lambda c: -abs(c.value))[:top]
+    heads = sorted((c for c in attribution.components if c.head is not None), key=lambda c: -abs(c.value))[:_MAX_HEADS]
     rows = tuple((head.name, head.value, _top_sources(head, attribution.attended[head.part])) for head in heads)
     parts.append(doc.Table(("head", "addend", "largest parts by source token"), rows, "Heads with the largest addends"))
     for part in attribution.attended:

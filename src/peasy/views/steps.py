@@ -16,7 +16,7 @@ MAX_SIZE = 40
 """Maximum number of rows and columns of one table; the arrays are not cut."""
 
 
-def steps_document(steps: Steps, decimals: int = 4) -> Document:
+def steps_document(steps: Steps) -> Document:
     """Document with every step as a labelled matrix; heads and batch entries one after the other.
 
     >>> from peasy.formula import attend
@@ -30,7 +30,7 @@ def steps_document(steps: Steps, decimals: int = 4) -> Document:
             number += 1
             parts += [Heading(step.name, number), *_tables(step, array)]
         previous = array
-    return Document(type(steps).__name__.removesuffix("Steps") or "Steps", tuple(parts), decimals)
+    return Document(type(steps).__name__.removesuffix("Steps") or "Steps", tuple(parts))
 
 
 def _tables(step: FormulaStep, array: Array) -> Iterator[DocumentPart]:

@@ -20,27 +20,27 @@ from peasy.worked.graph import Graph, GraphNode, Route, Step
 from peasy.worked.position_steps import PositionAngles, Rotate
 from peasy.worked.steps import Mask, Normalise, Scale, Score, SelectHead, SinkSoftmax
 
-BIAS_ROW = "bias"
+_BIAS_ROW = "bias"
 """Name of the row axis of a bias, which has one row."""
 
 _BIASES = {
-    "b_q": FormulaStep("b_q", "b_Q", "The bias of the queries, added to each.", (BIAS_ROW, D_KEY)),
-    "b_k": FormulaStep("b_k", "b_K", "The bias of the keys, added to each.", (BIAS_ROW, D_KEY)),
-    "b_v": FormulaStep("b_v", "b_V", "The bias of the values, added to each.", (BIAS_ROW, D_VALUE)),
-    "b_o": FormulaStep("b_o", "b_O", "The bias of the output, added to each row.", (BIAS_ROW, D_OUTPUT)),
+    "b_q": FormulaStep("b_q", "b_Q", "The bias of the queries, added to each.", (_BIAS_ROW, D_KEY)),
+    "b_k": FormulaStep("b_k", "b_K", "The bias of the keys, added to each.", (_BIAS_ROW, D_KEY)),
+    "b_v": FormulaStep("b_v", "b_V", "The bias of the values, added to each.", (_BIAS_ROW, D_VALUE)),
+    "b_o": FormulaStep("b_o", "b_O", "The bias of the output, added to each row.", (_BIAS_ROW, D_OUTPUT)),
 }
-_SINKS = FormulaStep("sinks", "s", "The score of each head's sink, which has no key.", (BIAS_ROW, HEAD))
+_SINKS = FormulaStep("sinks", "s", "The score of each head's sink, which has no key.", (_BIAS_ROW, HEAD))
 _INPUTS = {step.name: step for step in (X, SOURCE, W_Q, W_K, W_V)} | {
     name: step for name, step in _BIASES.items() if name != "b_o"
 }
 _NORM_INPUTS = {
     f"{side}_{part}": FormulaStep(
-        f"{side}_{part}", symbol, f"The learned {what} of the {side} norm.", (BIAS_ROW, D_KEY)
+        f"{side}_{part}", symbol, f"The learned {what} of the {side} norm.", (_BIAS_ROW, D_KEY)
     )
     for side in ("query", "key")
     for part, symbol, what in (("gain", r"\gamma", "factor"), ("bias", r"\beta", "bias"))
 }
-_FREQUENCY = FormulaStep("frequency", r"\omega", "How fast each pair of columns is turned.", (BIAS_ROW, "pair"))
+_FREQUENCY = FormulaStep("frequency", r"\omega", "How fast each pair of columns is turned.", (_BIAS_ROW, "pair"))
 _POSITION_BIAS = FormulaStep("position_bias", "B", "The bias of each distance, by position.", ("query", "key"))
 EXTRA_MATRICES = ("sinks", "frequency", *_NORM_INPUTS)
 """Given matrices of attention in a network besides projections and their biases."""

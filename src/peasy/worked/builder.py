@@ -42,10 +42,10 @@ def related_name(prefix: str, name: str) -> str:
     return f"{scope}{dot}{prefix}_{base}"
 
 
-def symbol_of(name: str) -> str:
+def _symbol_of(name: str) -> str:
     """Return the TeX symbol of a node: a matrix is a capital letter, a bias or another name is small.
 
-    >>> symbol_of("layer1.w_q"), symbol_of("x"), symbol_of("forget_gate")
+    >>> _symbol_of("layer1.w_q"), _symbol_of("x"), _symbol_of("forget_gate")
     ('W_{Q}', 'X', '\\\\text{forget gate}')
     """
     scope, _, base = name.rpartition(".")
@@ -127,8 +127,8 @@ class GraphBuilder:
             raise InvalidInput(f"{full} is not given.", hint=near or f"Give it under [given]: {full} = [[...]].")
         values = self.known[full]
         axes = axes or self._guess_axes(name, values)
-        caption = FormulaStep(name, symbol_of(full), description or "Given.", axes)
-        self.nodes[full] = GraphNode(full, caption, symbol=symbol_of(full))
+        caption = FormulaStep(name, _symbol_of(full), description or "Given.", axes)
+        self.nodes[full] = GraphNode(full, caption, symbol=_symbol_of(full))
         self.values[full] = values
         if trained:
             self.parameters[full] = None
@@ -173,7 +173,7 @@ class GraphBuilder:
     ) -> str:  # fmt: skip
         """Add a node computed by `step` from other nodes, and return its full name."""
         full = f"{self.prefix}{self.path}{name}"
-        symbol = symbol or symbol_of(full)
+        symbol = symbol or _symbol_of(full)
         right = step.formula(*(self.nodes[parent].symbol for parent in inputs))
         axes = axes or step.axes(*(self.nodes[parent].caption.axes for parent in inputs))
         caption = FormulaStep(name, f"{symbol} = {right}" if right else symbol, description or step.sentence, axes)
@@ -228,7 +228,7 @@ class GraphBuilder:
             )
             if routes:
                 names[name] = f"{self.prefix}{self.path}{name}"
-                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=symbol_of(names[name]))
+                node = replace(node, name=names[name], caption=caption, routes=routes, symbol=_symbol_of(names[name]))
                 self._insert(replace(node, listed=node.listed and self.listed))
         return names
 

@@ -30,7 +30,6 @@ class Selection(Step):
     """Number of the largest numbers of the whole table whose order counts; 0: that of all numbers in each row."""
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the number that was selected."""
         return format_number(float(self.forward(np, *inputs)[row, column]), decimals)
 
     def bounds(self, *inputs: Interval) -> Interval:
@@ -69,12 +68,10 @@ class CumulativeProbability(Selection):
     sentence = "Each probability plus all larger ones: the words in order of probability, added up."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the sums."""
         ahead = xp.astype(_ahead(xp, inputs[0]), xp.float64)
         return xp.sum(ahead * inputs[0][:, None, :], axis=-1)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum, the largest first."""
         numbers = np.sort(inputs[0][row][_ahead(np, inputs[0])[row, column]])[::-1]
         return " + ".join(format_operand(float(number), decimals) for number in numbers)
 
@@ -89,7 +86,6 @@ class KeepTop(Selection):
     sentence = "The most probable words are kept; the others get 0."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the kept probabilities."""
         probabilities, cumulative = inputs
         rank = xp.sum(xp.astype(_ahead(xp, probabilities), xp.float64), axis=-1)
         kept = rank <= (probabilities.shape[1] if self.top_k is None else self.top_k)
@@ -98,7 +94,6 @@ class KeepTop(Selection):
         return xp.where(kept, probabilities, xp.zeros_like(probabilities))
 
     def formula(self, *symbols: str) -> str:
-        """Return which are kept."""
         names = [rf"k = {self.top_k}" if self.top_k else "", f"p = {self.top_p:g}" if self.top_p else ""]
         return rf"\operatorname{{top}}_{{{', '.join(filter(None, names))}}}({symbols[0]})"
 
@@ -146,7 +141,6 @@ class BestScores(Selection):
     tex = r"\operatorname{best}($0)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return one column."""
         chosen = _chosen(xp, inputs[0], self.count)
         return xp.sum(chosen * xp.reshape(inputs[0], (1, -1)), axis=-1, keepdims=True)
 
@@ -161,7 +155,6 @@ class BestWords(Selection):
     tex = r"\operatorname{word}(\operatorname{best}($0))"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return one row for each beam."""
         rows, words = inputs[0].shape
         chosen = _chosen(xp, inputs[0], self.count)
         return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
@@ -217,7 +210,6 @@ class SelectRows(Step):
     tex = r"$0_{$start:$stop}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the rows."""
         return inputs[0][self.start : self.stop, :]
 
 
@@ -230,7 +222,6 @@ class AppendRows(Step):
     sentence = "The cached rows are reused; only the last row is new."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return all rows."""
         return xp.concat(list(inputs), axis=0)
 
 
@@ -241,7 +232,6 @@ class Multiplications(Constant):
     texts: tuple[tuple[str, ...], ...] = ()
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum of products."""
         return self.texts[row][column]
 
 

@@ -88,14 +88,14 @@ class CellContext:
         return format_operand(number, self.decimals)
 
 
-def cell_of(array: np.ndarray, row: int, column: int) -> float:
+def _cell_of(array: np.ndarray, row: int, column: int) -> float:
     """Return one cell; a single row or column is repeated."""
     return float(array[row if array.shape[0] > 1 else 0, column if array.shape[1] > 1 else 0])
 
 
 def operands(row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> list[str]:
     """Return the cells of all inputs as operands."""
-    return [format_operand(cell_of(array, row, column), decimals) for array in inputs]
+    return [format_operand(_cell_of(array, row, column), decimals) for array in inputs]
 
 
 def in_brackets(symbol: str) -> str:
@@ -103,10 +103,10 @@ def in_brackets(symbol: str) -> str:
     return rf"\left({symbol}\right)" if " + " in symbol or " - " in symbol else symbol
 
 
-def with_script(symbol: str, script: str) -> str:
+def _with_script(symbol: str, script: str) -> str:
     r"""Return a symbol with an index or exponent; a second index joins the first, a fraction is in brackets.
 
-    >>> with_script("X", "_{ij}"), with_script("R_1", "_{ij}"), with_script("W_{Q}", r"^{\\top}")
+    >>> _with_script("X", "_{ij}"), _with_script("R_1", "_{ij}"), _with_script("W_{Q}", r"^{\\top}")
     ('X_{ij}', 'R_{1,ij}', 'W_{Q}^{\\\\top}')
     """
     indexed = re.fullmatch(r"(\\?\w+)_\{?(\w+)\}?", symbol)
@@ -166,7 +166,7 @@ class Step(ABC):
         if not self.tex:
             return rf"\operatorname{{{self.operator or self.label}}}({', '.join(symbols)})"
         with_index = r"\$(\d+)([_^](?:\{[^{}]*\}|\w))"
-        scripted = re.sub(with_index, lambda match: with_script(symbols[int(match[1])], match[2]), self.tex)
+        scripted = re.sub(with_index, lambda match: _with_script(symbols[int(match[1])], match[2]), self.tex)
         return self._filled(scripted, list(map(in_brackets, symbols)))
 
     def _filled(self, template: str, inputs: Sequence[str]) -> str:

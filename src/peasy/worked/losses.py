@@ -19,12 +19,10 @@ class LabelSmoothing(Step):
     tex = r"(1 - s) $0 + \frac{s}{|V|}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the smoothed targets."""
         counted = xp.sum(inputs[0], axis=-1, keepdims=True)
         return inputs[0] * (1 - self.smoothing) + counted * (self.smoothing / inputs[0].shape[-1])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum of both shares."""
         share = f"{format_operand(inputs[0][row].sum())}·{self.smoothing:g} / {inputs[0].shape[1]}"
         return f"{operands(row, column, inputs, decimals)[0]}·(1 - {self.smoothing:g}) + {share}"
 
@@ -45,7 +43,6 @@ class CrossEntropy(Step):
         return -xp.sum(xp.where(targets == 0, nothing, targets * xp.log(probabilities)), axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum over the targets."""
         pairs = [(t, p) for t, p in zip(inputs[2][row], inputs[1][row], strict=True) if t]
         terms = [
             f"{'' if t == 1 else format_operand(t, decimals) + '·'}ln({format_number(p, decimals)})" for t, p in pairs
@@ -72,7 +69,6 @@ class CrossEntropyGradient(Step):
         return gradient * (probabilities * xp.sum(targets, axis=-1, keepdims=True) - targets)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product."""
         gradient, probability, target = operands(row, column, inputs, decimals)
         return f"{gradient}·({probability} - {target})" if inputs[2][row].any() else "0"
 
@@ -87,12 +83,10 @@ class TargetMean(Step):
     tex = r"\frac{1}{n} \sum_i $0_i"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return one number."""
         counted = xp.sum(xp.astype(xp.any(inputs[1] != 0, axis=-1), xp.float64))
         return xp.sum(inputs[0], axis=0, keepdims=True) / counted
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum divided by the number of tokens."""
         counted = inputs[1].any(axis=1)
         terms = " + ".join(format_operand(number, decimals) for number in inputs[0][counted, 0])
         return f"({terms}) / {int(counted.sum())}"
@@ -112,12 +106,10 @@ class TargetShare(Step):
     tex = r"\frac{1}{n} $0"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the shares."""
         counted = xp.astype(xp.any(inputs[1] != 0, axis=-1, keepdims=True), xp.float64)
         return inputs[0] * (counted / xp.sum(counted))
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
         counted = int((inputs[1] != 0).any(axis=1).sum())
         return f"{format_operand(inputs[0][0, 0], decimals)} / {counted}" if inputs[1][row].any() else "0"
 
@@ -138,7 +130,6 @@ class SquaredError(Step):
         return xp.sum(rows, axis=0, keepdims=True) * 0.5
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum of squares."""
         pairs = zip(inputs[0].ravel(), inputs[1].ravel(), strict=True)
         squares = (f"({format_number(y, decimals)} - {format_operand(t, decimals)})^2" for y, t in pairs)
         return f"({' + '.join(squares)}) / 2"

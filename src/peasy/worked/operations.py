@@ -42,7 +42,6 @@ class Unchanged(Step):
     tex = "$0"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the input."""
         return inputs[0]
 
     def gradients(self, at: Application) -> Gradients:
@@ -75,23 +74,19 @@ class Project(Step):
         return product if len(inputs) == 2 else product + inputs[2]
 
     def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return a row of the first and a column of the second matrix."""
         left, right = self._factors(np, inputs)
         return left[row], right[:, column]
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the products and the bias as a sum."""
         pairs = np.stack(self.terms(row, column, inputs), axis=1)
         products = format_sum(pairs if len(pairs) <= 6 else pairs[pairs[:, 0] != 0], format_product)
         return products if len(inputs) == 2 else f"{products} + {format_operand(inputs[2][0, column])}"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the dot product of a row and a column."""
         bias = None if len(cell.inputs) == 2 else float(cell.inputs[2][0, cell.column])
         yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs), bias=bias)
 
     def formula(self, *symbols: str) -> str:
-        """Return x W + b."""
         return super().formula(*symbols) + "".join(f" + {bias}" for bias in symbols[2:])
 
     def gradients(self, at: Application) -> Gradients:
@@ -113,15 +108,12 @@ class TransposeMatrix(Step):
     tex = r"$0^{\top}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the transposed input."""
         return xp.matrix_transpose(inputs[0])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the place that the number comes from."""
         return f"row {column + 1}, column {row + 1} of {self.name}"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the place that the number comes from."""
         yield cell.line(self.summary(cell.row, cell.column, cell.inputs))
 
     def gradients(self, at: Application) -> Gradients:
@@ -142,11 +134,9 @@ class Sum(Step):
         vars(self).update(output_axes=axes, sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the sums."""
         return xp.sum(inputs[0], axis=self.axis, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum."""
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
         return format_terms([format_operand(number, decimals) for number in numbers], numbers, decimals)
 
@@ -169,16 +159,13 @@ class Repeat(Step):
         return large / small if self.mean else 1
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the repeated numbers."""
         return xp.broadcast_to(inputs[0] / self._count(inputs), inputs[1].shape)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the number, divided by the count for a mean."""
         number, count = operands(row, column, inputs[:1], decimals)[0], self._count(inputs)
         return f"{number} / {format_number(count)}" if self.mean else number
 
     def formula(self, *symbols: str) -> str:
-        """Return the symbol, divided by n for a mean."""
         return rf"\frac{{1}}{{n}} {in_brackets(symbols[0])}" if self.mean else symbols[0]
 
 
@@ -191,18 +178,15 @@ class Add(Step):
     sentence = "The numbers are added."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the sum."""
         total = inputs[0]
         for other in inputs[1:]:
             total = total + other
         return total
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum."""
         return " + ".join(operands(row, column, inputs, decimals))
 
     def formula(self, *symbols: str) -> str:
-        """Return x + y."""
         return " + ".join(symbols)
 
     def gradients(self, at: Application) -> Gradients:
@@ -231,7 +215,6 @@ class Multiply(Step):
     tex = r"$0 \odot $1"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the products."""
         return inputs[0] * inputs[1]
 
     def gradients(self, at: Application) -> Gradients:
@@ -255,20 +238,16 @@ class ProductSum(Step):
         vars(self).update(tex=rf"\sum_{index} \left($0 \odot $1\right)_{{ij}}", output_axes=axes)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the sums."""
         return xp.sum(inputs[0] * inputs[1], axis=self.axis, keepdims=True)
 
     def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two rows or columns."""
         left, right = np.broadcast_arrays(*inputs)
         return (left[row], right[row]) if self.axis else (left[:, column], right[:, column])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum of products."""
         return format_sum(np.stack(self.terms(row, column, inputs), axis=1), format_product)
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the products and their sum."""
         yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs))
 
 
@@ -283,7 +262,6 @@ class Divide(Step):
     tex = r"\frac{$0}{$1}"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the quotients."""
         return inputs[0] / inputs[1]
 
 
@@ -298,7 +276,6 @@ class Apply(Step):
         vars(self).update(label=f.name, sentence=f.sentence, text=f.text, tex=f.tex)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the function of every number."""
         return self.function.value(xp, inputs[0])
 
     def gradients(self, at: Application) -> Gradients:
@@ -337,11 +314,9 @@ class Mean(Step):
         vars(self).update(sentence=f"The mean of {squares}each row.", tex=tex)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the means."""
         return xp.mean(xp.square(inputs[0]) if self.squared else inputs[0], axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum divided by the number of terms."""
         numbers, power = inputs[0][row], "^2" if self.squared else ""
         terms = [format_operand(number, decimals) + power for number in numbers]
         total = format_terms(terms, numbers**2 if self.squared else numbers, decimals)
@@ -363,11 +338,9 @@ class Variance(Step):
     sentence = "The mean squared deviation from the mean of each row."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the variances."""
         return xp.mean(xp.square(inputs[0] - inputs[1]), axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the squared deviations, summed and divided by their number."""
         mean = format_operand(inputs[1][row, 0], decimals)
         squares = [f"({format_number(number, decimals)} - {mean})^2" for number in inputs[0][row]]
         total = format_terms(squares, (inputs[0][row] - inputs[1][row, 0]) ** 2, decimals)
@@ -388,13 +361,11 @@ class Standardise(Step):
         return centred / xp.sqrt(inputs[-1] + self.eps)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
         numbers = operands(row, column, inputs, decimals)
         centred = f"({numbers[0]} - {numbers[1]})" if len(inputs) == 3 else numbers[0]
         return f"{centred} / √({numbers[-1]}{f' + {self.eps:g}' if self.eps else ''})"
 
     def formula(self, *symbols: str) -> str:
-        """Return the fraction."""
         centred = " - ".join(symbols[:-1])
         return rf"\frac{{{centred}}}{{\sqrt{{{symbols[-1]} + \epsilon}}}}"
 
@@ -418,7 +389,6 @@ class StandardiseGradient(Step):
     )
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the gradient of x."""
         gradient, normalised, variance = inputs
         stretch = xp.mean(gradient * normalised, axis=-1, keepdims=True)
         rest = gradient - normalised * stretch
@@ -426,7 +396,6 @@ class StandardiseGradient(Step):
         return rest / xp.sqrt(variance + self.eps)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the expression with its two means."""
         gradient, normalised, variance = operands(row, column, inputs, decimals)
         shift = f" - {format_operand(inputs[0][row].mean(), decimals)}" if self.centred else ""
         stretch = format_operand((inputs[0][row] * inputs[1][row]).mean(), decimals)
@@ -434,7 +403,6 @@ class StandardiseGradient(Step):
         return f"({gradient}{shift} - {normalised}·{stretch}) / {root}"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the mean of the gradients, their mean product with the normalised row, and the quotient."""
         gradient, normalised = cell.inputs[0][cell.row], cell.inputs[1][cell.row]
         if self.centred:
             yield cell.line("mean of the gradients", Mean().summary(cell.row, 0, cell.inputs, cell.decimals),
@@ -447,7 +415,6 @@ class StandardiseGradient(Step):
         yield from super().lines(cell)
 
     def formula(self, *symbols: str) -> str:
-        """Return the fraction."""
         gradient, normalised, variance = symbols
         shift = rf" - \overline{{{gradient}}}" if self.centred else ""
         stretch = rf"{normalised} \, \overline{{{gradient} \odot {normalised}}}"
@@ -464,7 +431,6 @@ class TokenShift(Step):
     tex = r"\operatorname{shift}($0)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the shifted rows."""
         half = inputs[0].shape[1] // 2
         first = inputs[0][:, :half]
         zero = xp.zeros_like(first[:1, :])
@@ -486,11 +452,9 @@ class Columns(Step):
     sentence = "Some of the columns."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the columns."""
         return inputs[0][:, self.start : self.start + self.width]
 
     def formula(self, *symbols: str) -> str:
-        """Return the columns."""
         return rf"{symbols[0]}_{{:, {self.start}:{self.start + self.width}}}"
 
     def gradients(self, at: Application) -> Gradients:
@@ -509,7 +473,6 @@ class PlaceColumns(Step):
     sentence = "The columns of each head are put in their place."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the matrix of all columns."""
         total: Array = 0
         for start, part in zip(self.starts, inputs, strict=True):
             before = xp.zeros_like(xp.broadcast_to(part[:, :1], (part.shape[0], start)))
@@ -519,7 +482,6 @@ class PlaceColumns(Step):
         return total
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the numbers that are put in this place."""
         covering = [
             format_operand(part[row, column - start], decimals)
             for start, part in zip(self.starts, inputs, strict=True)
@@ -537,11 +499,9 @@ class Concatenate(Step):
     sentence = "The columns of all inputs side by side."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the inputs joined by columns."""
         return xp.concat(list(inputs), axis=-1)
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the head and column that the number comes from."""
         head, column = divmod(cell.column, cell.inputs[0].shape[-1])
         yield cell.line(f"from head {head + 1}, column {column}")
 
@@ -564,21 +524,18 @@ class WeightedSum(Step):
     sentence = "The numbers are multiplied by fixed factors and added."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the sum."""
         total = inputs[0] * self.factors[0]
         for factor, array in zip(self.factors[1:], inputs[1:], strict=True):
             total = total + array * factor
         return total
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum of products."""
         factors = (format_operand(factor, max(decimals, 8)) for factor in self.factors)
         numbers = operands(row, column, inputs, decimals)
         pairs = zip(factors, numbers, strict=True)
         return " + ".join(number if factor == "1" else f"{factor}·{number}" for factor, number in pairs)
 
     def formula(self, *symbols: str) -> str:
-        """Return the sum of products."""
         names = self.names or tuple(format_operand(factor, 6) for factor in self.factors)
         pairs = zip(names, map(in_brackets, symbols), strict=True)
         return " + ".join(symbol if name == "1" else f"{name} {symbol}" for name, symbol in pairs).replace("+ -", "- ")
@@ -602,9 +559,7 @@ class Constant(Step):
         vars(self).update(sentence=self.why, output_axes=self.names)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the matrix in the number type of `xp`."""
         return xp.asarray(self.values.tolist(), dtype=xp.float64)
 
     def formula(self, *symbols: str) -> str:
-        """Return nothing: the matrix has no formula."""
         return ""

@@ -25,19 +25,16 @@ class PositionAngles(Step):
     sentence = "The angle of each pair of columns at each position: position times frequency."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the angles."""
         if len(inputs) > 1:
             return xp.asarray([[float(row)] for row in range(inputs[0].shape[0])], dtype=xp.float64) * inputs[1]
         return xp.asarray(sinusoidal(*inputs[0].shape, base=self.base).angle.tolist(), dtype=xp.float64)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return position times frequency."""
         if len(inputs) > 1:
             return f"{row}·{format_operand(float(inputs[1][0, column]), max(decimals, 8))}"
         return f"{row}·{self.base:g}^(-2·{column} / {inputs[0].shape[1]})"
 
     def formula(self, *symbols: str) -> str:
-        """Return p b^(-2i/d)."""
         return rf"p \cdot {symbols[1]}" if len(symbols) > 1 else rf"p \cdot {self.base:g}^{{-2i/d}}"
 
 
@@ -52,7 +49,6 @@ class SineCosine(Step):
     tex = r"\left[\sin $0,\; \cos $0\right]"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the encoding."""
         parts = []
         for column in range(inputs[1].shape[1]):
             angle = inputs[0][:, column // 2 : column // 2 + 1]
@@ -60,7 +56,6 @@ class SineCosine(Step):
         return xp.concat(parts, axis=-1)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sine or cosine."""
         return f"{'cos' if column % 2 else 'sin'}({format_number(inputs[0][row, column // 2], max(decimals, 6))})"
 
 
@@ -97,7 +92,6 @@ class Rotate(Step):
         return xp.concat([pairs[:, i // 2 : i // 2 + 1] for i in range(2 * pairs.shape[1])], axis=-1)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the two products."""
         width = 2 * inputs[1].shape[1]
         if column >= width:
             return ""
@@ -109,7 +103,6 @@ class Rotate(Step):
         return turned if self.factor == 1 else f"{format_operand(self.factor, 8)}·({turned})"
 
     def formula(self, *symbols: str) -> str:
-        """Return x cos + x̃ sin."""
         x, angle = symbols
         sign = "-" if self.inverse else "+"
         turned = rf"{x} \odot \cos {angle} {sign} \tilde{{{x}}} \odot \sin {angle}"

@@ -7,7 +7,7 @@ import unicodedata
 from peasy.errors import InvalidInput
 from peasy.worked.example import Example
 
-VECTOR_SIZE = 4
+_VECTOR_SIZE = 4
 """Dimensions per word: few enough to follow by hand, and divisible by two or four heads."""
 
 VECTOR_NOTE = (
@@ -55,4 +55,4 @@ def word_vector(word: str) -> tuple[float, ...]:
     """
     letters = unicodedata.normalize("NFC", unicodedata.normalize("NFC", word).casefold())
     digest = hashlib.sha256(letters.encode("utf-8", "surrogatepass")).digest()
-    return tuple((int.from_bytes(digest[4 * i : 4 * i + 4], "big") % 21 - 10) / 10 for i in range(VECTOR_SIZE))
+    return tuple((int.from_bytes(digest[4 * i : 4 * i + 4], "big") % 21 - 10) / 10 for i in range(_VECTOR_SIZE))

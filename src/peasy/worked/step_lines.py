@@ -1,6 +1,6 @@
 """Lines of an example's `[steps]`, such as `norm = "layer_norm(x, eps=0)"`, as a computation graph.
 
-A line calls a step or a block by its name in `OPERATIONS`, with nodes as inputs and settings by name; `share=other`
+A line calls a step or a block by its name in `_OPERATIONS`, with nodes as inputs and settings by name; `share=other`
 uses the matrices of another block, as in the steps of a recurrent network.
 """
 
@@ -8,9 +8,9 @@ import ast
 import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from peasy import config
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.formula.activations import FUNCTIONS
 from peasy.worked import blocks
@@ -37,11 +37,11 @@ _BLOCKS: dict[str, type[blocks.GraphBlock]] = {
     "rnn_step": RnnStep, "gru_step": GruStep, "lstm_step": LstmStep, "additive_attention": AdditiveAttentionBlock,
     "sampling": SamplingBlock, "beam_search": BeamSearchBlock, "kv_cache": KvCacheBlock,
 }  # fmt: skip
-OPERATIONS = (*_STEPS, *_BLOCKS)
+_OPERATIONS = (*_STEPS, *_BLOCKS)
 """Names that a line of `[steps]` can call."""
 
 
-def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
+def _parse_call(name: str, text: str) -> tuple[str, list[str], JsonDict]:
     """Parse `layer_norm(x, eps=0)`: the operation, its inputs and its settings."""
     try:
         call = ast.parse(text, mode="eval").body
@@ -52,12 +52,13 @@ def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
             f"steps.{name}: {text!r} is not of the form operation(input, setting=value).",
             hint='For example: hidden = "project(x, w_1, b_1)".',
         )
-    if call.func.id not in OPERATIONS:
-        near = did_you_mean(call.func.id, OPERATIONS)
+    if call.func.id not in _OPERATIONS:
+        near = did_you_mean(call.func.id, _OPERATIONS)
         raise InvalidInput(
-            f"steps.{name}: there is no operation {call.func.id}.", hint=near or f"Operations: {', '.join(OPERATIONS)}."
+            f"steps.{name}: there is no operation {call.func.id}.",
+            hint=near or f"Operations: {', '.join(_OPERATIONS)}.",
         )
-    settings: dict[str, Any] = {}
+    settings: JsonDict = {}
     for keyword in call.keywords:
         value = ast.unparse(keyword.value)
         try:
@@ -67,7 +68,7 @@ def _parse_call(name: str, text: str) -> tuple[str, list[str], dict[str, Any]]:
     return call.func.id, [ast.unparse(argument).replace(" ", "") for argument in call.args], settings
 
 
-def build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
+def _build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
     """Add every line of an example's `[steps]`; a line may use the results of those before it by name."""
     for name, text in steps.items():
         operation, arguments, settings = _parse_call(name, text)
@@ -99,7 +100,7 @@ def _check_arity(what: str, arity: tuple[int, int], count: int) -> None:
 def build_example(example: Example) -> GraphBuilder:
     """Build the graph of an example with `[steps]`: forward, then gradients and one update if it has `[train]`."""
     g = GraphBuilder.from_example(example)
-    build_steps(g, example.steps)
+    _build_steps(g, example.steps)
     if example.train is None:
         return g
     loss = g.outputs.get(example.train.loss) or g.given_or_node(example.train.loss)
@@ -112,7 +113,7 @@ def build_example(example: Example) -> GraphBuilder:
     gradients = g.backward(loss, example.train.parameters or None)
     if example.train.optimizer != "none":
         after = g.second_pass("after", add_updates(g, example.train, gradients))
-        build_steps(after, example.steps)
+        _build_steps(after, example.steps)
         loss = after.outputs.get(example.train.loss, loss)
         g.nodes[loss] = dataclasses.replace(g.nodes[loss], listed=True)
     return g

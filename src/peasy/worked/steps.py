@@ -57,12 +57,10 @@ class SelectHead(Step):
         return self.head * own_heads // self.heads * (width // own_heads), width // own_heads
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the columns of the head."""
         start, width = self.first_column(inputs)
         return inputs[0][:, start : start + width]
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the arithmetic of the cell in the whole matrix."""
         start, _ = self.first_column(cell.inputs)
         return cell.lines_of(0, cell.row, start + cell.column)
 
@@ -84,7 +82,6 @@ class Score(Step):
         vars(self).update(sentence=self.scoring.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the scores."""
         query, key = inputs[0], xp.matrix_transpose(inputs[1]) if self.transposed else inputs[1]
         scoring = self.scoring
         if query.shape[-1] != key.shape[-1] and not isinstance(scoring, Additive):
@@ -98,11 +95,9 @@ class Score(Step):
         return inputs[0][row], inputs[1][:, column] if self.transposed else inputs[1][column]
 
     def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return query and key, if the score is their dot product."""
         return self.vectors(row, column, inputs) if self.scoring.name in ("dot", "scaled-dot") else None
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the dot product, divided by both lengths for a cosine."""
         if isinstance(self.scoring, Additive):
             return "v · tanh(q W + k U)"
         query, key = self.vectors(row, column, inputs)
@@ -113,7 +108,6 @@ class Score(Step):
         return f"({dot}) / ({lengths[0]} · {lengths[1]})"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the arithmetic of the score."""
         query, key = self.vectors(cell.row, cell.column, cell.inputs)
         if isinstance(self.scoring, Additive):
             yield from _additive_lines(cell, self.scoring, query, key)
@@ -152,7 +146,6 @@ class CosineGradient(Step):
         return (gradient @ other - xp.sum(gradient * scores, axis=-1, keepdims=True) * own) / length
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
         gradient, scores = (array.T if self.of_keys else array for array in inputs[:2])
         own, other = (array / np.linalg.norm(array, axis=1, keepdims=True) for array in inputs[2:])
         numbers = (gradient @ other)[row, column], (gradient * scores).sum(1)[row], own[row, column]
@@ -205,7 +198,6 @@ class Scale(Step):
         return self.scoring.scale(width) if self.scale is None else self.scale
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the scaled scores."""
         return scale_scores(xp, inputs[0], self.factor(inputs), self.softcap)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
@@ -233,7 +225,6 @@ class Scale(Step):
             yield cell.line("soft cap", f"{cap}·tanh({cell.format_operand(scaled)} / {cap})")
 
     def formula(self, *symbols: str) -> str:
-        """Return the scaled symbol."""
         is_root = self.scale is None and self.scoring.name == "scaled-dot"
         return rf"\frac{{1}}{{\sqrt{{d_k}}}} {symbols[0]}" if is_root else rf"{self.factor(()):g} \, {symbols[0]}"
 
@@ -258,11 +249,9 @@ class SoftcapGradient(Step):
     tex = r"\frac{1}{\sqrt{d_k}} $0 \odot \left(1 - $1^2 / c^2\right)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the gradient of the scores."""
         return inputs[0] * (1 - xp.square(inputs[1] / self.softcap)) * self.factor
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product."""
         gradient, capped = operands(row, column, inputs, decimals)
         return f"{gradient}·{format_number(self.factor, 15)}·(1 - ({capped} / {self.softcap:g})^2)"
 
@@ -280,7 +269,6 @@ class Mask(Step):
     tex = "$0 + M"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the masked scores."""
         mask, bias = (None if array is None else xp.asarray(array) for array in (self.mask, self.bias))
         biases = [*([] if bias is None else [bias]), *inputs[1:]]
         return apply_mask(xp, inputs[0], mask, sum(biases[1:], biases[0]) if biases else None)
@@ -290,14 +278,12 @@ class Mask(Step):
         return [float(array[row, column]) for array in (inputs[0], *biases)]
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the score with M, or that the key is masked."""
         if self.mask is not None and not self.mask[row, column]:
             return "this key is masked for this query"
         score, *biases = self._terms(row, column, inputs)
         return " + ".join([format_number(score), *map(format_operand, biases)])
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield one line."""
         if self.mask is not None and not self.mask[cell.row, cell.column]:
             yield cell.line("masked for this query")
         elif len(terms := self._terms(cell.row, cell.column, cell.inputs)) == 1:
@@ -320,7 +306,6 @@ class Normalise(Step):
         vars(self).update(sentence=self.normalisation.description)
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the weights."""
         return self.normalisation.apply(xp, inputs[0])
 
     def bounds(self, *inputs: Interval) -> Interval:
@@ -345,7 +330,6 @@ class Normalise(Step):
         return Interval(np.where(known, low, -np.inf), np.where(known, high, np.inf))
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient: the power of e divided by the sum of all powers in the row."""
         scores = inputs[0][row]
         if scores[column] == -np.inf:
             return "a masked key has weight 0"
@@ -356,7 +340,6 @@ class Normalise(Step):
         return f"{power}{format_operand(scores[column])} / ({total})"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the arithmetic of a weight."""
         scores = cell.inputs[0][cell.row]
         if scores[cell.column] == -np.inf:
             yield cell.line("masked for this query")
@@ -366,7 +349,6 @@ class Normalise(Step):
             yield from (_softmax_lines if self.normalisation.name == "softmax" else _division_lines)(cell, scores)
 
     def formula(self, *symbols: str) -> str:
-        """Return softmax(x)."""
         return self.normalisation.tex % symbols[0]
 
     def gradients(self, at: Application) -> Gradients:
@@ -386,7 +368,6 @@ class NormaliseGradient(Step):
     sentence = "Each gradient minus the weighted mean of its row, because a weight can only grow at the cost of others."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the gradients of the scores."""
         gradient, weights, scores = inputs
         if self.normalisation.name == "none":
             return xp.where(scores == -xp.inf, xp.zeros_like(gradient), gradient)
@@ -398,7 +379,6 @@ class NormaliseGradient(Step):
         return xp.where(scores == -xp.inf, xp.zeros_like(quotient), quotient)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the product or quotient."""
         gradient, weight, _ = operands(row, column, inputs, decimals)
         if inputs[2][row, column] == -np.inf or self.normalisation.name == "none":
             return "0" if inputs[2][row, column] == -np.inf else gradient
@@ -409,7 +389,6 @@ class NormaliseGradient(Step):
         return f"({gradient} - {mean}) / {format_operand(float(total), decimals)}"
 
     def lines(self, cell: CellContext) -> Lines:
-        """Yield the weighted mean of the row, then the result."""
         if self.normalisation.name != "none" and cell.inputs[2][cell.row, cell.column] != -np.inf:
             gradient, weights = cell.inputs[0][cell.row], cell.inputs[1][cell.row]
             yield from cell.dot_product("gradients · weights of the row", gradient, weights, float(gradient @ weights))
@@ -469,11 +448,9 @@ class SinkSoftmax(Step):
     tex = r"\operatorname{softmax}\left[$0\;\; $1\right]"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the weights of the keys."""
         return normalise_scores(xp, inputs[0], NORMALISATIONS["softmax"], inputs[1][0, self.head])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the quotient."""
         scores, sink = inputs[0][row], inputs[1][0, self.head]
         if scores[column] == -np.inf:
             return "0"
@@ -496,14 +473,12 @@ class SinkGradient(Step):
     sentence = "What the sink takes is missing from the weights: minus its weight times the weighted mean gradient."
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return one row with a column for each head."""
         gradient, weights = inputs
         sink = 1 - xp.sum(weights, axis=-1, keepdims=True)
         total = -xp.sum(sink * xp.sum(gradient * weights, axis=-1, keepdims=True), axis=0, keepdims=True)
         return PlaceColumns((self.head,), self.heads).forward(xp, total)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        """Return the sum over the queries."""
         if column != self.head:
             return "0"
         pairs = zip(1 - inputs[1].sum(1), (inputs[0] * inputs[1]).sum(1), strict=True)

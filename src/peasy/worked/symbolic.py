@@ -7,7 +7,7 @@ from peasy.worked.expressions import cell_formulas, symbolic_formula
 from peasy.worked.label import format_number, format_operand, token_label
 from peasy.worked.solver import WorkedExample, WorkedStep
 
-MASKED_SIGN = "x"
+_MASKED_SIGN = "x"
 """Sign for a masked cell."""
 
 
@@ -48,7 +48,7 @@ def to_symbols(worked: WorkedExample, decimals: int = 4, scope: str = "") -> Sym
         products = _cells(worked, lambda i, j: f"{format_operand(float(weights[i, j]), decimals)}*v_{j}")
         tables += [SymbolTable("weights", rows, columns, shares), SymbolTable("context", rows, columns, products)]
         sums = tuple(
-            (token_label(token), " + ".join(part for part in row if part != MASKED_SIGN) or "0")
+            (token_label(token), " + ".join(part for part in row if part != _MASKED_SIGN) or "0")
             for token, row in zip(worked.tokens, products, strict=True)
         )
     return SymbolicExample(tuple(tables), sums)
@@ -75,9 +75,9 @@ def _cell_symbol(node: str, row: int, column: int) -> str:
     return f"{node.rpartition('.')[2]}[{row},{column}]"
 
 
-def weighted_sum_of_words(worked: WorkedExample, row: int, decimals: int = 4, scope: str = "") -> str:
+def weighted_sum_of_words(worked: WorkedExample, row: int, decimals: int = 4) -> str:
     """Return one row as a weighted sum of words: `0.57 Orange + 0.43 Apple`; zero weights are left out."""
-    weights = worked.find_values("weights", scope)
+    weights = worked.find_values("weights")
     assert weights is not None
     shares = zip(weights[row], worked.keys, strict=True)
     parts = [f"{format_operand(float(share), decimals)} {token_label(token)}" for share, token in shares if share != 0]
@@ -87,6 +87,6 @@ def weighted_sum_of_words(worked: WorkedExample, row: int, decimals: int = 4, sc
 def _cells(worked: WorkedExample, write: Callable[[int, int], str]) -> tuple[tuple[str, ...], ...]:
     mask = worked.attention_mask
     return tuple(
-        tuple(MASKED_SIGN if mask is not None and not mask[i, j] else write(i, j) for j in range(len(worked.keys)))
+        tuple(_MASKED_SIGN if mask is not None and not mask[i, j] else write(i, j) for j in range(len(worked.keys)))
         for i in range(len(worked.tokens))
     )

@@ -55,7 +55,6 @@ class AdamWUpdate(Step):
     tex = r"$0 - \eta \left(\frac{$1}{\sqrt{$2} + \epsilon} + \lambda $0\right)"
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the new parameter."""
         w, first, second = inputs
         return w * (1 - self.lr * self.weight_decay) - first * self.lr / (xp.sqrt(second) + self.eps)
 

@@ -7,9 +7,9 @@ In: the name of a built-in model. Out: its recipe.
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from peasy import config
+from peasy.config import JsonDict
 from peasy.errors import NotFound, did_you_mean
 
 CARD_FILE = "card.json"
@@ -26,7 +26,7 @@ class BuiltinModelRecipe:
     limitations: str
     seed: int = 0
     tracked_sentence: str | None = None
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: JsonDict = field(default_factory=dict)
 
     def command(self) -> str:
         """Return the command that trains it.

@@ -1,13 +1,13 @@
 """OpenAI-compatible /v1/embeddings and /v1/models."""
 
 import base64
-from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput
 from peasy.metrics.kmeans import unit_vectors
 from peasy.server.model_registry import ModelRegistry
@@ -24,7 +24,7 @@ async def post_embeddings(request: Request, body: EmbeddingBody) -> Response:
     return JSONResponse(response)
 
 
-def _embed(registry: ModelRegistry, body: EmbeddingBody) -> dict[str, Any]:
+def _embed(registry: ModelRegistry, body: EmbeddingBody) -> JsonDict:
     texts = [body.input] if isinstance(body.input, str) else body.input
     with registry.use(body.model) as loaded:
         vectors = np.asarray(loaded.embed_texts(texts, pooling=body.pooling), dtype="<f4")
@@ -61,5 +61,5 @@ def get_model(request: Request, name: str) -> Response:
     return JSONResponse(_model_entry(registry.check_name(name), registry.created))
 
 
-def _model_entry(name: str, created: float) -> dict[str, Any]:
+def _model_entry(name: str, created: float) -> JsonDict:
     return {"id": name, "object": "model", "created": int(created), "owned_by": "peasy"}

@@ -1,7 +1,7 @@
 """Routes for worked examples (explain, check, exercise, examples), √d_k (scale) and meaning (meaning, words, why)."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
 from fastapi import APIRouter
@@ -14,7 +14,7 @@ from peasy.commands.exercise import exercise
 from peasy.commands.explain import explain
 from peasy.commands.result import Result
 from peasy.commands.semantic_map import MAX_POINTS, map_texts, map_words, similarity_by_words
-from peasy.config import parse_toml
+from peasy.config import JsonDict, parse_toml
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.experiments.why_root_dk import MAX_D_K, scale
 from peasy.server.derive import add_command_route, command_route
@@ -31,7 +31,7 @@ _MAX_LINES, _MAX_GIVEN, _MAX_SIZE = 100, 20_000, 512
 """Limits of an example that is computed in full: words, characters, lines of steps, given numbers, their rows."""
 
 
-def _prepare_explain(arguments: dict[str, Any]) -> None:
+def _prepare_explain(arguments: JsonDict) -> None:
     if "source" in arguments:
         arguments["source"] = _resolve_example(arguments["source"])
     if isinstance(arguments.get("cell"), list):
@@ -45,7 +45,7 @@ add_command_route(
     prepare=_prepare_explain,
     hide=("normalize", "model", "layer", "head", "stack"),
     changes={
-        "source": str | dict[str, Any],
+        "source": str | JsonDict,
         "cell": str | list[int | str] | None,
         "decimals": Annotated[int, Ge(0), Le(15)],
         "scoring": str | None,
@@ -55,7 +55,7 @@ add_command_route(
 )
 
 
-def _resolve_example(source: str | dict[str, Any]) -> str | Example:
+def _resolve_example(source: str | JsonDict) -> str | Example:
     """Return a library name or an example, never a file; the size is bounded since each step is quadratic in words."""
     if isinstance(source, str) and source in example_names():
         return source
@@ -89,7 +89,7 @@ def post_check(
     state: State,
     text: str | None = None,
     text_format: Literal["md", "txt", "tex", "csv", "tsv", "toml", "json"] = "md",
-    example: dict[str, Any] | None = None,
+    example: JsonDict | None = None,
     name: str | None = None,
 ) -> Result:
     """Find the wrong cells in hand-worked tables.
@@ -114,7 +114,7 @@ def post_check(
     return check(name)
 
 
-def _parse(text: str, text_format: str) -> dict[str, Any]:
+def _parse(text: str, text_format: str) -> JsonDict:
     try:
         data = parse_toml(text) if text_format == "toml" else json.loads(text)
     except (ValueError, RecursionError) as error:

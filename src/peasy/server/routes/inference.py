@@ -1,7 +1,7 @@
 """Inference routes: models, tokenize, generate, translate, align, beams, embed, classify."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from annotated_types import Le
 from fastapi import APIRouter
@@ -17,6 +17,7 @@ from peasy.commands.models import ModelEntry, ModelResult, ModelsResult, models,
 from peasy.commands.result import Result
 from peasy.commands.tokenize import TokenizeResult
 from peasy.commands.translate import translate
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput
 from peasy.server.derive import add_command_route, command_route
 from peasy.server.model_registry import ModelRegistry
@@ -57,7 +58,7 @@ _MAX_UNCACHED_TOKENS = 128
 """Limit of max_tokens without KV cache, where the cost grows quadratically."""
 
 
-def _check_uncached(arguments: dict[str, Any]) -> None:
+def _check_uncached(arguments: JsonDict) -> None:
     is_uncached = arguments.get("show_cache") or not arguments.get("use_cache", True)
     if is_uncached and arguments.get("max_tokens", 0) > _MAX_UNCACHED_TOKENS:
         raise InvalidInput(f"Without KV cache, max_tokens is at most {_MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")

@@ -23,7 +23,7 @@ KEY_ROWS = ("source", "key", "value")
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
 """Tables with one column per key."""
 
-MASKABLE = ("scores", "scaled", "masked")
+_MASKABLE = ("scores", "scaled", "masked")
 """Tables of scores, in which a masked cell is minus infinity."""
 
 MASKED_SCORE = -1e4
@@ -92,13 +92,13 @@ class AlignedTable:
         """Return the written numbers and their bounds: NaN if missing, 0 or -inf if masked."""
         grid, low, high = (np.full((len(self.rows), len(self.columns)), np.nan) for _ in range(3))
         for cell, content in self.cells.items():
-            if isinstance(content, WrittenNumber) and content.value <= MASKED_SCORE and self.step in MASKABLE:
+            if isinstance(content, WrittenNumber) and content.value <= MASKED_SCORE and self.step in _MASKABLE:
                 grid[cell] = low[cell] = high[cell] = -np.inf
             elif isinstance(content, WrittenNumber):
                 grid[cell], low[cell], high[cell] = content.value, content.low, content.high
             elif content is CellMark.MASKED and self.step in ("weights", "powers"):
                 grid[cell] = low[cell] = high[cell] = 0.0
-            elif content is CellMark.MASKED and self.step in MASKABLE:
+            elif content is CellMark.MASKED and self.step in _MASKABLE:
                 grid[cell] = low[cell] = high[cell] = -np.inf
         unknown = np.isnan(grid)
         return grid, Interval(np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high))

@@ -22,7 +22,7 @@ from peasy.worked.label import format_number, format_operand
 
 Verdict = Literal["right", "wrong", "follows", "truncated"]
 
-SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
+_SEVERITY: tuple[Verdict, ...] = ("right", "truncated", "follows", "wrong")
 """Verdicts from least to most severe."""
 
 _INDEXED_SYMBOL = re.compile(r"([qkv])_(\d+)")
@@ -62,7 +62,7 @@ def judge_number(
         return None
     clean = clean_reading(readings)
     expected = None if clean is None else float(clean.point[row, column])
-    verdict, reading = find_verdict(number, readings, row, column)
+    verdict, reading = _find_verdict(number, readings, row, column)
     bucket = max(number.high - number.low, 1e-6)
     choices = 1 + float((reading or readings[0]).bounds.width[row, column]) / bucket
     if not with_reason:
@@ -80,7 +80,7 @@ def judge_number(
     return CellVerdict(verdict, expected, f"{reason}.", choices)
 
 
-def find_verdict(
+def _find_verdict(
     number: WrittenNumber, readings: Sequence[TableReading], row: int, column: int
 ) -> tuple[Verdict, TableReading | None]:
     """Return the verdict and the reading that the number agrees with."""
@@ -188,12 +188,12 @@ def judge_weighted_sum(
             return None
         term_verdict: Verdict = "wrong"
         if expected_key == key:
-            term_verdict, _ = find_verdict(term.factor or _ONE, list(map(_as_printed, known)), row, key)
+            term_verdict, _ = _find_verdict(term.factor or _ONE, list(map(_as_printed, known)), row, key)
         name = term.names[0] if expected_key == key else symbols.symbol("v", expected_key)
         expected_terms.append(f"{format_number((clean_reading(known) or known[0]).point[row, expected_key])}*{name}")
         if term_verdict != "right":
             reasons.append(f"the weight on {symbols.keys[expected_key]} makes it {expected_terms[-1]}, not {term}")
-        verdict = max(verdict, term_verdict, key=SEVERITY.index)
+        verdict = max(verdict, term_verdict, key=_SEVERITY.index)
     reason = "; ".join(reasons) or "every value has its weight"
     return CellVerdict(verdict, " + ".join(expected_terms), f"{reason[0].upper()}{reason[1:]}.")
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from peasy import config
+from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
@@ -40,7 +41,7 @@ _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
-UNKNOWN_ROW = "?"
+_UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
 
 
@@ -49,9 +50,9 @@ class Sheet:
     """Output of a reader: captioned tables and settings. A table whose caption names no step has the name ""."""
 
     tables: list[WrittenTable] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: JsonDict = field(default_factory=dict)
     head: int | None = None
-    inferred: list[dict[str, Any]] = field(default_factory=list)
+    inferred: list[JsonDict] = field(default_factory=list)
     sequential: bool = False
     """True if tables are the output of a program, so that an input after results starts a new calculation."""
 
@@ -61,7 +62,7 @@ class Sheet:
         """Add a table under the first caption that names a step. No labels: empty."""
         if len(self.tables) >= _MAX_TABLES:
             raise InvalidInput(f"There are more than {_MAX_TABLES} tables.", hint="Check a shorter file.")
-        description, inferred = "", dict[str, Any]()
+        description, inferred = "", JsonDict()
         if self.network is not None:
             nodes = self.network.graph.nodes
             node = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
@@ -90,13 +91,13 @@ class Sheet:
 
         A vector is one row, named by a number in its name.
         """
-        named = next(filter(None, map(parse_variable, array.captions)), None)
+        named = next(filter(None, map(_parse_variable, array.captions)), None)
         if named is None:
             if (not is_program or array.is_output) and not array.is_vector:
                 self.add(array.captions[:1], array.rows, (), ())
             return
         rows = tuple(zip(*array.rows, strict=False)) if named.transposed else array.rows
-        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
+        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or _UNKNOWN_ROW,)
         self.sequential |= is_program
         self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
 
@@ -146,10 +147,10 @@ class Sheet:
         if "d_k" in settings and isinstance(settings["d_k"], int):
             settings.setdefault("scale", settings["d_k"] ** -0.5)
         settings.pop("d_k", None)
-        inferred: dict[str, Any] = {}
+        inferred: JsonDict = {}
         for table, found in zip(self.tables, self.inferred, strict=True):
             inferred |= found if table in tables else {}
-        fields: dict[str, Any] = {"title": title, **inferred, **settings}
+        fields: JsonDict = {"title": title, **inferred, **settings}
         named = [table for table in tables if table.table]
         heads = [parsed[1] or 1 for table in named if (parsed := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
@@ -169,12 +170,12 @@ class Variable:
     transposed: bool = False
 
 
-def parse_variable(text: str) -> Variable | None:
+def _parse_variable(text: str) -> Variable | None:
     """Return the step of an expression: `attn_weights`, `query_2`, `W_query.weight`, `W_q(x)`; None if it is no step.
 
     The weight of a torch Linear layer is stored transposed; a layer applied to inputs gives queries, keys or values.
 
-    >>> parse_variable("query_2"), parse_variable("self.W_q.weight").transposed, parse_variable("model.W_k(x)").step
+    >>> _parse_variable("query_2"), _parse_variable("self.W_q.weight").transposed, _parse_variable("model.W_k(x)").step
     (Variable(step='query', number='2', transposed=False), True, 'key')
     """
     transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
@@ -224,7 +225,7 @@ def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
 
 def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
     """True if two tables are the same step with the same rows, and half of their numbers or more differ."""
-    if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
+    if table.table != other.table or table.rows != other.rows or _UNKNOWN_ROW in table.rows:
         return False
     if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
         return len(table.cells) == len(other.cells) or not table.rows
@@ -260,12 +261,12 @@ def split_labels(
     return [row[1:] for row in rows], [row[0].strip() if row else "" for row in rows], columns[1:]
 
 
-def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> dict[str, Any]:
+def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> JsonDict:
     """Infer settings from a table: the formula above scores or weights, and crosses above the diagonal.
 
     An explicit setting line takes precedence.
     """
-    settings: dict[str, Any] = {}
+    settings: JsonDict = {}
     if step in ("masked", "weights") and len(cells) > 1:
         short = [row for row in cells if max(map(len, row), default=0) < 50]
         hidden = [[read_or_mark(text) is CellMark.MASKED for text in row] for row in short]

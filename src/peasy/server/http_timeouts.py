@@ -16,13 +16,20 @@ from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 1000
-"""Concurrent connections; the requests of further ones get 503."""
+"""Concurrent connections; the requests of further ones get 503, those of earlier ones are served."""
 
 _MAX_REFUSED = 100
 """Connections beyond those that get this answer; still further ones are closed at once."""
 
 _OTHER_FILES = 256
 """File descriptors that are kept for models, data and libraries."""
+
+ACCEPTED_AT_ONCE = 32
+"""Connections accepted in one step of the event loop. Those of about three steps are not counted yet; they too have
+descriptors, and must leave some for files."""
+
+WAITING_CONNECTIONS = 1024
+"""Connections that wait in the kernel until they are accepted."""
 
 IDLE_TIMEOUT = 8.0
 """Keep-alive timeout in seconds; longer than that of common clients, so that they close first."""
@@ -105,11 +112,15 @@ class TimeoutProtocol(H11Protocol):
     _lingering = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the request timeout; one of far too many connections is closed."""
+        """Start the request timeout; one connection too many is refused, one of far too many closed."""
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MAX_REFUSED:
-            transport.abort()
-            return
+        if self.limit_concurrency is not None:
+            excess = len(self.connections) - self.limit_concurrency
+            if excess > _MAX_REFUSED:
+                transport.abort()
+                return
+            # uvicorn counts at every request: idle connections could then shut out a client that came before them
+            self.limit_concurrency = 0 if excess > 0 else None
         self.conn._receive_buffer = StrictReceiveBuffer()
         transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
         if (connection := transport.get_extra_info("socket")) is not None:

@@ -40,6 +40,15 @@ def open_port(models):
         yield port
 
 
+def read_response(connection):
+    """Return the next response, which is JSON, of a connection that stays open."""
+    received = b""
+    while not received.endswith(b"}"):
+        received += (part := connection.recv(65536))
+        assert part
+    return received
+
+
 def trickle(connection, data):
     """Send byte by byte until the server disconnects."""
     for letter in data:
@@ -86,12 +95,12 @@ def test_later_connections_do_not_shut_out_an_earlier_one(models, monkeypatch):
     with running_server(build_app(models, pages=False), max_connections=2) as port:
         early = connect(port)
         early.sendall(request)
-        assert early.recv(65536).startswith(b"HTTP/1.1 200")
+        assert read_response(early).startswith(b"HTTP/1.1 200")
         kept = [connect(port) for _ in range(4)]
         kept[-1].sendall(request)
         assert read_all(kept[-1])[0].startswith(b"HTTP/1.1 503")
         early.sendall(request)
-        assert early.recv(65536).startswith(b"HTTP/1.1 200")
+        assert read_response(early).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("accepted_at_once", [3, 100])
@@ -289,6 +298,7 @@ AMBIGUOUS = {
     "control character": GET + b"x: a\x01\r\n\r\n",
     "carriage return after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n" + NOTHING,
     "line feed after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n" + NOTHING,
+    "space after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1 \r\nx\r\n" + NOTHING,
     "trailer with a bare line feed": POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
 }  # fmt: skip
 
@@ -326,3 +336,17 @@ def test_plain_and_chunked_requests_are_read(open_port):
         connection = connect(open_port)
         connection.sendall(request)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(("size", "status"), [(1, b"400"), (2, b"200")])
+def test_body_of_very_many_chunks_is_refused(open_port, monkeypatch, size, status):
+    """Reading a chunk takes the same time whatever its size: tiny ones would hold the event loop for seconds."""
+    body = json.dumps(REQUEST).encode()
+    monkeypatch.setattr(http_timeouts, "_MAX_CHUNKS", len(body) - 1)
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    connection = connect(open_port)
+    for _ in range(2 if status == b"200" else 1):  # the count begins again with each request
+        chunked = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+        connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n")
+        assert read_response(connection).startswith(b"HTTP/1.1 " + status)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from peasy.datasets import LabelledText, TextPair, open_corpus, records
+from peasy.datasets.corpus import DataProblems
 from peasy.errors import InvalidInput, MissingExtra
 
 
@@ -165,6 +166,46 @@ def test_parquet_is_read_in_batches(tmp_path):
     corpus = open_corpus(tmp_path / "a.parquet")
     assert everything(corpus)[2999] == "text 2999"
     assert corpus.problems.listed == [(f"{tmp_path / 'a.parquet'}:3001", '"text" is missing')]
+
+
+def test_parquet_text_of_many_rows_is_in_memory_once(tmp_path):
+    """Four kilobytes of a file hold a thousand rows of a megabyte each: their dictionary has it once."""
+    import pyarrow
+    import pyarrow.parquet
+
+    text = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 1000), pyarrow.array(["a " * 500_000]))
+    role = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 1000), pyarrow.array(["assistant"]))
+    message = pyarrow.StructArray.from_arrays([role, text], names=["role", "content"])
+    chats = pyarrow.ListArray.from_arrays(pyarrow.array(range(1001), pyarrow.int32()), message)
+    for name, column in (("text", text), ("messages", chats)):
+        path = tmp_path / f"{name}.parquet"
+        table = pyarrow.table({name: column})
+        pyarrow.parquet.write_table(table, path, compression="zstd", store_schema=False)
+        assert path.stat().st_size < 8_000
+        peak = pyarrow.default_memory_pool().max_memory()
+        rows = records._read_parquet(path, records.FilesConfig(), DataProblems())
+        assert len(str(next(rows)[1])) >= 1_000_000
+        rows.close()
+        assert pyarrow.default_memory_pool().max_memory() < max(peak, 100_000_000)
+
+
+def test_huge_parquet_rows_and_bad_characters_are_counted(tmp_path, monkeypatch):
+    import pyarrow
+    import pyarrow.parquet
+
+    monkeypatch.setattr(records, "MAX_LINE_BYTES", 1 << 20)
+    texts = pyarrow.array([b"a", b"b" * (1 << 20) + b"c", b"\xff", b"d"], pyarrow.binary()).view(pyarrow.string())
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path)
+    corpus = open_corpus(path)
+    assert everything(corpus) == ["a", "d"]
+    assert corpus.problems.listed == [
+        (f"{path}:2", '"text" is longer than 1 MiB'),
+        (f"{path}:3", "the row is not UTF-8"),
+    ]
+    monkeypatch.setattr(records, "MAX_COLUMN_BYTES", 1 << 20)
+    with pytest.raises(InvalidInput, match=r"row group with 1,0.* bytes in one column"):
+        open_corpus(path)
 
 
 def test_invalid_parquet_is_rejected(tmp_path):

@@ -4,11 +4,13 @@ import io
 import json
 
 import numpy as np
+import pydantic
 import pytest
 
 import peasy
 from peasy.commands.tokenize import TokenizeResult
 from peasy.render.json import to_plain
+from peasy.server.openai_schema import ChatBody, CompletionBody, EmbeddingBody
 
 
 def post(client, command, **body):
@@ -240,6 +242,40 @@ def test_unknown_fields_and_malformed_bodies_are_refused(client):
         found = client.post("/api/explain", content=torn, headers={"content-type": "application/json"})
         assert found.status_code == 400
         assert found.json()["error"]["message"]
+
+
+def nested(levels):
+    return json.loads("[" * levels + "]" * levels)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("prompt", nested(200), "nested more than 32"), ("metadata", {"a": nested(200)}, "nested more than 32"),
+        ("metadata", {str(i): 1 for i in range(5000)}, "more than 4,096 members"),
+        ("logit_bias", {str(i): "x" for i in range(5000)}, "more than 4,096 members"),
+        *((path, nested(200), "nested more than 32") for path in ("text", "model", "edit", "tables", "query")),
+    ],
+)  # fmt: skip
+def test_huge_structures_are_refused_before_they_are_read(client, field, value, says):
+    for path in ("/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/api/look", "/api/explain"):
+        answer = client.post(path, json={"model": "writer", field: value})
+        assert answer.status_code == 400
+        assert says in answer.text
+
+
+def test_the_first_wrong_item_of_a_list_ends_the_reading():
+    """A megabyte of wrong items took five seconds, in which the server answered nobody."""
+    bodies = [
+        (CompletionBody, {"prompt": [None] * 999}), (CompletionBody, {"prompt": [[None] * 99] * 60}),
+        (ChatBody, {"messages": [{"role": "x"}] * 999}),
+        (ChatBody, {"messages": [{"role": "user", "content": [{"type": "x"}] * 99}]}),
+        (EmbeddingBody, {"input": [None] * 999}),
+    ]  # fmt: skip
+    for body, fields in bodies:
+        with pytest.raises(pydantic.ValidationError) as refused:
+            body.model_validate({"model": "writer"} | fields)
+        assert refused.value.error_count() < 10
 
 
 def test_beam_search_refuses_sampling_parameters(client):

@@ -4,7 +4,9 @@ The real timeouts are eight seconds; here they are shortened, and one slow test 
 """
 
 import json
+import socket
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -36,6 +38,15 @@ def short(monkeypatch):
 def open_port(models):
     with running_server(build_app(models, pages=False)) as port:
         yield port
+
+
+def read_response(connection):
+    """Return the next response, which is JSON, of a connection that stays open."""
+    received = b""
+    while not received.endswith(b"}"):
+        received += (part := connection.recv(65536))
+        assert part
+    return received
 
 
 def trickle(connection, data):
@@ -75,6 +86,57 @@ def test_far_too_many_connections_are_closed_at_once(models, monkeypatch):
             return read_all(connection)[0]
 
         wait_until(lambda: answer().startswith(b"HTTP/1.1 200"))
+
+
+def test_later_connections_do_not_shut_out_an_earlier_one(models, monkeypatch):
+    for name in ("IDLE_TIMEOUT", "REQUEST_TIMEOUT"):
+        monkeypatch.setattr(http_timeouts, name, 3600.0)
+    request = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with running_server(build_app(models, pages=False), max_connections=2) as port:
+        early = connect(port)
+        early.sendall(request)
+        assert read_response(early).startswith(b"HTTP/1.1 200")
+        kept = [connect(port) for _ in range(4)]
+        kept[-1].sendall(request)
+        assert read_all(kept[-1])[0].startswith(b"HTTP/1.1 503")
+        early.sendall(request)
+        assert read_response(early).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("accepted_at_once", [3, 100])
+def test_few_connections_are_accepted_before_they_are_counted(models, monkeypatch, accepted_at_once):
+    """Each of them has taken a descriptor. With 100 instead of 3 in a step, all that have come are accepted first."""
+    monkeypatch.setattr(http_timeouts, "ACCEPTED_AT_ONCE", accepted_at_once)
+    accept, made = socket.socket.accept, http_timeouts.TimeoutProtocol.connection_made
+    loops, uncounted, most = [], set(), 0
+
+    def accept_counted(self):
+        nonlocal most
+        connection, address = accept(self)
+        uncounted.add(address)
+        most = max(most, len(uncounted))
+        return connection, address
+
+    def made_counted(self, transport):
+        uncounted.discard(transport.get_extra_info("peername"))
+        loops.append(self.loop)
+        made(self, transport)
+
+    monkeypatch.setattr(socket.socket, "accept", accept_counted)
+    monkeypatch.setattr(http_timeouts.TimeoutProtocol, "connection_made", made_counted)
+    with running_server(build_app(models, pages=False)) as port:
+        first, gate = connect(port), threading.Event()
+        wait_until(lambda: loops)
+        loops[0].call_soon_threadsafe(gate.wait)
+        others = [socket.socket() for _ in range(40)]
+        for connection in others:
+            connection.setblocking(False)
+            connection.connect_ex(("127.0.0.1", port))
+        gate.set()
+        wait_until(lambda: len(loops) == 41)
+        assert (most <= 12) == (accepted_at_once == 3)
+        for connection in [first, *others]:
+            connection.close()
 
 
 @pytest.mark.parametrize(
@@ -236,6 +298,7 @@ AMBIGUOUS = {
     "control character": GET + b"x: a\x01\r\n\r\n",
     "carriage return after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n" + NOTHING,
     "line feed after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n" + NOTHING,
+    "space after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1 \r\nx\r\n" + NOTHING,
     "trailer with a bare line feed": POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
 }  # fmt: skip
 
@@ -273,3 +336,17 @@ def test_plain_and_chunked_requests_are_read(open_port):
         connection = connect(open_port)
         connection.sendall(request)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(("size", "status"), [(1, b"400"), (2, b"200")])
+def test_body_of_very_many_chunks_is_refused(open_port, monkeypatch, size, status):
+    """Reading a chunk takes the same time whatever its size: tiny ones would hold the event loop for seconds."""
+    body = json.dumps(REQUEST).encode()
+    monkeypatch.setattr(http_timeouts, "_MAX_CHUNKS", len(body) - 1)
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    connection = connect(open_port)
+    for _ in range(2 if status == b"200" else 1):  # the count begins again with each request
+        chunked = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+        connection.sendall(head + b"transfer-encoding: chunked\r\n\r\n" + chunked + b"0\r\n\r\n")
+        assert read_response(connection).startswith(b"HTTP/1.1 " + status)

@@ -6,15 +6,11 @@ import socket
 import threading
 import time
 
-import uvicorn
-
 from peasy.checkpoint.model import save_model
 from peasy.models.build import build as build_model
 from peasy.models.config import DecoderConfig
 from peasy.models.preset import preset
 from peasy.nn import config as nn_config
-from peasy.server import http_timeouts
-from peasy.server.guard import MAX_HEADER_BYTES
 from peasy.server.server import GracefulServer, bind
 from peasy.tokenization import Tokenizer, train_tokenizer
 
@@ -47,13 +43,7 @@ def save_models(folder):
 def running_server(app, shutdown_timeout=5.0, max_connections=None, port=0):
     """Run the application on a real socket; yield its port."""
     listening = bind("127.0.0.1", port)
-    config = uvicorn.Config(
-        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
-        lifespan="on", server_header=False, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
-        timeout_graceful_shutdown=10, h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        limit_concurrency=max_connections,
-    )  # fmt: skip
-    server = GracefulServer(config, app, shutdown_timeout)
+    server = GracefulServer(app, max_connections, shutdown_timeout)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     wait_until(lambda: server.started)

@@ -128,6 +128,18 @@ INVALID_STEPS = {
         "damaged",
     ),
     "map cut off": ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "////////"}}, "damaged"),
+    "id that no token has": (
+        template(
+            TEXT,
+            {"SpecialToken": {"id": "<q>", "type_id": 0}},
+            special={"<q>": {"id": "<q>", "ids": [2**31], "tokens": ["<q>"]}},
+        ),
+        "adds the id 2147483648",
+    ),
+    "the same after a text": (
+        {"post_processor": {"type": "BertProcessing", "sep": ["<q>", 99_999], "cls": ["<eos>", 3]}},
+        "adds the id 99999",
+    ),
     "unknown step": ({"normalizer": {"type": "Eval", "code": "1"}}, "type 'Eval'"),
 }
 INVALID_MODELS = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from peasy.datasets.charset import MAX_LINE_BYTES, data_suffix, read_blocks, read_lines
 from peasy.datasets.corpus import (
@@ -27,6 +28,8 @@ Group = tuple[Path, ...]
 """One file, or two aligned ones."""
 
 _PARQUET_BATCH = 1024
+MAX_COLUMN_BYTES = 1 << 30
+"""Largest column of a row group of a Parquet file; compressed, it may be a few kilobytes."""
 MAX_DOCUMENT_CHARACTERS = 1 << 28
 """Longest plain-text file beside record files, which is one text in memory; a small .gz may contain gigabytes."""
 
@@ -190,19 +193,40 @@ def _read_jsonl(path: Path, options: FilesConfig, problems: DataProblems) -> Ite
 
 
 def _read_parquet(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
+    """Read the rows one by one; a text that the file stores once for many rows is also once in memory."""
     parquet = require_extra("pyarrow.parquet")
+    fields = (options.text, options.source, options.target, options.label, options.messages)
     try:
-        file = parquet.ParquetFile(path)
-        fields = (options.text, options.source, options.target, options.label, options.messages)
-        columns = [name for name in fields if name in file.schema_arrow.names]
+        schema = parquet.read_schema(path)
+        columns = [name for name in fields if name in schema.names]
+        metadata = parquet.read_metadata(path)
+        leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        used = [(i, leaf) for i, leaf in enumerate(leaves) if leaf.partition(".")[0] in columns]
+        _check_row_groups(path, metadata, [i for i, _ in used])
+        file = parquet.ParquetFile(path, read_dictionary=[leaf for _, leaf in used])
         number = 0
         for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns):
-            for row in batch.to_pylist():
+            for index in range(batch.num_rows):
                 number += 1
-                if (sample := _parse_record(row, options, f"{path}:{number}", problems)) is not None:
-                    yield f"{path}:{number}", sample
-    except (OSError, ValueError) as error:  # pyarrow's errors derive from these
+                where = f"{path}:{number}"
+                try:
+                    row = {name: batch.column(name)[index].as_py() for name in columns}
+                except UnicodeDecodeError:
+                    problems.add(where, "the row is not UTF-8")
+                    continue
+                if (sample := _parse_record(row, options, where, problems)) is not None:
+                    yield where, sample
+    except (OSError, ValueError, KeyError) as error:  # pyarrow's errors derive from these
         raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
+
+
+def _check_row_groups(path: Path, metadata: Any, columns: Sequence[int]) -> None:
+    """Raise if a column of a row group is too large to be in memory: a page of it may be a single text."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    largest = max((group.column(i).total_uncompressed_size for group in groups for i in columns), default=0)
+    if largest > MAX_COLUMN_BYTES:
+        hint = "Write it with smaller row groups, for example with row_group_size=10_000."
+        raise InvalidInput(f"{path} has a row group with {largest:,} bytes in one column.", hint=hint)
 
 
 def _parse_record(record: object, options: FilesConfig, where: str, problems: DataProblems) -> Sample | None:
@@ -254,6 +278,8 @@ def _invalid_reason(value: object) -> str | None:
         return "is missing"
     if not isinstance(value, str):
         return "is not text"
+    if len(value) > MAX_LINE_BYTES:
+        return f"is longer than {MAX_LINE_BYTES >> 20} MiB"
     if not value.strip():
         return "is empty"
     try:

@@ -129,4 +129,5 @@ def _validation_message(errors: Any) -> tuple[MalformedRequest, str]:
     first, path = max(same, key=lambda pair: (not pair[0]["type"].endswith("_type"), len(pair[1])))
     field = ".".join(part for part in path if part.isidentifier() or part.isdecimal())
     more = f" ({len(errors) - len(same)} more)" if len(errors) > len(same) else ""
-    return MalformedRequest(f"{field[:200] or 'The body'}: {first['msg'][:300]}.{more}"), field[:200]
+    text = first["msg"].removeprefix("Value error, ")[:300]
+    return MalformedRequest(f"{field[:200] or 'The body'}: {text}.{more}"), field[:200]

@@ -16,13 +16,20 @@ from h11._receivebuffer import ReceiveBuffer
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_CONNECTIONS = 1000
-"""Concurrent connections; the requests of further ones get 503."""
+"""Concurrent connections; the requests of further ones get 503, those of earlier ones are served."""
 
 _MAX_REFUSED = 100
 """Connections beyond those that get this answer; still further ones are closed at once."""
 
 _OTHER_FILES = 256
 """File descriptors that are kept for models, data and libraries."""
+
+ACCEPTED_AT_ONCE = 32
+"""Connections accepted in one step of the event loop. Those of about three steps are not counted yet; they too have
+descriptors, and must leave some for files."""
+
+WAITING_CONNECTIONS = 1024
+"""Connections that wait in the kernel until they are accepted."""
 
 IDLE_TIMEOUT = 8.0
 """Keep-alive timeout in seconds; longer than that of common clients, so that they close first."""
@@ -62,21 +69,33 @@ def connection_limit() -> int:
     return MAX_CONNECTIONS
 
 
+_MAX_CHUNKS = 4096
+"""Chunks of one body. Each takes 20 microseconds of the event loop, however small it is."""
+
+_CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,16}(;[^\x00-\x08\x0a-\x1f\x7f]{0,200})?\r\n")
+
+
 class StrictReceiveBuffer(ReceiveBuffer):
-    """Receive buffer that refuses ambiguous header lines."""
+    """Receive buffer that refuses ambiguous header lines and bodies of very many chunks."""
+
+    _num_chunks = 0
 
     def maybe_extract_lines(self) -> list[bytearray] | None:
         """Return the lines before the first blank one, or None if it has not arrived; raise if they are ambiguous."""
         before = bytes(self._data)
         lines = super().maybe_extract_lines()
         if lines is not None:
+            self._num_chunks = 0
             _check_head(before[: len(before) - len(self._data)])
         return lines
 
     def maybe_extract_next_line(self) -> bytearray | None:
         """Return the line with the size of a chunk, or None if it has not arrived; raise if it is ambiguous."""
         line = super().maybe_extract_next_line()
-        _check_head(bytes(line or b""))
+        if line is not None:
+            self._num_chunks += 1
+            if self._num_chunks > _MAX_CHUNKS or not _CHUNK_HEAD.fullmatch(line):
+                raise h11.LocalProtocolError("the head of a chunk is ambiguous or long, or there are too many")
         return line
 
 
@@ -105,11 +124,15 @@ class TimeoutProtocol(H11Protocol):
     _lingering = False
 
     def connection_made(self, transport: Any) -> None:
-        """Start the request timeout; one of far too many connections is closed."""
+        """Start the request timeout; one connection too many is refused, one of far too many closed."""
         super().connection_made(transport)
-        if self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency + _MAX_REFUSED:
-            transport.abort()
-            return
+        if self.limit_concurrency is not None:
+            excess = len(self.connections) - self.limit_concurrency
+            if excess > _MAX_REFUSED:
+                transport.abort()
+                return
+            # uvicorn counts at every request: idle connections could then shut out a client that came before them
+            self.limit_concurrency = 0 if excess > 0 else None
         self.conn._receive_buffer = StrictReceiveBuffer()
         transport.set_write_buffer_limits(high=0)  # `pause_writing` is called as soon as one byte is buffered
         if (connection := transport.get_extra_info("socket")) is not None:

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from peasy import render
 from peasy.commands.result import Result
@@ -36,8 +37,20 @@ _STATUS_BY_CODE = {
 }  # fmt: skip
 
 
+_MAX_DEPTH, _MAX_MEMBERS = 32, 4096
+"""Levels of lists and objects in a body, and members of one object."""
+
+
+def _stop_at_first_error(schema: Any) -> None:
+    """Set `fail_fast` of all lists in a pydantic schema."""
+    if isinstance(schema, dict) and schema.get("type") == "list":
+        schema["fail_fast"] = True
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list | tuple) else ():
+        _stop_at_first_error(part)
+
+
 class Strict(BaseModel):
-    """Strict body: unknown fields, numbers as strings, NaN and infinity are refused."""
+    """Strict body: unknown fields, numbers as strings, NaN, infinity, deep nesting and huge objects are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -47,13 +60,26 @@ class Strict(BaseModel):
         """Accept 5.0 where an integer is expected: JSON does not distinguish them."""
         return _integral_floats_to_int(value)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Stop at the first wrong item of a list: a body has room for thousands, and each error takes time."""
+        schema = handler(source)
+        _stop_at_first_error(schema)
+        return schema
 
-def _integral_floats_to_int(value: Any) -> Any:
+
+def _integral_floats_to_int(value: Any, depth: int = 0) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
-    if isinstance(value, dict):
-        return {key: _integral_floats_to_int(item) for key, item in value.items()}
-    return [_integral_floats_to_int(item) for item in value] if isinstance(value, list) else value
+    if not isinstance(value, dict | list):
+        return value
+    if depth == _MAX_DEPTH:
+        raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, list):
+        return [_integral_floats_to_int(item, depth + 1) for item in value]
+    if len(value) > _MAX_MEMBERS:
+        raise ValueError(f"an object has more than {_MAX_MEMBERS:,} members")
+    return {key: _integral_floats_to_int(item, depth + 1) for key, item in value.items()}
 
 
 class CommandBody(Strict):

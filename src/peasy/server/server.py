@@ -58,14 +58,7 @@ def run_server(
     app: FastAPI, listener: socket.socket, shutdown_timeout: float = 30.0, on_started: Callable[[], None] | None = None
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then let running requests finish within `shutdown_timeout` seconds."""
-    config = uvicorn.Config(
-        app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
-        server_header=False, lifespan="on", limit_concurrency=http_timeouts.connection_limit(),
-        timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT),
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        timeout_graceful_shutdown=round(shutdown_timeout + 5),
-    )  # fmt: skip
-    server = GracefulServer(config, app, shutdown_timeout, on_started)
+    server = GracefulServer(app, http_timeouts.connection_limit(), shutdown_timeout, on_started)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     server.run(sockets=[listener])
     if server.force_exit:
@@ -92,17 +85,25 @@ class GracefulServer(uvicorn.Server):
 
     def __init__(
         self,
-        config: uvicorn.Config,
         app: FastAPI,
+        max_connections: int | None,
         shutdown_timeout: float = 30.0,
         on_started: Callable[[], None] | None = None,
     ) -> None:
+        config = uvicorn.Config(
+            app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
+            server_header=False, lifespan="on", limit_concurrency=max_connections,
+            backlog=http_timeouts.ACCEPTED_AT_ONCE, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES, timeout_graceful_shutdown=round(shutdown_timeout + 5),
+        )  # fmt: skip
         super().__init__(config)
         self.app, self.shutdown_timeout, self.on_started = app, shutdown_timeout, on_started
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `on_started`."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(http_timeouts.WAITING_CONNECTIONS)  # asyncio has one number for this and `ACCEPTED_AT_ONCE`
         if self.on_started is not None:
             self.on_started()
 

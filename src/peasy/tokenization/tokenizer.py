@@ -19,6 +19,7 @@ from peasy.tokenization.tokenizer_classes import apply_tokenizer_class, with_add
 from peasy.tokenization.tokenizer_validation import (
     JsonDict,
     check_built,
+    check_special_ids,
     component_types,
     is_own_form,
     validate_tokenizer_json,
@@ -81,6 +82,7 @@ class Tokenizer:
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
         self._token_to_id = {token.removeprefix(UNREACHABLE_PREFIX): id for token, id in vocabulary.items()}
         self._id_to_token = {id: piece for piece, id in self._token_to_id.items()}
+        check_special_ids(self._data, self._id_to_token)
         self._printable: dict[int, str] = {}
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
         decoders = component_types(self._data, "decoder")

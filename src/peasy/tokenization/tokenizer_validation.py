@@ -9,7 +9,7 @@ patterns, growing replacements, unlimited words. The cost of all the rest is bou
 
 import base64
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import TypeGuard
 
@@ -192,6 +192,15 @@ def _check_template(template: JsonDict) -> None:
                 f"The {name} template of its TemplateProcessing should have {' and '.join(texts)} once, "
                 f"and at most {_MAX_TEMPLATE_TOKENS} special tokens."
             )
+
+
+def check_special_ids(data: JsonDict, known: Collection[int]) -> None:
+    """Raise if the post-processor adds an id that no token has: it would have no row in the embedding."""
+    for step in _walk(data.get("post_processor"), "post_processor"):
+        special = (step.get("special_tokens") or {}).values()
+        ids = [id for token in special for id in token["ids"]] + [step[key][1] for key in ("sep", "cls") if key in step]
+        if unknown := [id for id in ids if id not in known]:
+            raise InvalidInput(f"Its {step['type']} adds the id {unknown[0]}, which no token has.")
 
 
 def _max_growth(step: JsonDict, section: str) -> float:

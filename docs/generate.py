@@ -19,7 +19,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ def python_names() -> str:
         if example := _example(value):
             lines += [f"```python\n{example}\n```\n"]
         if members := _members(value):
-            lines += ["| member | |", "|---|---|", *(f"| `{member}` | {text} |" for member, text in members), ""]
+            lines += ["| member | type | |", "|---|---|---|", *members, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -174,22 +174,49 @@ def _example(value: object) -> str:
     return doc[doc.index(">>>") :].partition("\n\n")[0].rstrip() if ">>>" in doc else ""
 
 
-def _members(value: object) -> list[tuple[str, str]]:
-    """Return the public members of a class, or of the class that a function returns, with their first lines."""
+def _members(value: object) -> list[str]:
+    """Return table rows of the public members of a class, or of the class that a function returns: name, type, text."""
     result = (
         value if inspect.isclass(value) else typing.get_type_hints(value).get("return") if _is_resolved(value) else None
     )
     if not inspect.isclass(result) or not result.__module__.startswith("peasy."):
         return []
-    fields = [field.name for field in dataclasses.fields(result)] if dataclasses.is_dataclass(result) else []
-    own = {name: member for base in reversed(result.__mro__[:-1]) for name, member in vars(base).items()
-           if base.__module__.startswith("peasy.")}  # fmt: skip
-    described = [
-        (name, (inspect.getdoc(member) or "").partition("\n")[0].replace("|", "\\|"))
-        for name, member in own.items()
-        if not name.startswith("_") and (isinstance(member, property) or inspect.isfunction(member))
+    bases = [base for base in reversed(result.__mro__[:-1]) if base.__module__.startswith("peasy.")]
+    rows: dict[str, tuple[str, object, str]] = {}
+    for base in bases:
+        fields = inspect.get_annotations(base) if dataclasses.is_dataclass(base) else {}
+        texts = _field_texts(base)
+        rows |= {name: (name, annotation, texts.get(name, "")) for name, annotation in fields.items()}
+        for name, member in vars(base).items():
+            text = (inspect.getdoc(member) or "").partition("\n")[0]
+            if isinstance(member, property | cached_property):
+                getter = member.fget if isinstance(member, property) else member.func
+                rows[name] = name, inspect.get_annotations(getter).get("return", ""), text
+            elif inspect.isfunction(member):
+                rows[name] = f"{name}()", inspect.get_annotations(member).get("return", ""), text
+    return [
+        f"| `{shown}` | {_type(annotation)} | {_escape(text)} |"
+        for name, (shown, annotation, text) in sorted(rows.items())
+        if not name.startswith("_")
     ]
-    return sorted([*((name, "") for name in fields if not name.startswith("_")), *described])
+
+
+def _field_texts(cls: type) -> dict[str, str]:
+    """Return the first line of the string below each field of a class."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
+    return {
+        field.target.id: text.value.value.partition("\n")[0]
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }
+
+
+def _type(annotation: object) -> str:
+    """Return a type as it is written, without the modules of its names."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    shown = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("ForwardRef('", "").replace("')", "")
+    return f"`{_escape(shown)}`" if shown else ""
 
 
 def _is_resolved(value: object) -> bool:

@@ -13,7 +13,7 @@ import transformers
 import peasy
 from peasy.checkpoint.paths import data_dir
 from peasy.checkpoint.store import is_intact, read_checkpoint
-from peasy.errors import InvalidInput, UsageError
+from peasy.errors import InvalidInput, NotFound, UsageError
 
 
 def test_a_folder_becomes_a_checkpoint_under_a_name(foreign):
@@ -131,15 +131,74 @@ def test_a_config_without_a_model_type_asks_for_the_family(copied):
     assert peasy.import_model(copied, as_="gpt2").model.family == "gpt2"
 
 
-def test_the_lines_that_convert_a_pickle_work(copied):
-    """The hint is Python that runs: its lines make the folder loadable."""
+@pytest.mark.parametrize("shards", [1, 2])
+def test_the_lines_that_convert_a_pickle_file_work(copied, shards):
+    """They read all shards, and not the trainer's state beside them."""
     from safetensors.torch import load_file
 
-    torch.save(load_file(copied / "model.safetensors"), copied / "pytorch_model.bin")
+    weights = list(load_file(copied / "model.safetensors").items())
     (copied / "model.safetensors").unlink()
-    with pytest.raises(InvalidInput, match="pickle") as error:
+    for shard in range(shards):
+        name = f"pytorch_model-{shard + 1:05}-of-{shards:05}.bin" if shards > 1 else "pytorch_model.bin"
+        torch.save(dict(weights[shard::shards]), copied / name)
+    torch.save({"state": {}}, copied / "optimizer.pt")
+    with pytest.raises(InvalidInput, match=r"stores its weights in pytorch_model.*\.bin: a pickle file") as error:
         peasy.import_model(copied)
     lines = [line.strip() for line in error.value.hint.splitlines()[1:]]
     assert any("weights_only=True" in line for line in lines)
     exec("\n".join(lines), {})
+    assert {name: tensor.tolist() for name, tensor in load_file(copied / "model.safetensors").items()} == {
+        name: tensor.tolist() for name, tensor in weights
+    }
     assert peasy.import_model(copied).model.family == "gpt2"
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"),
+    [
+        ("notes.txt", "holds config.json and model.safetensors"),
+        ("adapter_config.json", "merge it with peft"),
+        ("model.gguf", "reads none"),
+        ("tf_model.h5", "TensorFlow"),
+        ("inner/config.json", "inner"),
+    ],
+)
+def test_a_folder_that_is_not_a_model_says_what_to_do(tmp_path, file, hint):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("{}")
+    with pytest.raises(NotFound, match=r"it has no config\.json") as error:
+        peasy.import_model(tmp_path)
+    assert hint in error.value.hint
+
+
+def test_a_file_of_a_model_leads_to_its_folder(copied, tmp_path):
+    with pytest.raises(InvalidInput, match="is a file, not a model") as error:
+        peasy.import_model(copied / "model.safetensors")
+    assert error.value.hint == f"Give its folder: {copied}"
+    (tmp_path / "model.gguf").write_text("")
+    with pytest.raises(InvalidInput, match="is a file, not a model") as error:
+        peasy.import_model(tmp_path / "model.gguf")
+    assert "reads none" in error.value.hint
+
+
+@pytest.mark.parametrize("kind", ["gptq", "awq", "bitsandbytes"])
+def test_quantised_weights_are_refused_with_the_way_out(copied, kind):
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": kind}}))
+    with pytest.raises(InvalidInput, match=rf"{kind}.*import the original model.*dequantize"):
+        peasy.import_model(copied)
+
+
+def test_fields_without_effect_are_allowed(copied):
+    """`is_decoder` is true in configs of decoders that transformers has saved; dropout changes no result."""
+    config = json.loads((copied / "config.json").read_text())
+    extra = {"is_decoder": True, "dropout": 0.3, "class_weights": [1.0, 2.0]}
+    (copied / "config.json").write_text(json.dumps(config | extra))
+    assert peasy.import_model(copied).model.unused_fields == ()
+
+
+@pytest.mark.parametrize("source", ["owner/model@v1", "not a hub id"])
+def test_a_revision_needs_a_hub_id_without_one(source, copied):
+    for given in (source, copied):
+        with pytest.raises(UsageError, match="is not a hub id without a revision"):
+            peasy.import_model(given, revision="v2")

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.equivalence.conftest import SMALL_BERT, SMALL_DISTILBERT, SMALL_GPT2, SMALL_LLAMA, SMALL_MODERNBERT, Case
+from tests.equivalence import conftest as tiny
+from tests.equivalence.conftest import Case
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
 from peasy.commands.classify import classify
@@ -12,19 +13,23 @@ from peasy.errors import InvalidInput
 from peasy.tokenization import train_tokenizer
 
 FAMILIES = {
-    "Bert": SMALL_BERT,
-    "Roberta": SMALL_BERT | {"type_vocab_size": 1},
-    "XLMRoberta": SMALL_BERT | {"type_vocab_size": 1},
-    "Camembert": SMALL_BERT | {"type_vocab_size": 1},
-    "DistilBert": SMALL_DISTILBERT,
-    "MPNet": SMALL_BERT,
-    "Electra": SMALL_BERT | {"embedding_size": 16},
-    "Albert": SMALL_BERT | {"embedding_size": 16},
-    "ModernBert": SMALL_MODERNBERT,
-    "GPT2": SMALL_GPT2 | {"pad_token_id": 0},
-    "Llama": SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
-    "Qwen2": SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
-    "Gemma2": SMALL_LLAMA | {"pad_token_id": 0, "head_dim": 6, "num_key_value_heads": 2, "sliding_window": 4},
+    "Bert": tiny.SMALL_BERT,
+    "Roberta": tiny.SMALL_BERT | {"type_vocab_size": 1},
+    "XLMRoberta": tiny.SMALL_BERT | {"type_vocab_size": 1},
+    "Camembert": tiny.SMALL_BERT | {"type_vocab_size": 1},
+    "DistilBert": tiny.SMALL_DISTILBERT,
+    "MPNet": tiny.SMALL_BERT,
+    "Electra": tiny.SMALL_BERT | {"embedding_size": 16},
+    "Albert": tiny.SMALL_BERT | {"embedding_size": 16},
+    "ModernBert": tiny.SMALL_MODERNBERT,
+    "GPT2": tiny.SMALL_GPT2 | {"pad_token_id": 0},
+    "Llama": tiny.SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
+    "Qwen2": tiny.SMALL_LLAMA | {"pad_token_id": 0, "num_key_value_heads": 2},
+    "GPTNeo": tiny.SMALL_NEO | {"pad_token_id": 0},
+    "GPTNeoX": tiny.SMALL_NEOX | {"pad_token_id": 0},
+    "OPT": tiny.SMALL_OPT | {"pad_token_id": 1},
+    "Falcon": tiny.SMALL_FALCON | {"pad_token_id": 0},
+    "Gemma2": tiny.SMALL_LLAMA | {"pad_token_id": 0, "head_dim": 6, "num_key_value_heads": 2, "sliding_window": 4},
 }
 LABELS = {"id2label": {0: "bad", 1: "fair", 2: "good"}, "label2id": {"bad": 0, "fair": 1, "good": 2}}
 
@@ -40,8 +45,11 @@ def ids_and_mask() -> tuple[torch.Tensor, torch.Tensor]:
     return ids.masked_fill(~mask, 0), mask
 
 
-@pytest.mark.parametrize("level", ["Sequence", "Token"])
-@pytest.mark.parametrize("name", FAMILIES)
+HEADS = [(name, level) for name in FAMILIES for level in ("Sequence", "Token") if (name, level) != ("OPT", "Token")]
+"""transformers has no head of OPT for tokens."""
+
+
+@pytest.mark.parametrize(("name", "level"), HEADS)
 def test_logits_and_roundtrip(tmp_path, name, level):
     case = make(name, level, tmp_path / "in")
     ids, mask = ids_and_mask()

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_tokenizer
+from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
@@ -44,6 +45,60 @@ def test_a_real_tokenizer_gives_the_ids_of_transformers():
     ours, theirs = read_tokenizer(SafeFolder(folder)), AutoTokenizer.from_pretrained(folder)
     for text in PROMPTS:
         assert ours.encode_ids(text) == theirs(text)["input_ids"][: len(ours.encode_ids(text))], text
+
+
+FILE = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+GEMMA = {"pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "eos_piece": "<eos>", "bos_piece": "<bos>"}
+BYTES = {"model_type": "bpe", "byte_fallback": True}
+ALBERT = {"pad_id": 0, "unk_id": 1, "bos_id": -1, "eos_id": -1, "control_symbols": ["[CLS]", "[SEP]", "[MASK]"]}
+SENTENCEPIECE = {
+    "albert": ("spiece.model", "Albert", {}, ALBERT),
+    "albert-cased": ("spiece.model", "Albert", {"do_lower_case": False, "keep_accents": True}, ALBERT),
+    "t5": ("spiece.model", "T5", {}, FILE),
+    "mt5": ("spiece.model", "T5", {"extra_ids": 0}, FILE),
+    "xlm-roberta": ("sentencepiece.bpe.model", "XLMRoberta", {}, {}),
+    "camembert": ("sentencepiece.bpe.model", "Camembert", {}, {}),
+    "llama": ("tokenizer.model", "Llama", {"add_bos_token": True}, BYTES),
+    "gemma": ("tokenizer.model", "Gemma", {"add_bos_token": True}, GEMMA | BYTES),
+    "mbart": ("sentencepiece.bpe.model", "MBart", {}, {}),
+    "pegasus": ("spiece.model", "Pegasus", {}, FILE),
+}
+
+
+def write_sentencepiece(name: str, folder: Path) -> None:
+    """Write a folder whose only tokenizer file is a sentencepiece model."""
+    import io
+
+    import sentencepiece
+
+    file, prefix, config, options = SENTENCEPIECE[name]
+    writer, lines = io.BytesIO(), [*PROMPTS, "Привет как дела", "The pizza tasted good."] * 9
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(filter(str.strip, lines)), model_writer=writer, vocab_size=400, hard_vocab_limit=False,
+        minloglevel=2, **options,
+    )  # fmt: skip
+    (folder / file).write_bytes(writer.getvalue())
+    (folder / "config.json").write_text(json.dumps({"model_type": name.removesuffix("-cased")}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{prefix}Tokenizer", **config}))
+
+
+@pytest.mark.parametrize("name", [name for name in SENTENCEPIECE if name not in ("mbart", "pegasus")])
+def test_a_sentencepiece_file_alone_gives_the_ids_of_transformers(tmp_path, name):
+    write_sentencepiece(name, tmp_path)
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    for text in [*PROMPTS, "Привет, ДЕЛА", "<extra_id_0> the <extra_id_9>", "<pad>"]:
+        assert ours.encode_ids(text) == theirs(text)["input_ids"], text
+        plain = ours.encode_ids(text, add_special_tokens=False)
+        assert plain == theirs(text, add_special_tokens=False)["input_ids"], text
+
+
+@pytest.mark.parametrize("name", ["mbart", "pegasus"])
+def test_a_sentencepiece_file_with_other_ids_is_refused(tmp_path, name):
+    """With the ids of the file, every token would be another one."""
+    write_sentencepiece(name, tmp_path)
+    with pytest.raises(InvalidInput, match=r"are not those of its sentencepiece file") as error:
+        read_tokenizer(SafeFolder(tmp_path))
+    assert "save_pretrained" in error.value.hint
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])

@@ -143,4 +143,5 @@ def _call_hub(model_id: str, request: Callable[[], T]) -> T:
         raise NotFound(f"The hub has no model {model_id}, or it is private.") from None
     except (OSError, getattr(errors, "HTTPError", OSError), errors.OfflineModeIsEnabled) as error:
         reason = " ".join(str(error).split())[:120].rstrip(".")
-        raise NeedsNetwork(f"{model_id} is not in the cache, and the hub does not answer: {reason}.") from None
+        message = f"{model_id} is not in the cache, and the hub does not answer: {reason}."
+        raise NeedsNetwork(message, hint="If you mean a folder: there is none of this name here.") from None

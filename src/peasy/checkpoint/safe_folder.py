@@ -124,6 +124,23 @@ def join_names(names: Sequence[str]) -> str:
     return ", ".join(name[:120] for name in names[:_MAX_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
+_OTHER_FILES = {
+    "adapter_config.json": "It is an adapter (LoRA): merge it with peft: model.merge_and_unload().save_pretrained(DIR)",
+    "*.gguf": "peasy writes GGUF files and reads none: import the Hugging Face folder that this one was made from.",
+    "*.h5": "Weights of TensorFlow are not read: save the model as safetensors with transformers.",
+    "*/config.json": "Is it the folder in it? {folder}",
+}
+"""Files that tell what a folder is which is not a model, and what to do then."""
+
+
+def hint_for_folder(path: Path) -> str:
+    """Return what to do with a folder that has no config.json or no weights."""
+    for pattern, hint in _OTHER_FILES.items():
+        if found := sorted(path.glob(pattern)):
+            return hint.format(folder=found[0].parent)
+    return "Give the folder that holds config.json and model.safetensors."
+
+
 def suggest_sibling(path: Path, *, folders_only: bool = False) -> str | None:
     """Return a "Did you mean" sentence with the nearest name beside a path that does not exist."""
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from peasy.checkpoint.safe_folder import MIB, SafeFolder, parse_json, short_repr, write_json
+from peasy.checkpoint.safe_folder import MIB, SafeFolder, hint_for_folder, parse_json, short_repr, write_json
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -138,11 +138,12 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
 
 
 _CONVERSION = """If you trust it, convert it in Python; weights_only refuses code, but peasy reads no pickle at all:
-    import torch
+    import pathlib, torch
     from safetensors.torch import save_file
-    weights = torch.load("{folder}/{name}", map_location="cpu", weights_only=True)
-    weights = {{name: tensor.clone().contiguous() for name, tensor in weights.items()}}
-    save_file(weights, "{folder}/model.safetensors", metadata={{"format": "pt"}})"""
+    folder = pathlib.Path({folder!r})
+    parts = [torch.load(file, map_location="cpu", weights_only=True) for file in sorted(folder.glob({files!r}))]
+    weights = {{name: tensor.clone().contiguous() for part in parts for name, tensor in part.items()}}
+    save_file(weights, folder / "model.safetensors", metadata={{"format": "pt"}})"""
 
 
 def open_tensors(folder: SafeFolder) -> TensorStore:
@@ -152,15 +153,13 @@ def open_tensors(folder: SafeFolder) -> TensorStore:
     if folder.has(WEIGHTS_FILE):
         file = TensorFile(folder, WEIGHTS_FILE)
         return TensorStore({name: (file, name) for name in file.info})
-    pickled = [
-        name for name in sorted(os.listdir(folder.path)) if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))
-    ]
-    if pickled:
-        raise InvalidInput(
-            f"{folder.path} stores its weights in {pickled[0]}: a pickle file, which can run code when it is loaded.",
-            hint=_CONVERSION.format(folder=folder.path, name=pickled[0]),
-        )
-    raise NotFound(f"{folder.path} has no {WEIGHTS_FILE}.")
+    names = [name for name in os.listdir(folder.path) if name.endswith((".bin", ".pt", ".pth", ".ckpt", ".pkl"))]
+    if names:  # beside the weights, a trainer leaves its state: optimizer.pt, training_args.bin
+        first = min(names, key=lambda name: (not name.startswith("pytorch_model"), name))
+        message = f"{folder.path} stores its weights in {first}: a pickle file, which can run code when it is loaded."
+        files = "pytorch_model*.bin" if first.startswith("pytorch_model") else first
+        raise InvalidInput(message, hint=_CONVERSION.format(folder=str(folder.path), files=files))
+    raise NotFound(f"{folder.path} has no {WEIGHTS_FILE}.", hint=hint_for_folder(folder.path))
 
 
 def write_tensors(

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.atomic import refuse_existing
-from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.hub import Confirm, is_hub_id
 from peasy.checkpoint.paths import resolve_model, run_path
 from peasy.checkpoint.ram import format_bytes
 from peasy.commands.load import LoadedModel, open_resolved
 from peasy.commands.result import JsonDict, Result
+from peasy.errors import UsageError
 from peasy.views.document import Document, Paragraph, Table
 
 
@@ -72,6 +73,8 @@ def import_model(
 
     if name is not None:
         refuse_existing(run_path(name))
+    if revision is not None and (Path(source).exists() or not is_hub_id(f"{source}@{revision}")):
+        raise UsageError(f"{source} is not a hub id without a revision.", hint="Write owner/model --revision v1.")
     source = source if revision is None else f"{source}@{revision}"
     resolved = resolve_model(source, offline=offline, confirm=confirm)
     origin = resolved.folder.resolve().name if resolved.kind == "path" else resolved.name  # no local paths in a file

@@ -14,7 +14,7 @@ from peasy.checkpoint import ram
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.paths import ResolvedModel, resolve_model
-from peasy.checkpoint.safe_folder import SafeFolder
+from peasy.checkpoint.safe_folder import SafeFolder, hint_for_folder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
 from peasy.checkpoint.tensors import InMemoryTensors, TensorStore, open_tensors
 from peasy.checkpoint.tokenizer import read_tokenizer
@@ -218,7 +218,9 @@ def load(
 def open_resolved(resolved: ResolvedModel, *, family: str | None = None, ignore_extra: bool = False) -> LoadedModel:
     """Load a resolved folder: a peasy checkpoint or a Hugging Face folder, there with the options of `read_folder`."""
     if resolved.folder.is_file():
-        raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint="Give the folder that holds config.json.")
+        parent = resolved.folder.parent
+        hint = f"Give its folder: {parent}" if (parent / CONFIG_FILE).is_file() else hint_for_folder(parent)
+        raise InvalidInput(f"{resolved.folder} is a file, not a model.", hint=hint)
     _LOG.info("loading %s from %s", resolved.name, resolved.folder)
     if not is_checkpoint(resolved.folder):
         return _open_hugging_face(resolved.name, resolved.folder, family=family, ignore_extra=ignore_extra)
@@ -238,7 +240,7 @@ def _open_hugging_face(
 
     folder = SafeFolder(path)
     if not folder.has(CONFIG_FILE):
-        raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.")
+        raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.", hint=hint_for_folder(path))
     if tensors is None:  # before any weight is read: read_folder compares tied copies
         data, where = folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE)
         huggingface.detect_family(data, where, name=family, any_head=ignore_extra)

@@ -15,6 +15,8 @@ from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
 _UNIGRAM, _BPE = 1, 2
+_FILE_IDS = (None, "AlbertTokenizer", "LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast", "T5Tokenizer")
+"""Tokenizer classes with the ids of the sentencepiece file."""
 _SPECIAL_TOKENS = (
     "<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]",
 )  # fmt: skip
@@ -76,13 +78,13 @@ def from_sentencepiece(
 ) -> Tokenizer:
     """Make a tokenizer of a sentencepiece model; `vocabulary` gives the ids if they are not the file's.
 
-    Texts are split as the file prescribes; pieces missing from `vocabulary` become `<unk>`. `</s>` is appended to each
-    text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
+    Texts are split as the file prescribes; pieces missing from `vocabulary` become unknown. The eos token is appended
+    to each text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
     """
-    eos, unk = "</s>", "<unk>"
     pieces, charsmap, is_bpe = _read_model(model)
     config = dict(config or {})
     ids, special = _piece_ids(pieces, vocabulary, config)
+    eos, unk = next((name for name in ("</s>", "[SEP]", "<eos>") if name in ids), "</s>"), "<unk>"
     for name in (eos, unk):
         if name not in ids:
             raise InvalidInput(f"The vocabulary of the sentencepiece model has no {name}.")
@@ -99,28 +101,40 @@ def from_sentencepiece(
         scored = [[p, scores[p]] if p in scores else [UNREACHABLE_PREFIX + p, 0.0] for p in ordered]
         model_json = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored, "byte_fallback": False}
     templates: Sequence[str] = (f"{language if language.strip() in ids else ''}$A {eos}", "$A $B")
-    if "<s>" in ids and config.get("tokenizer_class") == "XLMRobertaTokenizer":
+    if "<s>" in ids and config.get("tokenizer_class") in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
+    elif eos == "[SEP]" and "[CLS]" in ids:
+        templates, special = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*special, "[CLS]", "[MASK]"]
     if model_json.get("byte_fallback"):
-        config = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "add_bos_token": True} | config
+        bos = "<s>" if "<s>" in ids else "<bos>"
+        config = {"tokenizer_class": "LlamaTokenizer", "bos_token": bos, "add_bos_token": True} | config
         templates = _bos_template(config, ids)
-    data = _tokenizer_json(model_json, ids, ("<pad>", "<s>", eos, unk, *special), templates, steps)
+    data = _tokenizer_json(model_json, ids, ("<pad>", "<s>", "<bos>", eos, unk, *special), templates, steps)
     named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
-    return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if without_id or not is_bpe else {}))
+    is_separate = vocabulary is not None and (without_id or not is_bpe)
+    return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if is_separate else {}))
 
 
 def _piece_ids(
     pieces: Sequence[tuple[str, float, int]], vocabulary: Mapping[str, int] | None, config: JsonDict
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the ids of pieces, and more special tokens: languages after the vocabulary of M2M100, XLM-R's mask."""
+    """Return the ids of pieces, and more special tokens: M2M100's languages, XLM-R's mask, T5's sentinels."""
     if vocabulary is not None:
         listed = config.get("additional_special_tokens")
         languages = [str(token) for token in listed if token not in vocabulary] if isinstance(listed, list) else []
         return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, languages
-    names = [piece for piece, _, _ in pieces]
-    if config.get("tokenizer_class") == "XLMRobertaTokenizer":
+    names, more, name = [piece for piece, _, _ in pieces], ["<pad>", "<mask>"], config.get("tokenizer_class")
+    if name == "XLMRobertaTokenizer":
         names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], "<mask>"]
-    return {piece: id for id, piece in enumerate(names)}, ["<pad>", "<mask>"]
+    elif name == "CamembertTokenizer":  # the file's ids come after those of fairseq
+        names = ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED", *names[1:], "<mask>"]
+    elif name == "T5Tokenizer" and isinstance(count := config.get("extra_ids", 100), int):
+        sentinels = [f"<extra_id_{i}>" for i in reversed(range(min(count, 1000)))]
+        names, more = [*names, *sentinels], [*more, *sentinels]
+    elif name not in _FILE_IDS and not any(kind == _BYTE for _, _, kind in pieces):
+        hint = "Write its tokenizer.json once: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise InvalidInput(f"The ids of {str(name)[:40]} are not those of its sentencepiece file.", hint=hint)
+    return {piece: id for id, piece in enumerate(names)}, more
 
 
 def _bpe_model(pieces: Sequence[tuple[str, float, int]], ordered: Sequence[str], unk: str) -> JsonDict:

@@ -18,7 +18,8 @@ _MODEL_TYPES = {
     "GemmaTokenizer": "gemma gemma2 gemma3 gemma3_text", "BertTokenizer": "bert distilbert electra",
     "RobertaTokenizer": "roberta roberta-prelayernorm bart", "MPNetTokenizer": "mpnet", "AlbertTokenizer": "albert",
     "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "T5Tokenizer": "t5 mt5",
-    "M2M100Tokenizer": "m2m_100", _FILE_CLASS: "mistral mixtral phi3 olmo2 granite modernbert",
+    "M2M100Tokenizer": "m2m_100", "MBartTokenizer": "mbart", "PegasusTokenizer": "pegasus",
+    _FILE_CLASS: "mistral mixtral phi3 olmo2 granite modernbert",
 }  # fmt: skip
 _CLASS_OF_MODEL = {model: name for name, models in _MODEL_TYPES.items() for model in models.split()}
 _ALWAYS_OF_MODEL = ("qwen2",)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import Settings, drop
+from peasy.checkpoint.huggingface.weight_map import WeightRule, module_rules
+from peasy.models.config import DecoderConfig
 
 _LEVELS = {"ForSequenceClassification": "text", "ForTokenClassification": "token"}
 _MAX_LABELS = 100_000
@@ -44,7 +46,13 @@ class ClassifierFields:
 
 
 OF_LAST_TOKEN = ClassifierFields({"pooling": "last", "bias": False})
-"""Head of a decoder for texts."""
+"""Heads of a decoder: for texts, at the last token; for tokens."""
+
+
+def classifier_rules(config: DecoderConfig) -> tuple[WeightRule, ...]:
+    """Return the rules of a decoder's head, which has another name for tokens than for texts."""
+    of_tokens = config.classifier is not None and config.classifier.level == "token"
+    return tuple(module_rules("", "classifier.", {"classifier" if of_tokens else "score": "output"}))
 
 
 def _read_labels(fields: ConfigFields) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ IGNORED_FIELDS = """
     unsloth_fixed unsloth_version author created_date license is_encoder_decoder summary_type summary_use_proj
     summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout activation_dropout
     hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob embedding_dropout
-    use_return_dict sentence_transformers sbert_ce_default_activation_function
+    use_return_dict sentence_transformers sbert_ce_default_activation_function dropout class_weights
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 

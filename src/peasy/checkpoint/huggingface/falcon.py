@@ -1,5 +1,6 @@
 """Falcon: parallel residual with one norm or two, grouped-query attention, query, key and value of a group together."""
 
+from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN, classifier_rules
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import (
     ATTENTION_BIAS,
@@ -66,13 +67,13 @@ def _weight_map(config: DecoderConfig) -> WeightMap:
     two_norms = stack.parallel and not stack.shared_norm
     first, second = ("ln_attn", "ln_mlp") if two_norms else ("input_layernorm", "post_attention_layernorm")
     names = block_names(f"- - - self_attention.dense {first} mlp.dense_h_to_4h mlp.dense_4h_to_h {second}")
-    places = {"embedding": "word_embeddings", "norm": "ln_f"}
-    return decoder_map("transformer.", "h", names, *qkv, **places, buffers=["self_attention.rotary_emb.inv_freq"])
+    places, own = {"embedding": "word_embeddings", "norm": "ln_f"}, (*qkv, *classifier_rules(config))
+    return decoder_map("transformer.", "h", names, *own, **places, buffers=["self_attention.rotary_emb.inv_freq"])
 
 
 FAMILY = ModelFamily(
     "falcon",
-    ("FalconForCausalLM", "FalconModel"),
+    ("FalconForCausalLM", "FalconModel", "FalconForSequenceClassification", "FalconForTokenClassification"),
     {"kind": "decoder", "stack.feedforward.kind": "mlp", "stack.norm.kind": "layer"},
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads"),
@@ -85,6 +86,7 @@ FAMILY = ModelFamily(
         Rope(),
         TiedHead("transformer.word_embeddings.weight"),
         Fixed("alibi", (False,), "Its ALiBi is scaled with the scores and rounded to bfloat16."),
+        OF_LAST_TOKEN,
     ),
     _weight_map,
     prefix="transformer.",

@@ -5,10 +5,11 @@ alternating global and local attention. GPT-NeoX has a parallel residual and par
 value of each head together. OPT has learned positions from 2 on, and ReLU.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN
+from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN, classifier_rules
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
 from peasy.checkpoint.huggingface.config_table import (
     ATTENTION_BIAS,
@@ -45,6 +46,10 @@ _GPT_NAMES = {"embedding": "wte", "position": "wpe", "norm": "ln_f"}
 _MLP = "mlp.dense_h_to_4h mlp.dense_4h_to_h"
 
 
+def _architectures(prefix: str) -> Iterator[str]:
+    return (f"{prefix}{head}" for head in ("Model", "ForSequenceClassification", "ForTokenClassification"))
+
+
 def _masks(prefix: str) -> tuple[str, ...]:
     return f"{prefix}bias", f"{prefix}masked_bias"
 
@@ -52,19 +57,19 @@ def _masks(prefix: str) -> tuple[str, ...]:
 def _gpt2_weights(config: DecoderConfig) -> WeightMap:
     """Return the weight map; matrices are stored transposed."""
     external, internal = "transformer.h.{layer}.", "decoder.blocks.{layer}."
-    sizes, of_tokens = (config.d_model,) * 3, config.classifier is not None and config.classifier.level == "token"
+    sizes = (config.d_model,) * 3
     qkv = fused_rules(f"{external}attn.c_attn", internal, QUERY_KEY_VALUE, split_fused(sizes))
     transposed = replace(qkv[0], transform=split_fused(sizes, 1, TRANSPOSE))
     modules = module_rules(external, internal, block_names("- - - attn.c_proj - mlp.c_fc mlp.c_proj -"))
     rules = [replace(rule, transform=TRANSPOSE) if "weight" in rule.external else rule for rule in modules]
-    head = module_rules("", "classifier.", {"classifier" if of_tokens else "score": "output"})
-    norms, own, buffers = block_names("- - - - ln_1 - - ln_2"), (transposed, qkv[1], *rules, *head), _masks("attn.")
-    return decoder_map("transformer.", "h", norms, *own, **_GPT_NAMES, buffers=buffers)
+    own = transposed, qkv[1], *rules, *classifier_rules(config)
+    norms = block_names("- - - - ln_1 - - ln_2")
+    return decoder_map("transformer.", "h", norms, *own, **_GPT_NAMES, buffers=_masks("attn."))
 
 
 _GPT2 = ModelFamily(
     "gpt2",
-    ("GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification", "GPT2ForTokenClassification"),
+    ("GPT2LMHeadModel", *_architectures("GPT2")),
     _LEARNED,
     (
         *sizes("vocab_size n_embd n_layer n_head"),
@@ -111,12 +116,13 @@ def _write_local_layers(settings: Settings) -> dict[str, object]:
 def _gpt_neo_weights(config: DecoderConfig) -> WeightMap:
     attention = " ".join(f"attn.attention.{name}_proj" for name in ("q", "k", "v", "out"))
     names = block_names(f"{attention} ln_1 mlp.c_fc mlp.c_proj ln_2")
-    return decoder_map("transformer.", "h", names, **_GPT_NAMES, buffers=_masks("attn.attention."))
+    own, buffers = classifier_rules(config), _masks("attn.attention.")
+    return decoder_map("transformer.", "h", names, *own, **_GPT_NAMES, buffers=buffers)
 
 
 _GPT_NEO = ModelFamily(
     "gpt_neo",
-    ("GPTNeoForCausalLM", "GPTNeoModel"),
+    ("GPTNeoForCausalLM", *_architectures("GPTNeo")),
     {**_LEARNED, "stack.attention.bias": False, "stack.attention.scale": 1.0},
     (
         *sizes("vocab_size hidden_size num_layers num_heads"),
@@ -127,6 +133,7 @@ _GPT_NEO = ModelFamily(
         length(2048),
         TiedHead("transformer.wte.weight"),
         Field("resid_dropout embed_dropout attention_dropout", "dropout", ConfigFields.probability, 0.0),
+        OF_LAST_TOKEN,
     ),
     _gpt_neo_weights,
     prefix="transformer.",
@@ -143,12 +150,12 @@ def _gpt_neox_weights(config: DecoderConfig) -> WeightMap:
     names = block_names(f"- - - attention.dense input_layernorm {_MLP} post_attention_layernorm")
     places = {"embedding": "embed_in", "norm": "final_layer_norm", "head": "embed_out"}
     buffers = (*_masks("attention."), "attention.rotary_emb.inv_freq")
-    return decoder_map("gpt_neox.", "layers", names, *qkv, **places, buffers=buffers)
+    return decoder_map("gpt_neox.", "layers", names, *qkv, *classifier_rules(config), **places, buffers=buffers)
 
 
 _GPT_NEOX = ModelFamily(
     "gpt_neox",
-    ("GPTNeoXForCausalLM", "GPTNeoXModel"),
+    ("GPTNeoXForCausalLM", *_architectures("GPTNeoX")),
     _DECODER,
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size"),
@@ -159,10 +166,10 @@ _GPT_NEOX = ModelFamily(
         length(2048, unlimited=2048),
         Rope("rotary_emb_base", partial=True, share="rotary_pct", default_share=0.25),
         TiedHead("gpt_neox.embed_in.weight", "embed_out.weight", default=False),
+        OF_LAST_TOKEN,
     ),
     _gpt_neox_weights,
     prefix="gpt_neox.",
-    ignored="is_decoder",
     aliases={"lm_head.weight": "embed_out.weight"},
 )
 
@@ -178,12 +185,12 @@ def _opt_weights(config: DecoderConfig) -> WeightMap:
     attention = "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj self_attn_layer_norm"
     names = block_names(f"{attention} fc1 fc2 final_layer_norm")
     places = {"embedding": "embed_tokens", "position": "embed_positions", "norm": "final_layer_norm"}
-    return decoder_map("model.decoder.", "layers", names, **places)
+    return decoder_map("model.decoder.", "layers", names, *classifier_rules(config), **places)
 
 
 _OPT = ModelFamily(
     "opt",
-    ("OPTForCausalLM", "OPTModel"),
+    ("OPTForCausalLM", "OPTModel", "OPTForSequenceClassification"),
     {**_LEARNED, "position.offset": 2},
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads ffn_dim"),
@@ -196,6 +203,7 @@ _OPT = ModelFamily(
         Fixed("layer_norm_elementwise_affine", (True,), "Norms without weights are not supported."),
         Fixed("_remove_final_layer_norm", (False,), "The final norm is part of the model."),
         Fixed("do_layer_norm_before", (True,), "Only pre-norm is supported."),
+        OF_LAST_TOKEN,
     ),
     _opt_weights,
     prefix="model.",

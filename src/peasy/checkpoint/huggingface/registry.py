@@ -46,6 +46,11 @@ _UNSUPPORTED = {
 """Fields of config.json that tell why an architecture is not supported."""
 
 
+_QUANTISED = (
+    "Quantised weights are not read: import the original model, or what model.dequantize() of transformers saves."
+)
+
+
 def detect_family(
     data: Mapping[str, object], where: str = "config.json", *, name: str | None = None, any_head: bool = False
 ) -> ModelFamily:
@@ -98,7 +103,9 @@ def read_hf_config(
     if not family.has_custom_code:
         fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
     fields.ignore(["auto_map"])
-    fields.require_value("quantization_config", reason="Quantised weights are not supported.")
+    fields.require_value("quantization_config", reason=_QUANTISED)
+    if family.kind == "decoder":
+        fields.ignore("is_decoder")
     for name, reason in _UNSUPPORTED.items():
         fields.require_value(name, reason=reason)
     fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")

@@ -1,18 +1,22 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
 
-// Create an element. Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria
-// attributes are written as they are. Children: strings and numbers become text nodes, never markup; null and false are
-// left out; arrays are flattened.
-export function make(tag, attributes = {}, ...children) {
+// Create an element: `make("p.quiet", { role: "status" }, "text")`, with classes after its tag; attributes may be left out.
+// Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written as
+// they are. Children: strings and numbers become text nodes, never markup; null and false are left out; arrays are
+// flattened.
+export function make(tagAndClasses, ...parts) {
+	const [tag, ...classes] = tagAndClasses.split(".");
+	const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
 	const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
 	const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+	if (classes.length) element.setAttribute("class", classes.join(" "));
 	for (const [name, value] of Object.entries(attributes)) {
 		const isAria = name.startsWith("aria-");
 		if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
 		else if (isPresent(value) || (isAria && value === false))
 			element.setAttribute(name, value === true && !isAria ? "" : value);
 	}
-	element.append(...children.flat(Infinity).filter(isPresent));
+	element.append(...parts.flat(Infinity).filter(isPresent));
 	return element;
 }
 
@@ -22,12 +26,12 @@ function isPresent(value) {
 
 // Text of unknown direction, such as tokens and names of models.
 export function bdi(...children) {
-	return make("bdi", {}, children);
+	return make("bdi", children);
 }
 
 // A paragraph in the secondary text colour.
 export function quiet(...children) {
-	return make("p", { class: "quiet" }, children);
+	return make("p.quiet", children);
 }
 
 // A button; its class is "plain", or "plain main" for the main action.
@@ -38,9 +42,9 @@ export function button(label, onClick, attributes = {}) {
 // Labelled <select>; `onChange` receives the chosen index.
 export function makeSelect(label, options, chosen, onChange) {
 	const select = make("select", { onchange: () => onChange(select.selectedIndex) });
-	options.forEach((option) => select.append(make("option", {}, option)));
+	options.forEach((option) => select.append(make("option", option)));
 	select.selectedIndex = chosen;
-	return make("label", {}, `${label} `, select);
+	return make("label", `${label} `, select);
 }
 
 // Children with slot="table" stay visible. The static picture in <noscript> is the fallback if drawing fails.

@@ -39,7 +39,7 @@ export class FlowView {
 	 */
 	constructor(source) {
 		this.source = source;
-		this.caption = make("p", { class: "story", role: "status" });
+		this.caption = make("p.story", { role: "status" });
 		this.flow = new ModelFlow({
 			token: (stack, row) => this.chooseToken(stack, row),
 			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
@@ -57,12 +57,11 @@ export class FlowView {
 				source.onChange({ s: step || null });
 			},
 		);
-		this.rail = make("div", { class: "card flow-rail" });
-		this.switches = make("div", {});
+		this.rail = make("div.card.flow-rail");
+		this.switches = make("div");
 		this.element = make(
-			"div",
-			{ class: "home-main" },
-			make("div", { class: "story-row" }, this.caption, this.switches),
+			"div.home-main",
+			make("div.story-row", this.caption, this.switches),
 			this.flow.element,
 			this.rail,
 			legend(),
@@ -201,10 +200,10 @@ export class FlowView {
 			"only the last row was computed.";
 		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
 		this.rail.replaceChildren(
-			make("div", { class: "row" }, this.source.rail?.() ?? []),
-			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
-			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
-			make("p", { class: "quiet caveat" }, this.#caveat()),
+			make("div.row", this.source.rail?.() ?? []),
+			...(bytes ? [make("p.note", bytes)] : []),
+			...(this.cached === undefined ? [] : [make("p.note", cached)]),
+			make("p.quiet.caveat", this.#caveat()),
 		);
 	}
 
@@ -321,10 +320,10 @@ function legend() {
 		["·", "a space before the word"],
 	];
 	return make(
-		"ul",
-		{ class: "flow-legend", "aria-label": "Legend" },
+		"ul.flow-legend",
+		{ "aria-label": "Legend" },
 		entries.map(([sign, text]) =>
-			make("li", {}, make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
+			make("li", make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
 		),
 	);
 }
@@ -339,7 +338,7 @@ export function byteNote(pieces) {
 
 /** A token as a word in a sentence. */
 export function word(piece) {
-	return make("b", {}, bdi(piece.replace(/^·/, "")));
+	return make("b", bdi(piece.replace(/^·/, "")));
 }
 
 function nonNull(fields) {

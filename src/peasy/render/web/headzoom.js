@@ -38,7 +38,7 @@ export class HeadZoom {
 	constructor(onCell, onStep) {
 		this.onCell = onCell;
 		this.onStep = onStep;
-		this.element = make("section", { class: "zoom", "aria-label": "One head, step by step" });
+		this.element = make("section.zoom", { "aria-label": "One head, step by step" });
 		const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
 		this.player = new Player(
 			() => (isStill ? this.move(1) : this.#seek(this.step * TICKS + this.tick + 1)),
@@ -54,10 +54,10 @@ export class HeadZoom {
 	show(head, row, key, step = this.step) {
 		[this.head, this.row, this.key] = [head, row, key];
 		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
-		this.list = make("ol", { class: "zoom-steps" });
+		this.list = make("ol.zoom-steps");
 		this.element.replaceChildren(
 			this.#trail(),
-			make("div", { class: "zoom-parts" }, this.#drawRow(), make("div", {}, this.#controls(), this.list)),
+			make("div.zoom-parts", this.#drawRow(), make("div", this.#controls(), this.list)),
 		);
 		this.#draw();
 	}
@@ -88,8 +88,7 @@ export class HeadZoom {
 		const { title, queries, keys } = this.head;
 		const parts = ["model", ...title, queries[this.row], keys[this.key]];
 		return make(
-			"p",
-			{ class: "trail" },
+			"p.trail",
 			parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
 		);
 	}
@@ -102,21 +101,19 @@ export class HeadZoom {
 		const items = order.map((key) =>
 			make(
 				"li",
-				{},
 				button(bdi(keys[key]), () => this.onCell(this.row, key), {
 					class: "plain key",
 					"aria-pressed": key === this.key,
 					"aria-label": `${keys[key]}: weight ${writeNumber(row[key], 4)}`,
 				}),
 				track(row[key], key),
-				make("span", { class: "number" }, writeNumber(row[key], 4)),
+				make("span.number", writeNumber(row[key], 4)),
 			),
 		);
 		return make(
-			"div",
-			{ class: "bars zoom-row" },
-			make("h2", {}, bdi(queries[this.row]), " looks at"),
-			make("ol", {}, items),
+			"div.bars.zoom-row",
+			make("h2", bdi(queries[this.row]), " looks at"),
+			make("ol", items),
 			row.length > order.length && quiet(`${row.length - order.length} more tokens with smaller weights`),
 		);
 	}
@@ -142,8 +139,8 @@ export class HeadZoom {
 		this.forward = button("▶", () => this.move(1), { "aria-label": "Next step" });
 		const weight = writeNumber(weights[this.row][this.key], 4);
 		return [
-			make("h2", {}, "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
-			make("div", { class: "row" }, this.playButton, this.back, this.forward, this.scrubber),
+			make("h2", "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
+			make("div.row", this.playButton, this.back, this.forward, this.scrubber),
 		];
 	}
 
@@ -161,9 +158,9 @@ export class HeadZoom {
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
 					button(name, () => this.#seek((index + 1) * TICKS), { class: "text-button" }),
-					index === this.step && make("span", { class: "quiet" }, ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
+					index === this.step && make("span.quiet", ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
 					index === this.step && this.#picture(this.tick / TICKS),
-					index <= this.step && lines[index] && make("pre", {}, lines[index]),
+					index <= this.step && lines[index] && make("pre", lines[index]),
 				),
 			),
 		);
@@ -198,14 +195,12 @@ export class HeadZoom {
 		const sum = products.slice(0, numShown).reduce((total, product) => total + product, 0);
 		const counted = numShown < products.length ? `${numShown} of ${products.length} products` : "all products";
 		return make(
-			"div",
-			{ class: "zoom-products" },
+			"div.zoom-products",
 			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
 			vectorStrip(`k of ${keys[this.key]}`, key, { numLit: numShown }),
 			make(
-				"div",
-				{ class: "strip" },
-				make("span", {}, "products"),
+				"div.strip",
+				make("span", "products"),
 				make(
 					"svg",
 					{
@@ -217,7 +212,7 @@ export class HeadZoom {
 					bars,
 				),
 			),
-			make("p", {}, `Sum of ${counted}: `, make("b", {}, writeNumber(sum, 4))),
+			make("p", `Sum of ${counted}: `, make("b", writeNumber(sum, 4))),
 		);
 	}
 
@@ -239,7 +234,7 @@ export class HeadZoom {
 					r: visible[index] === this.key ? 8 : 5,
 					fill: CATEGORY_COLOURS[visible[index] % CATEGORY_COLOURS.length],
 				},
-				make("title", {}, `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
+				make("title", `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
 			),
 		);
 		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
@@ -253,12 +248,11 @@ export class HeadZoom {
 			make(
 				"svg",
 				{ viewBox: "0 0 600 32", class: "scores", "aria-hidden": true },
-				make("path", { class: "axis", d: "M10 16H590M300 8V24" }),
+				make("path.axis", { d: "M10 16H590M300 8V24" }),
 				points,
 			),
 			make(
 				"p",
-				{},
 				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
 				without !== undefined && effect,
 			),
@@ -269,8 +263,7 @@ export class HeadZoom {
 	#mask(fraction) {
 		const visible = new Set(this.#visible());
 		return make(
-			"p",
-			{ class: "zoom-mask" },
+			"p.zoom-mask",
 			this.head.keys.map((piece, key) => {
 				const isHidden = !visible.has(key) && fraction > 0.5;
 				return [make("span", { class: isHidden ? "hidden-key" : key === this.key ? "chosen" : null }, bdi(piece)), " "];
@@ -286,18 +279,17 @@ export class HeadZoom {
 		const order = this.#largest(6);
 		if (!order.includes(this.key)) order[order.length - 1] = this.key;
 		return make(
-			"div",
-			{ class: "zoom-softmax" },
-			["", "score", "", "weight", ""].map((name) => make("b", {}, name)),
+			"div.zoom-softmax",
+			["", "score", "", "weight", ""].map((name) => make("b", name)),
 			order.map((key) => {
 				const [score, weight] = [masked[this.row][key], weights[this.row][key]];
 				const length = Number.isFinite(score) ? (score - low) / (high - low || 1) : 0;
 				return [
 					make("span", { class: key === this.key ? "chosen" : null }, bdi(keys[key])),
 					track(length, key),
-					make("span", { class: "number" }, Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
+					make("span.number", Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
 					track(weight * fraction, key),
-					make("span", { class: "number" }, writeNumber(weight, 4)),
+					make("span.number", writeNumber(weight, 4)),
 				];
 			}),
 		);
@@ -357,7 +349,7 @@ function track(fraction, token) {
 	const filled = make("i", { "aria-hidden": true });
 	filled.style.width = `${100 * fraction}%`;
 	filled.style.background = CATEGORY_COLOURS[token % CATEGORY_COLOURS.length];
-	return make("span", { class: "track" }, filled);
+	return make("span.track", filled);
 }
 
 /**
@@ -392,10 +384,5 @@ function vectorStrip(label, vector, { reference = vector, numLit = vector.length
 		cell.style.background = cssColour(ramp, fractionOf(number, { low: -limit, high: limit }));
 		return cell;
 	});
-	return make(
-		"div",
-		{ class: "strip" },
-		make("span", {}, bdi(label)),
-		make("span", { class: "cells", "aria-hidden": true }, cells),
-	);
+	return make("div.strip", make("span", bdi(label)), make("span.cells", { "aria-hidden": true }, cells));
 }

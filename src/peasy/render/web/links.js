@@ -43,8 +43,7 @@ function drawColumns(spec, links, _, onHighlight) {
 	const [start, middle, end] = [leftWidth, leftWidth + gap / 2, leftWidth + gap];
 	const curve = (left, right) => `M${start} ${y(left)}C${middle} ${y(left)} ${middle} ${y(right)} ${end} ${y(right)}`;
 	const lines = links.reverse().map(([left, right, weight]) =>
-		make("path", {
-			class: "line",
+		make("path.line", {
 			d: curve(left, right),
 			"data-a": left,
 			"data-b": right,
@@ -52,7 +51,7 @@ function drawColumns(spec, links, _, onHighlight) {
 			"stroke-width": 0.8 + 4 * Math.min(weight, 1),
 		}),
 	);
-	const gold = (spec.gold ?? []).map(([left, right]) => make("path", { class: "gold", d: curve(left, right) }));
+	const gold = (spec.gold ?? []).map(([left, right]) => make("path.gold", { d: curve(left, right) }));
 	const words = [
 		...spec.left.map((word, index) => wordLabel(word, 0, index, start - 8, y(index) + 4.5, "end")),
 		...spec.right.map((word, index) => wordLabel(word, 1, index, end + 8, y(index) + 4.5, "start")),
@@ -81,8 +80,7 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 		const d =
 			`M${top} ${topEdge}C${top} ${middle} ${bottom} ${middle} ${bottom} ${bottomEdge}` +
 			`H${bottomEnd}C${bottomEnd} ${middle} ${topEnd} ${middle} ${topEnd} ${topEdge}Z`;
-		return make("path", {
-			class: "ribbon",
+		return make("path.ribbon", {
 			d,
 			"data-a": left,
 			"data-b": right,
@@ -92,8 +90,7 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 	});
 	const centre = (word) => word.x + word.width / 2;
 	const gold = (spec.gold ?? []).map(([left, right]) =>
-		make("path", {
-			class: "gold",
+		make("path.gold", {
 			d: `M${centre(topRow.words[left])} ${topEdge}L${centre(bottomRow.words[right])} ${bottomEdge}`,
 		}),
 	);
@@ -103,10 +100,7 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 			wordLabel(word, 1, index, centre(bottomRow.words[index]), bottomEdge + 18, "middle"),
 		),
 	];
-	const axes = [
-		axisLabel(spec.leftAxis, 0, "start"),
-		make("text", { class: "axis", x: 0, y: bottomEdge + 42 }, spec.rightAxis),
-	];
+	const axes = [axisLabel(spec.leftAxis, 0, "start"), make("text.axis", { x: 0, y: bottomEdge + 42 }, spec.rightAxis)];
 	const width = Math.max(topRow.width, bottomRow.width);
 	return finishPicture(spec, width, bottomEdge + 50, [...ribbons, ...gold, ...axes, ...words], words, onHighlight);
 }
@@ -162,7 +156,7 @@ function wordLabel(word, side, index, x, y, anchor) {
 }
 
 function axisLabel(text, x, anchor) {
-	return make("text", { class: "axis", x, y: 14, "text-anchor": anchor }, text);
+	return make("text.axis", { x, y: 14, "text-anchor": anchor }, text);
 }
 
 function layOutRow(words) {
@@ -184,11 +178,11 @@ function sumWeightsBy(links, side) {
 class PeasyLinks extends Figure {
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
-		this.status = make("p", { class: "read", role: "status" });
-		this.words = make("div", { class: "words" });
-		const parts = [make("h3", {}, data.title), this.words, this.status];
-		if (data.description) parts.push(make("p", { class: "quiet" }, data.description));
-		this.fillShadowRoot(make("div", { class: "frame" }, ...parts));
+		this.status = make("p.read", { role: "status" });
+		this.words = make("div.words");
+		const parts = [make("h3", data.title), this.words, this.status];
+		if (data.description) parts.push(make("p.quiet", data.description));
+		this.fillShadowRoot(make("div.frame", ...parts));
 		this.repaint();
 	}
 

@@ -89,30 +89,28 @@ class PeasyMaps extends Figure {
 			indices(Math.ceil(names.length / data.tileSize)).map((index) => String(index * data.tileSize));
 		const labels = (names) => (data.tileSize === 1 ? names : starts(names));
 		this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
-		this.status = make("p", { class: "read", role: "status" });
-		this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
-		this.topList = make("ol", { class: "top" });
-		this.words = make("div", { class: "words" });
+		this.status = make("p.read", { role: "status" });
+		this.arithmetic = make("div.sum", { role: "status", hidden: "" });
+		this.topList = make("ol.top");
+		this.words = make("div.words");
 		this.addPointerListeners(this.heatMap.canvas);
 		const { several } = this;
-		this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
-		this.topListTitle = make("p", {});
-		const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
-		const best = make("div", { class: "best" }, this.topListTitle, this.topList);
+		this.mapContainer = make("div.large", this.heatMap.canvas);
+		this.topListTitle = make("p");
+		const main = make("div.main", this.mapContainer, this.status, this.arithmetic);
+		const best = make("div.best", this.topListTitle, this.topList);
 		const columns = several
 			? [
 					[this.makeOverview(data), best],
 					[main, this.words],
 				]
 			: [[main], [best, this.words]];
-		const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
+		const groups = columns.map((parts) => make("div.side-by-side", ...parts));
 		const body = make("div", { class: several ? "body" : "body one" }, ...groups);
 		const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
 		const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
-		const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-		this.fillShadowRoot(
-			make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data), body, ...quiet),
-		);
+		const quiet = notes.filter(Boolean).map((sentence) => make("p.quiet", sentence));
+		this.fillShadowRoot(make("div.frame", make("h3", data.title), this.makeToolbar(data), body, ...quiet));
 		this.onkeydown = (event) => this.onKeyDown(event);
 	}
 
@@ -122,7 +120,7 @@ class PeasyMaps extends Figure {
 	}
 
 	makeToolbar(data) {
-		const bar = make("div", { class: "bar" });
+		const bar = make("div.bar");
 		this.mapSelects = [];
 		for (const [axis, names, chosen, onChange] of [
 			[data.downAxis, data.down, this.mapRow, (index) => this.selectMap(index, this.mapColumn)],
@@ -153,8 +151,7 @@ class PeasyMaps extends Figure {
 	makeOverview(data) {
 		this.thumbnails = [];
 		this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
-		const grid = make("div", {
-			class: "overview",
+		const grid = make("div.overview", {
 			role: "group",
 			"aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}`,
 		});
@@ -164,7 +161,7 @@ class PeasyMaps extends Figure {
 			grid.classList.add("line");
 			grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
 			const items = data.across.map((name, mapColumn) =>
-				make("div", {}, this.makeThumbnail(data, 0, mapColumn), text(name)),
+				make("div", this.makeThumbnail(data, 0, mapColumn), text(name)),
 			);
 			grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
 		} else {
@@ -281,7 +278,7 @@ class PeasyMaps extends Figure {
 	showArithmetic() {
 		if (this.row < 0 || this.column < 0 || !this.canExplain) return;
 		const [title, ...lines] = explainCell(this);
-		this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
+		this.arithmetic.replaceChildren(make("strong", title), ...lines.map((line) => make("pre", line)));
 		this.arithmetic.hidden = false;
 	}
 
@@ -357,10 +354,9 @@ class PeasyMaps extends Figure {
 				bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
 				return make(
 					"li",
-					{},
-					make("bdi", {}, this.data.columns[key] ?? key),
+					make("bdi", this.data.columns[key] ?? key),
 					bar,
-					make("span", {}, writeNumber(value, this.data.top?.decimals ?? this.data.decimals)),
+					make("span", writeNumber(value, this.data.top?.decimals ?? this.data.decimals)),
 				);
 			}),
 		);
@@ -397,8 +393,7 @@ class PeasyMaps extends Figure {
 			width: this.words.clientWidth || 480,
 		};
 		const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
-		if (tooMany)
-			return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
+		if (tooMany) return this.words.replaceChildren(make("p.quiet", "Too many words for lines: choose text."));
 		this.linksPicture = drawLinks(spec, (side, index) => {
 			if (side === 0) this.selectCell(index, this.column);
 			else if (side === 1) this.linksPicture.highlight(1, index);
@@ -417,11 +412,11 @@ class PeasyMaps extends Figure {
 		this.tokenSpans = names
 			.slice(start, start + TEXT_WINDOW)
 			.map((name, index) => make("span", { "data-key": start + index }, name));
-		const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
+		const text = make("p.text", ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
 		text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
 		text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
 		const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
-		const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
+		const notice = names.length > TEXT_WINDOW ? [make("p.quiet", shown)] : [];
 		this.words.replaceChildren(text, ...notice);
 		this.shadeText(weights);
 	}
@@ -500,7 +495,7 @@ class PeasyMaps extends Figure {
 }
 
 function boldLabel(text) {
-	return make("b", {}, make("bdi", {}, text));
+	return make("b", make("bdi", text));
 }
 
 define("peasy-maps", PeasyMaps);

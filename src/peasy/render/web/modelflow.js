@@ -30,8 +30,8 @@ export class ModelFlow {
 	constructor(on) {
 		this.on = on;
 		this.canvas = make("canvas", { "aria-hidden": true });
-		this.svg = make("svg", { class: "flow", role: "group", "aria-label": "The model with its numbers" });
-		this.element = make("div", { class: "flow-frame" }, make("div", { class: "flow-scroll" }, this.canvas, this.svg));
+		this.svg = make("svg.flow", { role: "group", "aria-label": "The model with its numbers" });
+		this.element = make("div.flow-frame", make("div.flow-scroll", this.canvas, this.svg));
 		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
 		this.svg.addEventListener("pointerleave", () => this.highlight(null));
 		new ResizeObserver(() => this.pass && this.#room() !== this.shownRoom && this.show(this.pass, this.view)).observe(
@@ -105,16 +105,11 @@ export class ModelFlow {
 	#drawBand(band) {
 		const rows = indices(band.numTokens);
 		return [
-			make("text", { class: "band", x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
+			make("text.band", { x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
 			band.strip &&
 				make(
-					"text",
-					{
-						class: "small",
-						x: band.strip.left + band.strip.width,
-						y: band.top + band.header - 10,
-						"text-anchor": "end",
-					},
+					"text.small",
+					{ x: band.strip.left + band.strip.width, y: band.top + band.header - 10, "text-anchor": "end" },
 					"embedding",
 				),
 			...rows.map((row) => this.#drawStream(band, row)),
@@ -197,10 +192,10 @@ export class ModelFlow {
 		});
 		if (!lines.length) lines.push({ d: `M${from} ${band.y(row)}H${band.end - 8}`, "stroke-width": 2 });
 		return make(
-			"g",
-			{ class: "stream", "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
+			"g.stream",
+			{ "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
 			lines.map((line) => make("path", line)),
-			make("title", {}, "residual stream"),
+			make("title", "residual stream"),
 		);
 	}
 
@@ -212,8 +207,7 @@ export class ModelFlow {
 		const ramp = rampOf(true, false);
 		const cell = width / (vectors[0]?.length || 1);
 		return make(
-			"g",
-			{ class: "strips" },
+			"g.strips",
 			vectors.map((vector, row) =>
 				make(
 					"g",
@@ -227,7 +221,7 @@ export class ModelFlow {
 							fill: cssColour(ramp, fractionOf(value, range)),
 						}),
 					),
-					make("title", {}, `${name}: the first ${vector.length} of ${this.pass.d_model} numbers`),
+					make("title", `${name}: the first ${vector.length} of ${this.pass.d_model} numbers`),
 				),
 			),
 		);
@@ -246,9 +240,8 @@ export class ModelFlow {
 				rx: 6,
 			}),
 			make(
-				"g",
+				"g.layer-title",
 				{
-					class: "layer-title",
 					role: "button",
 					tabindex: 0,
 					"aria-expanded": layer.isOpen,
@@ -284,7 +277,7 @@ export class ModelFlow {
 			...indices(band.numTokens).map((row) =>
 				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
 			),
-			layer.isOpen && make("text", { class: "small", x: start, y: layer.bottom + 20 }, names),
+			layer.isOpen && make("text.small", { x: start, y: layer.bottom + 20 }, names),
 		];
 	}
 
@@ -315,13 +308,12 @@ export class ModelFlow {
 					onclick: () =>
 						shown === null ? this.on.layer(band.name, layer.layer) : this.on.cell?.({ stack: band.name, row, key }),
 				},
-				make("title", {}, shown === null ? `${sentence} (mean of the heads)` : sentence),
+				make("title", shown === null ? `${sentence} (mean of the heads)` : sentence),
 			),
 			shown !== null &&
 				weight >= MIN_WRITTEN &&
 				this.layout.rowHeight >= 14 &&
-				make("text", {
-					class: "weight",
+				make("text.weight", {
 					x: start + (isEdge ? -8 : 8),
 					"text-anchor": isEdge ? "end" : null,
 					y: y - weight * 6 - 4,
@@ -387,8 +379,8 @@ export class ModelFlow {
 				onkeydown: (event) => this.#onHeadKey(event, choose),
 			},
 			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
-			isOff && make("text", { class: "small middle", x: left + side / 2, y: top + side / 2 }, "off"),
-			make("title", {}, `${name}${isOff ? " (off)" : ""}`),
+			isOff && make("text.small.middle", { x: left + side / 2, y: top + side / 2 }, "off"),
+			make("title", `${name}${isOff ? " (off)" : ""}`),
 		);
 	}
 
@@ -408,9 +400,8 @@ export class ModelFlow {
 		const largest = Math.max(...added, 1e-9);
 		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
 		return make(
-			"g",
-			{ class: "mlp" },
-			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 20 }, "feed-forward"),
+			"g.mlp",
+			layer.isOpen && make("text.small", { x: left, y: layer.bottom + 20 }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",
@@ -424,7 +415,7 @@ export class ModelFlow {
 						fill: tokenColour(row),
 					}),
 					plus(left + width - 6, layer.y(row), this.layout.rowHeight),
-					make("title", {}, `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
+					make("title", `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
 				),
 			),
 		);
@@ -435,10 +426,9 @@ export class ModelFlow {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
 		const place = { x: layer.left + layer.width, y: layer.bottom + 37, "text-anchor": "end" };
 		return make(
-			"g",
-			{ class: "lens" },
+			"g.lens",
 			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : `would say: ${written[0]}`),
-			make("title", {}, `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
+			make("title", `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}
 
@@ -462,9 +452,8 @@ export class ModelFlow {
 		const { left, top } = this.layout.bars;
 		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
 		return make(
-			"g",
-			{ class: "next" },
-			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
+			"g.next",
+			tokens.length > 0 && make("text.band", { x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
 			tokens.map((token, row) => this.#drawBar(token, row, this.view.barsTitle ? null : this.on.nextToken)),
 		);
 	}
@@ -478,8 +467,7 @@ export class ModelFlow {
 		const lengthOf = (value) => Math.max(1.5, barWidth * value);
 		const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
 		const measure = this.view.barsTitle ?? "probability";
-		const bar = make("rect", {
-			class: "now",
+		const bar = make("rect.now", {
 			x: barLeft,
 			y: y + (was === undefined ? 0 : 4),
 			width: lengthOf(probability),
@@ -492,28 +480,27 @@ export class ModelFlow {
 				easing: "ease-in-out",
 			});
 		return make(
-			"g",
+			"g.bar",
 			{
-				class: "bar",
 				role: add ? "button" : "img",
 				tabindex: add ? (row ? -1 : 0) : null,
 				"aria-label": `${piece}: ${measure} ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
 				...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
 			},
-			make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
+			make("rect.hit", { x: left, y: y - 3, width, height: 24 }),
 			make(
-				"text",
-				{ class: "middle", x: barLeft - 6, y: y + 9, "text-anchor": "end" },
+				"text.middle",
+				{ x: barLeft - 6, y: y + 9, "text-anchor": "end" },
 				shorten(piece, Math.floor(labelWidth / 6.4)),
 			),
-			was !== undefined && make("rect", { class: "was", x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
+			was !== undefined && make("rect.was", { x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
 			bar,
 			make(
-				"text",
-				{ class: "number middle", x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
+				"text.number.middle",
+				{ x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
 				writeNumber(probability, 2),
 			),
-			add && make("title", {}, "Click to add this token to the text"),
+			add && make("title", "Click to add this token to the text"),
 		);
 	}
 
@@ -569,15 +556,15 @@ function recurrentArrows(band) {
 	const d = indices(band.numTokens - 1).map(
 		(row) => `M${x} ${band.y(row)}q20 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
 	);
-	return make("path", { class: "recurrent", d: d.join("") });
+	return make("path.recurrent", { d: d.join("") });
 }
 
 function plus(x, y, rowHeight, token = null) {
 	if (rowHeight < 12) return null;
 	const size = Math.min(4, rowHeight / 3);
 	return make(
-		"g",
-		{ class: "plus", "data-token": token },
+		"g.plus",
+		{ "data-token": token },
 		make("circle", { cx: x, cy: y, r: size + 1.5 }),
 		size > 2 && make("path", { d: `M${x - size} ${y}h${2 * size}M${x} ${y - size}v${2 * size}` }),
 	);

@@ -9,8 +9,8 @@ class PeasyPlane extends HTMLElement {
 		const { names, neighbours } = /** @type {any} */ (this).data ?? JSON.parse(script.textContent);
 		this.points = [.../** @type {NodeListOf<SVGElement>} */ (this.querySelectorAll("path.point"))];
 		this.status = make(
-			"p",
-			{ class: "note", role: "status" },
+			"p.note",
+			{ role: "status" },
 			"Point at a name, or use the arrow keys, to see its nearest neighbours.",
 		);
 		this.append(this.status);

@@ -14,33 +14,32 @@ export function uniqueId(prefix = "part") {
 
 /** A titled section of a page in a frame. */
 export function card(label, ...children) {
-	return element("section", { class: "card", "aria-label": label }, children);
+	return element("section.card", { "aria-label": label }, children);
 }
 
 /** Title and introduction of a page. */
 export function pageHeader(title, introduction) {
-	return [element("h1", {}, title), element("p", { class: "lead" }, introduction)];
+	return [element("h1", title), element("p.lead", introduction)];
 }
 
 /** Elements in a row. */
 export function flexRow(...children) {
-	return element("div", { class: "row" }, children);
+	return element("div.row", children);
 }
 
 /** Fields and buttons in a row, aligned at the bottom: fields have their labels above. */
 export function fieldRow(...children) {
-	return element("div", { class: "row end" }, children);
+	return element("div.row.end", children);
 }
 
 /** A control (input, select or textarea) with its label. */
 export function field(label, control, hint = null) {
 	control.id ||= uniqueId("field");
 	return element(
-		"div",
-		{ class: "field" },
+		"div.field",
 		element("label", { for: control.id }, label),
 		control,
-		hint && element("span", { class: "note" }, hint),
+		hint && element("span.note", hint),
 	);
 }
 
@@ -66,9 +65,8 @@ export function select(options, chosen, onChange, attributes = {}) {
 export function radioGroup(legend, options, chosen, onChange) {
 	const name = uniqueId("choice");
 	return element(
-		"fieldset",
-		{ class: "choices" },
-		element("legend", {}, legend),
+		"fieldset.choices",
+		element("legend", legend),
 		options.map(([value, label]) => {
 			const input = element("input", {
 				type: "radio",
@@ -77,7 +75,7 @@ export function radioGroup(legend, options, chosen, onChange) {
 				checked: value === chosen,
 				onchange: () => onChange(value),
 			});
-			return element("label", {}, input, element("span", {}, label));
+			return element("label", input, element("span", label));
 		}),
 	);
 }
@@ -97,7 +95,7 @@ export function slider(label, { min, max, step = 1, value, write = String }, onI
 		input.setAttribute("aria-valuetext", output.textContent);
 		onInput(Number(input.value));
 	});
-	return element("div", { class: "slider" }, element("label", { for: id }, label), input, output);
+	return element("div.slider", element("label", { for: id }, label), input, output);
 }
 
 /** Move a slider without calling its listener. */
@@ -112,7 +110,7 @@ export function setSlider(container, value, text) {
 export function bar(fraction, kind = null) {
 	const filled = element("i", { class: kind, "aria-hidden": true });
 	filled.style.width = `${100 * fraction}%`;
-	return element("span", { class: "track" }, filled);
+	return element("span.track", filled);
 }
 
 const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
@@ -126,24 +124,20 @@ export function table(caption, columns, rows, currentRow = -1) {
 	const makeCell = (cell, index) =>
 		element("td", { class: numeric[index] ? null : "word" }, cell instanceof Node ? cell : bdi(textOf(cell)));
 	return element(
-		"figure",
-		{ class: "table", tabindex: 0 },
+		"figure.table",
+		{ tabindex: 0 },
 		element(
 			"table",
-			{},
-			caption && element("caption", {}, element("b", {}, caption)),
+			caption && element("caption", element("b", caption)),
 			element(
 				"thead",
-				{},
 				element(
 					"tr",
-					{},
 					columns.map((name) => element("th", { scope: "col" }, name)),
 				),
 			),
 			element(
 				"tbody",
-				{},
 				rows.map((cells, index) =>
 					element("tr", { "aria-current": index === currentRow || null }, cells.map(makeCell)),
 				),
@@ -154,7 +148,7 @@ export function table(caption, columns, rows, currentRow = -1) {
 
 /** Content that is closed at first. */
 export function details(label, ...content) {
-	return element("details", { class: "more" }, element("summary", {}, label), content);
+	return element("details.more", element("summary", label), content);
 }
 
 /** The numbers of the figure above, as a closed table. */
@@ -172,5 +166,5 @@ export function openDialog(label, ...content) {
 
 /** The caveat below every attention picture. */
 export function caveatLine(caveat) {
-	return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
+	return element("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }

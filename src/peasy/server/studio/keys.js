@@ -53,18 +53,15 @@ export class KeyBindings {
 		const list = (title, bindings, prefix = "") =>
 			bindings.size > 0 &&
 			element(
-				"table",
-				{ class: "keys" },
-				element("caption", {}, element("b", {}, title)),
+				"table.keys",
+				element("caption", element("b", title)),
 				element(
 					"tbody",
-					{},
 					[...bindings.values()].map(({ key, label }) =>
 						element(
 							"tr",
-							{},
-							element("th", { scope: "row" }, element("kbd", {}, prefix + (KEY_NAMES[key] ?? key))),
-							element("td", { class: "word" }, label),
+							element("th", { scope: "row" }, element("kbd", prefix + (KEY_NAMES[key] ?? key))),
+							element("td.word", label),
 						),
 					),
 				),
@@ -73,9 +70,8 @@ export class KeyBindings {
 		const dialog = openDialog(
 			"Keys",
 			element(
-				"div",
-				{ class: "row between" },
-				element("h2", {}, "Keys"),
+				"div.row.between",
+				element("h2", "Keys"),
 				button("Close", () => dialog.close()),
 			),
 			list("On this page", page),

@@ -20,16 +20,15 @@ export class LineChart {
 		this.lines = [];
 		this.cursorX = null;
 		this.logarithmic = false;
-		this.svg = element("svg", {
-			class: "curves",
+		this.svg = element("svg.curves", {
 			height: HEIGHT,
 			tabindex: 0,
 			role: "application",
 			"aria-roledescription": "chart",
 			"data-arrows": "",
 		});
-		this.status = element("p", { class: "read quiet", role: "status" });
-		this.legend = element("ul", { class: "legend" });
+		this.status = element("p.read.quiet", { role: "status" });
+		this.legend = element("ul.legend");
 		const checkbox = element("input", {
 			type: "checkbox",
 			onchange: () => {
@@ -37,13 +36,12 @@ export class LineChart {
 				this.draw();
 			},
 		});
-		const checkboxLabel = element("label", { class: "quiet scale" }, checkbox, " logarithmic");
-		this.tableDetails = tableDetails(element("div", {}));
+		const checkboxLabel = element("label.quiet.scale", checkbox, " logarithmic");
+		this.tableDetails = tableDetails(element("div"));
 		this.tableDetails.addEventListener("toggle", () => this.fillTable());
 		this.element = element(
-			"figure",
-			{ class: "chart" },
-			element("figcaption", {}, title, checkboxLabel),
+			"figure.chart",
+			element("figcaption", title, checkboxLabel),
 			this.legend,
 			this.svg,
 			this.status,
@@ -71,9 +69,7 @@ export class LineChart {
 			...line,
 			points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)),
 		}));
-		this.legend.replaceChildren(
-			...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))),
-		);
+		this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))));
 		const last = (points) => (points.length ? this.write(points.at(-1)[1]) : "no data yet");
 		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
 		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
@@ -101,7 +97,7 @@ export class LineChart {
 		this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 		this.svg.setAttribute("width", width);
-		this.cursor = element("g", {});
+		this.cursor = element("g");
 		this.svg.replaceChildren(
 			...this.drawAxes(xRange, yRange, width),
 			...this.lines.map((line, index) => this.drawLine(line, index)),
@@ -114,13 +110,13 @@ export class LineChart {
 		const shapes = [];
 		for (const tick of ticks(...xRange, width < 500 ? 4 : 7)) {
 			shapes.push(
-				element("path", { class: "rule", d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }),
+				element("path.rule", { d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }),
 				label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"),
 			);
 		}
 		for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
 			shapes.push(
-				element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
+				element("path.rule", { d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
 				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),
 			);
 		}
@@ -141,7 +137,7 @@ export class LineChart {
 		const path = downsample(points, MAX_POINTS)
 			.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`)
 			.join("L");
-		return element("path", { class: "curve", d: path ? `M${path}` : "", ...lineStyle(index) });
+		return element("path.curve", { d: path ? `M${path}` : "", ...lineStyle(index) });
 	}
 
 	/** Show the values of all lines at x; null clears them. */
@@ -192,7 +188,7 @@ function legendSample(index) {
 	return element(
 		"svg",
 		{ width: 34, height: 10, "aria-hidden": "true" },
-		element("path", { class: "curve", d: "M1 5H33", ...lineStyle(index) }),
+		element("path.curve", { d: "M1 5H33", ...lineStyle(index) }),
 	);
 }
 

@@ -20,7 +20,7 @@ export class MatrixTable {
 		this.cells = spec.values.map((values, row) => values.map((value, column) => this.#makeCell(value, row, column)));
 		this.selectedCell = null;
 		this.operands = null; // matrices that this one is calculated from, set by the page
-		this.element = element("figure", { class: "matrix", "data-matrix": spec.name }, this.#makeTable());
+		this.element = element("figure.matrix", { "data-matrix": spec.name }, this.#makeTable());
 		if (!spec.onSelect && !spec.edit && !spec.openCells) this.element.tabIndex = 0;
 		if (spec.shaded) this.#shadeCells();
 	}
@@ -36,21 +36,19 @@ export class MatrixTable {
 			.join(" ");
 		const captionElement = element(
 			"caption",
-			{},
-			element("b", { class: "name" }, name),
-			math && element("span", { class: "formula" }, math),
-			caption && element("span", { class: "description" }, caption),
+			element("b.name", name),
+			math && element("span.formula", math),
+			caption && element("span.description", caption),
 		);
 		const head = element(
 			"tr",
-			{},
-			element("td", { class: "corner" }, corner),
+			element("td.corner", corner),
 			columns.map((label) => element("th", { scope: "col" }, bdi(label))),
 		);
 		const body = this.cells.map((cells, row) =>
-			element("tr", {}, this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells),
+			element("tr", this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells),
 		);
-		const table = element("table", {}, captionElement, element("thead", {}, head), element("tbody", {}, body));
+		const table = element("table", captionElement, element("thead", head), element("tbody", body));
 		table.addEventListener("keydown", (event) => this.#onKeyDown(event));
 		table.addEventListener("focusin", (event) => this.#onFocus(event));
 		table.addEventListener("paste", (event) => this.#onPaste(event));
@@ -74,15 +72,10 @@ export class MatrixTable {
 
 	#makeCell(value, row, column) {
 		const { edit, openCells, onSelect, makeContent } = this.spec;
-		if (makeContent) return element("td", {}, makeContent(row, column));
-		if (openCells?.has(`${row},${column}`))
-			return element("td", { class: "quiz-cell" }, this.#makeInput("", row, column, "quiz"));
+		if (makeContent) return element("td", makeContent(row, column));
+		if (openCells?.has(`${row},${column}`)) return element("td.quiz-cell", this.#makeInput("", row, column, "quiz"));
 		if (edit)
-			return element(
-				"td",
-				{ class: "open" },
-				this.#makeInput(value === null ? "-inf" : String(value), row, column, "number"),
-			);
+			return element("td.open", this.#makeInput(value === null ? "-inf" : String(value), row, column, "number"));
 		const isFirst = row === 0 && column === 0;
 		const cell = element(
 			"td",

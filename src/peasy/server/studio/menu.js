@@ -12,7 +12,7 @@ export function menuButton(label, getItems, title) {
 		"aria-controls": id,
 		title,
 	});
-	const container = element("div", { class: "menu-home" }, opener, list);
+	const container = element("div.menu-home", opener, list);
 	const close = (restoreFocus = true) => {
 		list.hidden = true;
 		opener.setAttribute("aria-expanded", false);

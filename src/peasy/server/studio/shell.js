@@ -95,10 +95,10 @@ export class Shell {
 	showError(error, container = null) {
 		if (error?.name === "AbortError") return;
 		const box = element(
-			"div",
-			{ class: "refusal", role: "alert" },
-			element("strong", {}, "✗ ", error.message),
-			error.hint && element("p", {}, error.hint),
+			"div.refusal",
+			{ role: "alert" },
+			element("strong", "✗ ", error.message),
+			error.hint && element("p", error.hint),
 			error.needsReload && button("Reload", () => location.reload()),
 		);
 		if (container) container.replaceChildren(box);
@@ -237,10 +237,9 @@ export class Shell {
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a.brand", { href: "home", "aria-label": "peasy studio" }, element("b", "peasy")),
 			element(
 				"ul",
-				{},
 				PAGES.map((page) => this.#railLink(page)),
 			),
 		);
@@ -263,7 +262,6 @@ export class Shell {
 	#railLink({ name, title, letter }) {
 		return element(
 			"li",
-			{},
 			element(
 				"a",
 				{ href: name, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
@@ -317,8 +315,8 @@ export class Shell {
 
 /** What is seen of a page until its module is there. */
 function skeleton(title) {
-	const bars = ["", "", ""].map(() => element("div", { class: "skeleton-bar", "aria-hidden": true }));
-	return element("div", { class: "skeleton" }, element("h1", {}, title), bars);
+	const bars = ["", "", ""].map(() => element("div.skeleton-bar", { "aria-hidden": true }));
+	return element("div.skeleton", element("h1", title), bars);
 }
 
 new Shell().start();

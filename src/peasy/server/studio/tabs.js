@@ -14,7 +14,7 @@ export function tabs(entries, onChoose) {
 			"data-tab": name,
 		}),
 	);
-	const list = element("div", { class: "tabs", role: "tablist" }, buttons);
+	const list = element("div.tabs", { role: "tablist" }, buttons);
 	const choose = async (name, notify = true) => {
 		const chosen = Math.max(
 			entries.findIndex((entry) => entry.name === name),
@@ -38,5 +38,5 @@ export function tabs(entries, onChoose) {
 		next.focus();
 		choose(next.dataset.tab);
 	});
-	return { element: element("div", {}, list, panel), choose, panel };
+	return { element: element("div", list, panel), choose, panel };
 }

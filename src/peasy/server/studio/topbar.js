@@ -33,7 +33,7 @@ export class TopBar {
 		});
 		this.text.addEventListener("input", () => this.#applyTextSoon());
 		this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
-		this.modelContainer = element("span", { class: "model" });
+		this.modelContainer = element("span.model");
 		this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
 		this.copyMenu = menuButton(
 			"Copy",
@@ -43,7 +43,7 @@ export class TopBar {
 			],
 			"Copy (c)",
 		);
-		this.note = element("span", { class: "flash", role: "status" });
+		this.note = element("span.flash", { role: "status" });
 		const themeSelect = select(
 			THEMES.map((name) => [name, `Theme: ${THEME_LABELS[name] ?? name}`]),
 			currentTheme(),
@@ -58,7 +58,7 @@ export class TopBar {
 		container.append(
 			this.modelContainer,
 			this.text,
-			element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help),
+			element("span.tools", this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help),
 		);
 	}
 
@@ -108,12 +108,8 @@ export class TopBar {
 				(name) => this.#setState({ m: name }),
 				{ "aria-label": "Model" },
 			);
-			this.modelContainer.replaceChildren(
-				element("span", { class: "quiet", "aria-hidden": true }, "Model "),
-				this.modelSelect,
-			);
-			if (!models.length)
-				this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
+			this.modelContainer.replaceChildren(element("span.quiet", { "aria-hidden": true }, "Model "), this.modelSelect);
+			if (!models.length) this.modelContainer.replaceChildren(element("span.quiet", "no model for this page yet"));
 			this.#showModel(await this.shell.modelName(page.model).catch(() => ""));
 		});
 	}

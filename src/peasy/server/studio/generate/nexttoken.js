@@ -12,13 +12,12 @@ export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, ch
 			"li",
 			{ class: classes.join(" ") },
 			button(bdi(piece), () => onChoose(choice), { "aria-label": `Continue with ${piece}` }),
-			element("span", { class: "pair" }, bar(probability, "was"), bar(adjusted)),
+			element("span.pair", bar(probability, "was"), bar(adjusted)),
 			element(
-				"span",
-				{ class: "number" },
+				"span.number",
 				writeNumber(probability, 3),
 				" → ",
-				element("b", {}, adjusted === 0 ? "cut" : writeNumber(adjusted, 3)),
+				element("b", adjusted === 0 ? "cut" : writeNumber(adjusted, 3)),
 			),
 		);
 	};
@@ -28,12 +27,11 @@ export function nextTokenPanel({ choices, num_candidates, vocab_size, rest }, ch
 	];
 	return element(
 		"div",
-		{},
 		quiet(
 			"Grey: the model's probability. Coloured: after temperature, top-k and top-p. Choose a token to continue with it.",
 		),
-		element("ol", { class: "effect candidates", "aria-label": "Candidates" }, choices.map(item)),
-		element("p", {}, `${formatCount(num_candidates)} of ${formatCount(vocab_size)} tokens can be sampled.`),
+		element("ol.effect.candidates", { "aria-label": "Candidates" }, choices.map(item)),
+		element("p", `${formatCount(num_candidates)} of ${formatCount(vocab_size)} tokens can be sampled.`),
 		tableDetails(
 			table(
 				"Candidates",

@@ -126,15 +126,14 @@ export function chapterPanel(number, open) {
 	const verdict = element("p", { role: "status", class: "quiet" });
 	const choose = (index) => (verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
 	return element(
-		"aside",
-		{ class: "textbook", "aria-label": "Textbook" },
-		element("p", { class: "quiet" }, `Chapter ${number + 1} of ${CHAPTERS.length}`),
-		element("h2", {}, title),
-		element("p", {}, text),
-		element("p", {}, element("b", {}, question)),
+		"aside.textbook",
+		{ "aria-label": "Textbook" },
+		element("p.quiet", `Chapter ${number + 1} of ${CHAPTERS.length}`),
+		element("h2", title),
+		element("p", text),
+		element("p", element("b", question)),
 		element(
-			"div",
-			{ class: "row" },
+			"div.row",
 			options.map((option, index) => button(option, () => choose(index))),
 		),
 		verdict,
@@ -144,8 +143,7 @@ export function chapterPanel(number, open) {
 			element("a", { href: "glossary" }, "Glossary"),
 		),
 		element(
-			"div",
-			{ class: "row" },
+			"div.row",
 			button("◀ Back", () => open(number - 1), { disabled: number === 0 }),
 			button("Next ▶", () => open(number + 1), { class: "plain main", disabled: number === CHAPTERS.length - 1 }),
 		),

@@ -31,11 +31,10 @@ function formatProbability(value, decimals = 2) {
 export function nextTokenLine(candidates) {
 	if (!candidates?.length) return "";
 	return element(
-		"p",
-		{ class: "next" },
-		element("span", { class: "quiet" }, "next token: "),
+		"p.next",
+		element("span.quiet", "next token: "),
 		candidates.map(({ piece, probability }) =>
-			element("span", { class: "chip" }, bdi(piece), " ", element("b", {}, formatProbability(probability))),
+			element("span.chip", bdi(piece), " ", element("b", formatProbability(probability))),
 		),
 	);
 }
@@ -51,15 +50,14 @@ export function effectPanel(result) {
 	if (!tokens.length) return quiet("This model does not predict a next token.");
 	const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
 	const list = element(
-		"ol",
-		{ class: "effect", "aria-label": "Next token before and after" },
+		"ol.effect",
+		{ "aria-label": "Next token before and after" },
 		tokens.map(({ piece, before, after }) =>
 			element(
 				"li",
-				{},
 				bdi(piece),
-				element("span", { class: "pair" }, bar(before ?? 0, "was"), bar(after ?? 0)),
-				element("span", { class: "number" }, `${written(before)} → ${written(after)}`),
+				element("span.pair", bar(before ?? 0, "was"), bar(after ?? 0)),
+				element("span.number", `${written(before)} → ${written(after)}`),
 			),
 		),
 	);
@@ -70,7 +68,6 @@ export function effectPanel(result) {
 	const divergence = result.kl_divergence ?? null;
 	return element(
 		"div",
-		{},
 		list,
 		divergence !== null &&
 			quiet(

@@ -34,8 +34,7 @@ export function rankingPanel(response, sortBy, onChooseHead, onSort) {
 	const rows = ranked.map((head) => [headButton(head), ...SCORES.map((score) => scoreOf(head, score))]);
 	return element(
 		"div",
-		{},
-		flexRow(element("label", {}, "rank by ", select(SCORES, sortBy, onSort))),
+		flexRow(element("label", "rank by ", select(SCORES, sortBy, onSort))),
 		quiet(
 			`${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of ` +
 				"attention; entropy is in bits, distance in positions.",

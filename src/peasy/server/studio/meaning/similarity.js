@@ -25,10 +25,9 @@ export class SimilarityTab extends MeaningTab {
 			});
 			return wideField(label, input);
 		};
-		this.cosine = element("p", { class: "result-text", role: "status" });
+		this.cosine = element("p.result-text", { role: "status" });
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField),
 			textField("a", "first sentence"),
 			textField("b", "second sentence"),

@@ -32,7 +32,6 @@ export class TextMap extends MeaningTab {
 		file.addEventListener("change", () => this.readFiles([...file.files]));
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
 			wideField("texts, one per line; an empty line starts a new document", this.input),
 			this.resultContainer,
@@ -80,7 +79,7 @@ export class TextMap extends MeaningTab {
 		const plane = picture.querySelector("peasy-plane");
 		this.resultContainer.replaceChildren(
 			this.pairForm(result),
-			element("div", { class: "map" }, picture, neighbours.element),
+			element("div.map", picture, neighbours.element),
 			details("Neighbours of all texts", rendered),
 		);
 		neighbours.follow([plane]);
@@ -90,8 +89,7 @@ export class TextMap extends MeaningTab {
 			: "";
 		picture.append(
 			element(
-				"p",
-				{ class: "note" },
+				"p.note",
 				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours ` +
 					"are by cosine in all dimensions.",
 			),

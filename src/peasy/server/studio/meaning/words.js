@@ -17,7 +17,6 @@ export class WordMap extends MeaningTab {
 		);
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField, this.clusterSlider(5)),
 			wideField("words, separated by spaces", this.input),
 			this.resultContainer,
@@ -37,8 +36,8 @@ export class WordMap extends MeaningTab {
 		rendered.querySelectorAll("h2").forEach((heading) => heading.remove());
 		const sides = ["Before training", "After training"].map((title, index) =>
 			element(
-				"section",
-				{ class: "side card", "aria-label": title },
+				"section.side.card",
+				{ "aria-label": title },
 				pictures[index],
 				quiet(`The map keeps ${Math.round(100 * result.explained_variance[index])} % of the variance.`),
 			),
@@ -50,7 +49,7 @@ export class WordMap extends MeaningTab {
 		const planes = sides.map((side) => side.querySelector("peasy-plane"));
 		const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
 		this.resultContainer.replaceChildren(
-			element("div", { class: "sides" }, sides),
+			element("div.sides", sides),
 			neighbours.element,
 			quiet(result.description, unknown),
 			details("Neighbours of all words", rendered),

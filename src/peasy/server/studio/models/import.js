@@ -38,7 +38,7 @@ function confirmImport(shell, card, onImported) {
 			.at(-1)
 			.replace(/[^\w.-]+/g, "-"),
 	});
-	const errorContainer = element("div", {});
+	const errorContainer = element("div");
 	const copyButton = button(
 		"Copy",
 		async () => {
@@ -56,10 +56,9 @@ function confirmImport(shell, card, onImported) {
 	);
 	const dialog = openDialog(
 		"Import",
-		element("h2", {}, "Import this model?"),
+		element("h2", "Import this model?"),
 		element(
 			"p",
-			{},
 			`${card.name} (${formatCount(card.parameters)} parameters, ${writeNumber(card.bytes / 1e6, 1)} MB) will be ` +
 				"copied into peasy's data directory. Nothing is downloaded.",
 		),

@@ -16,7 +16,7 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.cards = element("div", { class: "cards" });
+		this.cards = element("div.cards");
 		this.detail = element("section", { "aria-label": "Result" });
 		this.jobPanel = new JobPanel(shell, ["experiment"], (job) => this.onJobUpdate(job));
 		place.append(
@@ -53,9 +53,9 @@ export class Page {
 		this.cards.replaceChildren(
 			...this.experiments.map((entry) =>
 				element(
-					"article",
-					{ class: "card", "aria-current": entry.name === this.name || null },
-					element("h2", {}, entry.claim),
+					"article.card",
+					{ "aria-current": entry.name === this.name || null },
+					element("h2", entry.claim),
 					quiet(entry.question),
 					this.guesses[entry.name] && verdictLine(entry.last ?? entry.stored),
 					flexRow(this.cardControls(entry)),
@@ -76,7 +76,7 @@ export class Page {
 			});
 		if (this.guesses[name]) return button("Show", () => this.choose(name), { "aria-label": `Show ${name}` });
 		return [
-			element("span", { class: "quiet" }, "What do you think?"),
+			element("span.quiet", "What do you think?"),
 			...Object.entries(GUESSES).map(([guess, label]) =>
 				button(label, () => this.guess(name, guess), { "aria-label": `${label}: ${claim}` }),
 			),
@@ -123,9 +123,9 @@ export class Page {
 			element("h2", { tabindex: -1 }, claim),
 			verdictLine(last ?? stored) ?? quiet("Not measured on this machine yet."),
 			guess && quiet(`You said: ${GUESSES[guess].toLowerCase()}.`),
-			element("p", {}, (last ?? stored)?.verdict),
+			element("p", (last ?? stored)?.verdict),
 			picture,
-			caveat && element("p", { class: "note" }, element("b", {}, "Caveat: "), caveat),
+			caveat && element("p.note", element("b", "Caveat: "), caveat),
 			stored && details("Measured with several seeds", quiet(stored.origin), comparisonTable(stored)),
 			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
 			response &&
@@ -191,23 +191,17 @@ function comparisonBars({ comparisons, seeds }) {
 		const line = (name, { mean, low, high }, kind) =>
 			element(
 				"li",
-				{},
-				element("span", {}, name),
+				element("span", name),
 				bar(Math.abs(mean) / largest, kind),
-				element("span", { class: "number", title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
+				element("span.number", { title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
 			);
 		return [
-			element("li", { class: "bar-title" }, one.name),
+			element("li.bar-title", one.name),
 			line(one.value_name, one.value, null),
 			line(one.control_name, one.control, "was"),
 		];
 	});
-	return element(
-		"figure",
-		{ class: "bars compared" },
-		element("figcaption", {}, `Mean of ${seeds.length} seeds`),
-		element("ol", {}, items),
-	);
+	return element("figure.bars.compared", element("figcaption", `Mean of ${seeds.length} seeds`), element("ol", items));
 }
 
 function comparisonTable({ comparisons }) {

@@ -34,22 +34,18 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.controls = element("div", { class: "card" });
-		this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
+		this.controls = element("div.card");
+		this.tokenLine = element("p.tokens", { "data-arrows": "" });
 		this.candidates = card("Next token");
 		this.attention = card("Attention");
 		this.cache = card("KV cache");
-		this.cacheComparison = element("section", {});
+		this.cacheComparison = element("section");
 		place.append(
-			element("h1", {}, "Generate"),
-			element(
-				"p",
-				{ class: "lead" },
-				"The model writes one token after the other; see what it could have written, and why.",
-			),
+			element("h1", "Generate"),
+			element("p.lead", "The model writes one token after the other; see what it could have written, and why."),
 			this.controls,
 			this.tokenLine,
-			element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)),
+			element("div.split", this.candidates, element("div", this.attention, this.cache)),
 			this.cacheComparison,
 		);
 		shell.keys.add([
@@ -147,7 +143,7 @@ export class Page {
 	async updateCandidates() {
 		this.candidatesAbort?.abort();
 		if (this.position >= this.steps.length && this.steps.at(-1)?.piece === "<eos>") {
-			this.candidates.replaceChildren(element("h2", {}, "The text has ended"), quiet("The model wrote <eos>."));
+			this.candidates.replaceChildren(element("h2", "The text has ended"), quiet("The model wrote <eos>."));
 			return;
 		}
 		const abort = (this.candidatesAbort = new AbortController());
@@ -161,7 +157,7 @@ export class Page {
 			this.shell.clearError();
 			const step = this.steps[this.position];
 			this.candidates.replaceChildren(
-				element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"),
+				element("h2", step ? "Probabilities at this position" : "Next-token probabilities"),
 				nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)),
 			);
 			if (!this.steps.length) this.drawTokens();
@@ -274,7 +270,7 @@ export class Page {
 			"aria-pressed": this.position >= this.steps.length,
 		});
 		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) =>
-			element("span", { class: "given" }, piece),
+			element("span.given", piece),
 		);
 		this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
 	}
@@ -301,7 +297,7 @@ export class Page {
 		if (!step) return;
 		const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
 		this.attention.replaceChildren(
-			element("h2", {}, "Attention when generating ", bdi(step.piece)),
+			element("h2", "Attention when generating ", bdi(step.piece)),
 			attentionPanel(
 				step,
 				pieces,
@@ -313,7 +309,7 @@ export class Page {
 		);
 		const numLayers = selfAttentionLayers(step).length || 1;
 		this.cache.replaceChildren(
-			element("h2", {}, "KV cache"),
+			element("h2", "KV cache"),
 			cachePicture(pieces, step, numLayers),
 			button("Compare with no cache", () => this.compareCache(true)),
 		);
@@ -331,7 +327,7 @@ export class Page {
 			});
 			const rendered = renderDocument(response);
 			rendered.querySelector("h2")?.remove();
-			this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
+			this.cacheComparison.replaceChildren(element("h2", "With and without the KV cache"), rendered);
 		}, this.cacheComparison);
 	}
 }

@@ -8,7 +8,7 @@ export const page = { name: "glossary", title: "Glossary", letter: "y" };
 export class Page {
 	constructor(place) {
 		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
-		this.list = element("div", {});
+		this.list = element("div");
 		place.append(
 			...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."),
 			field("filter", filter),
@@ -29,16 +29,11 @@ export class Page {
 		this.list.replaceChildren(
 			...shown.map(({ title, terms }) =>
 				element(
-					"section",
-					{ class: "card" },
-					element("h2", {}, title),
+					"section.card",
+					element("h2", title),
 					element(
 						"dl",
-						{},
-						terms.flatMap(([term, meaning]) => [
-							element("dt", {}, element("b", {}, term)),
-							element("dd", {}, withCode(meaning)),
-						]),
+						terms.flatMap(([term, meaning]) => [element("dt", element("b", term)), element("dd", withCode(meaning))]),
 					),
 				),
 			),
@@ -48,5 +43,5 @@ export class Page {
 
 /** Text whose `parts` between backticks are code. */
 function withCode(text) {
-	return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
+	return text.split("`").map((part, index) => (index % 2 ? element("code", part) : part));
 }

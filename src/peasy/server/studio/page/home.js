@@ -39,23 +39,23 @@ export class Page {
 			rail: () => this.railItems(),
 			nextToken: (_id, piece) => this.addToken(piece),
 		});
-		this.book = element("div", {});
-		this.numbers = element("div", {});
+		this.book = element("div");
+		this.numbers = element("div");
 		this.view.element.append(this.numbers);
-		this.checkpoints = element("div", { class: "checkpoints" });
+		this.checkpoints = element("div.checkpoints");
 		this.view.rail.before(this.checkpoints);
 		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
 			class: "plain textbook-button",
 			title: "Ten short chapters that move the picture",
 		});
-		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
-		this.title = element("h1", {}, "One sentence through a Transformer");
-		this.lead = element("p", { class: "lead" }, leadOf("decoder"));
+		this.presets = element("div.row.presets", { role: "group", "aria-label": "Examples" });
+		this.title = element("h1", "One sentence through a Transformer");
+		this.lead = element("p.lead", leadOf("decoder"));
 		place.append(
-			element("div", { class: "row between" }, this.title, this.bookButton),
+			element("div.row.between", this.title, this.bookButton),
 			this.lead,
 			this.presets,
-			element("div", { class: "home" }, this.view.element, this.book),
+			element("div.home", this.view.element, this.book),
 		);
 		this.runLatest = latestOnly(shell, this.view.flow.element);
 		shell.onStateChange((state) => this.start(state));
@@ -93,7 +93,7 @@ export class Page {
 			...known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
-			element("a", { class: "plain", href: "models" }, "Your own model"),
+			element("a.plain", { href: "models" }, "Your own model"),
 		);
 	}
 
@@ -223,7 +223,7 @@ export class Page {
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
 		const dialog = openDialog(
 			"Share this picture",
-			element("h2", {}, "Share this picture"),
+			element("h2", "Share this picture"),
 			flexRow(
 				button("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html"), {
 					class: "plain main",

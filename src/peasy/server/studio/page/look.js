@@ -26,7 +26,7 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.sentence = element("p", { class: "sentence" });
+		this.sentence = element("p.sentence");
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and heads that are off");
 		this.zoom = new HeadZoom(
@@ -34,11 +34,11 @@ export class Page {
 			() => {},
 		);
 		this.runZoom = latestOnly(shell, this.zoom.element, this.zoom.element);
-		this.headNumbers = element("div", {});
-		this.tabPlace = element("div", {});
+		this.headNumbers = element("div");
+		this.tabPlace = element("div");
 		place.append(
-			element("h1", {}, "Look"),
-			element("p", { class: "lead" }, "What each attention head of a model looks at, on your own text."),
+			element("h1", "Look"),
+			element("p.lead", "What each attention head of a model looks at, on your own text."),
 			this.sentence,
 			this.tabPlace,
 		);
@@ -159,7 +159,7 @@ export class Page {
 			},
 			this.picture,
 		);
-		return element("div", {}, this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
+		return element("div", this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
 	}
 
 	/** The overview of a long text has no next tokens: they are requested apart, if the model writes. */
@@ -171,7 +171,7 @@ export class Page {
 	}
 
 	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
-	showView(fields, draw, container = element("div", {})) {
+	showView(fields, draw, container = element("div")) {
 		const turn = (this.turn = (this.turn ?? 0) + 1);
 		const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
 		container.classList.add("busy");
@@ -200,7 +200,7 @@ export class Page {
 		this.picture.replaceChildren(
 			...[
 				this.isLong && this.overviewNote(response.result),
-				bytes && element("p", { class: "note" }, bytes),
+				bytes && element("p.note", bytes),
 				rendered,
 				caveat && isMissing && caveatLine(caveat),
 			].filter(Boolean),
@@ -216,8 +216,7 @@ export class Page {
 			this.tabs.choose("attention", false);
 		};
 		return element(
-			"div",
-			{ class: "note" },
+			"div.note",
 			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
 				"exactly below.",
 			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
@@ -273,7 +272,7 @@ export class Page {
 				button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
 					"aria-pressed": isOff,
 				}),
-				chips.length > 0 && element("span", { class: "quiet" }, "off:"),
+				chips.length > 0 && element("span.quiet", "off:"),
 				chips,
 				button("This row step by step", () => this.tabs.choose("steps")),
 				!this.isLong &&
@@ -345,15 +344,14 @@ export class Page {
 		const { query } = this.queryField();
 		return this.showView(this.stepsFields(), (response, container) => {
 			const { target, tokens, caveat } = response.result;
-			const queryLabel =
-				this.query !== null && element("span", {}, "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
+			const queryLabel = this.query !== null && element("span", "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
 			const showAllRows = () => {
 				this.query = null;
 				this.shell.setState({ q: null, k: null });
 				this.tabs.choose("steps", false);
 			};
 			const head = flexRow(
-				element("b", {}, `Layer ${this.layer}, head ${this.head}`),
+				element("b", `Layer ${this.layer}, head ${this.head}`),
 				queryLabel,
 				button("All rows", showAllRows, { disabled: this.query === null }),
 				button("Back to the map", () => this.tabs.choose("attention")),

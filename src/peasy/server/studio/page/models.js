@@ -34,9 +34,9 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.list = element("div", { class: "list" });
+		this.list = element("div.list");
 		this.detail = element("section", { "aria-label": "Model" });
-		this.importContainer = element("div", {});
+		this.importContainer = element("div");
 		place.append(
 			...pageHeader(
 				"Models",
@@ -116,15 +116,15 @@ export class Page {
 		const links = card.capabilities.flatMap((capability) => {
 			if (!(capability in PAGE_LINKS)) return [];
 			const [path, label] = PAGE_LINKS[capability];
-			return element("a", { class: "chip", href: `${path}${encodeURIComponent(card.name)}` }, label);
+			return element("a.chip", { href: `${path}${encodeURIComponent(card.name)}` }, label);
 		});
-		this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
+		this.detail.replaceChildren(element("h2", bdi(card.name)), flexRow(links), this.tabs.element);
 		return this.tabs.choose(this.tab, false);
 	}
 
 	/** The model as the same picture as on the home page, with its numbers; its parts as a diagram are folded. */
 	async showFigure() {
-		const container = element("div", {});
+		const container = element("div");
 		await this.shell.attempt(async () => {
 			const described = renderDocument(await this.shell.request("models", { name: this.name, html: true }));
 			if (!this.card.capabilities.includes("look")) return container.append(described);
@@ -183,10 +183,8 @@ export class Page {
 		);
 		return element(
 			"div",
-			{},
 			element(
-				"p",
-				{ class: "lead" },
+				"p.lead",
 				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused " +
 					"kernel and formula. Each equality with its measured difference.",
 			),
@@ -199,18 +197,15 @@ export class Page {
 	showSnippets() {
 		return element(
 			"div",
-			{},
 			element(
-				"p",
-				{ class: "lead" },
+				"p.lead",
 				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without " +
 					"the studio.",
 			),
 			snippets(this.card).map(({ title, text }) =>
 				element(
-					"div",
-					{ class: "snippet" },
-					element("h3", {}, title),
+					"div.snippet",
+					element("h3", title),
 					button("Copy", () => this.shell.copyText(text, title), { "aria-label": `Copy ${title}` }),
 					element("pre", { tabindex: 0 }, text),
 				),

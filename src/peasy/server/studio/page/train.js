@@ -21,7 +21,7 @@ export class Page {
 		this.runs = [];
 		this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
 		this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
-		this.list = element("div", { class: "list" });
+		this.list = element("div.list");
 		this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
 		place.append(
 			...pageHeader(
@@ -32,7 +32,7 @@ export class Page {
 			this.form.element,
 			this.jobPanel.element,
 			this.runView.element,
-			element("h2", {}, "Runs"),
+			element("h2", "Runs"),
 			this.list,
 		);
 		shell.setExports(() => ({
@@ -114,7 +114,7 @@ export class Page {
 				loss === null || loss === undefined ? "" : writeNumber(loss, 4),
 			];
 		});
-		const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];
+		const columns = [element("span.unseen", "shown"), "name", "kind", "data", "state", "validation loss"];
 		return this.list.replaceChildren(
 			table(
 				null,

@@ -42,7 +42,7 @@ export class Page {
 			this.panels.forEach((panel) => panel.translateSoon(this.text, value));
 		});
 		const exampleLinks = EXAMPLES.map((example) =>
-			element("a", { class: "chip", href: `translate?t=${encodeURIComponent(example)}` }, example),
+			element("a.chip", { href: `translate?t=${encodeURIComponent(example)}` }, example),
 		);
 		this.place.append(
 			...pageHeader(
@@ -51,10 +51,9 @@ export class Page {
 					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
 					"changes.",
 			),
-			flexRow(this.beamSlider, element("span", { class: "quiet" }, "Try "), exampleLinks),
+			flexRow(this.beamSlider, element("span.quiet", "Try "), exampleLinks),
 			element(
-				"div",
-				{ class: "sides" },
+				"div.sides",
 				this.panels.map((panel) => panel.element),
 			),
 		);

@@ -38,13 +38,13 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.header = element("header", {});
-		this.options = element("div", { class: "options" });
+		this.header = element("header");
+		this.options = element("div.options");
 		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
-		this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
-		this.board = element("section", { class: "board", "aria-live": "off" });
-		this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
-		this.extras = element("div", { class: "more" });
+		this.stepBar = element("nav.step-bar", { "aria-label": "Steps" });
+		this.board = element("section.board", { "aria-live": "off" });
+		this.arithmetic = element("section.card.sum-card", { "aria-label": "Arithmetic", role: "status" });
+		this.extras = element("div.more");
 		place.append(this.header, this.formulaDetails, this.stepBar, this.board, this.arithmetic, this.extras);
 		this.runLatest = latestOnly(shell, this.board);
 		this.player = new Player(() => this.moveStep(1), STEP_TIME);
@@ -165,8 +165,8 @@ export class Page {
 			? "Every number can be clicked."
 			: "Attention on paper: every number can be clicked, and every input changed.";
 		this.header.replaceChildren(
-			element("h1", {}, title || "Work"),
-			element("p", { class: "lead" }, `${description ? `${description}. ` : ""}${hint}`),
+			element("h1", title || "Work"),
+			element("p.lead", `${description ? `${description}. ` : ""}${hint}`),
 			note ? quiet(note) : "",
 			source ? quiet(`From: ${source}`) : "",
 			fieldRow(
@@ -207,8 +207,7 @@ export class Page {
 		const steps = this.sections.map(({ number, title, label }) =>
 			element(
 				"li",
-				{},
-				button([element("b", {}, `${number} `), title], () => this.showSection(number), {
+				button([element("b", `${number} `), title], () => this.showSection(number), {
 					"aria-current": number === this.sectionNumber ? "step" : null,
 					"aria-label": `Step ${number}: ${label}`,
 				}),
@@ -217,9 +216,9 @@ export class Page {
 		const index = this.sectionIndex();
 		this.stepBar.replaceChildren(
 			button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
-			element("ol", {}, steps),
+			element("ol", steps),
 			button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
-			element("span", { class: "quiet" }, `step ${index + 1} of ${this.sections.length}`),
+			element("span.quiet", `step ${index + 1} of ${this.sections.length}`),
 		);
 	}
 
@@ -286,7 +285,7 @@ export class Page {
 	drawEquation(step, isQuiz) {
 		const operands = [];
 		const parts = equationOf(step, this.result.steps, this.example).map((part) => {
-			if (typeof part === "string") return element("span", { class: "sign" }, part);
+			if (typeof part === "string") return element("span.sign", part);
 			const matrix = new MatrixTable(this.matrixSpec(part.step, part.transposed));
 			operands.push({ ...part, matrix });
 			return matrix.element;
@@ -299,8 +298,7 @@ export class Page {
 		};
 		if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
 			return element(
-				"div",
-				{ class: "equation" },
+				"div.equation",
 				parts,
 				quizPanel(step, spec, this.example, this.shell, () => this.drawBoard()),
 			);
@@ -311,10 +309,9 @@ export class Page {
 		matrix.operands = operands;
 		this.matrices.set(step.name, matrix);
 		return element(
-			"div",
-			{ class: "equation" },
+			"div.equation",
 			parts,
-			element("div", {}, matrix.element, editedField && this.sizeButtons(editedField, step)),
+			element("div", matrix.element, editedField && this.sizeButtons(editedField, step)),
 		);
 	}
 
@@ -366,13 +363,12 @@ export class Page {
 			this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
 		const rowsChange = ["x", "q", "source_x"].includes(editedField);
 		return element(
-			"div",
-			{ class: "row small" },
+			"div.row.small",
 			rowsChange && button("+ row", resizeTo(height + 1, width)),
 			rowsChange && button("− row", resizeTo(height - 1, width), { disabled: height < 2 }),
 			button("+ column", resizeTo(height, width + 1)),
 			button("− column", resizeTo(height, width - 1), { disabled: width < 2 }),
-			element("span", { class: "quiet" }, "Paste cells from a spreadsheet into any cell."),
+			element("span.quiet", "Paste cells from a spreadsheet into any cell."),
 		);
 	}
 
@@ -386,8 +382,8 @@ export class Page {
 			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
 			if (this.state.c !== cell) return;
 			this.arithmetic.replaceChildren(
-				element("strong", {}, result.cell.title),
-				...result.cell.lines.map((line) => element("pre", {}, line)),
+				element("strong", result.cell.title),
+				...result.cell.lines.map((line) => element("pre", line)),
 			);
 		}, this.arithmetic);
 	}
@@ -417,7 +413,7 @@ export class Page {
 			["softmax", "softmax"],
 			["sum", "division by the sum"],
 		].map(([normalise, name]) => {
-			const container = element("div", {});
+			const container = element("div");
 			this.shell.attempt(
 				async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)),
 				container,
@@ -426,12 +422,12 @@ export class Page {
 		});
 		return card(
 			"Softmax or division by the sum",
-			element("h2", {}, "Softmax or division by the sum?"),
+			element("h2", "Softmax or division by the sum?"),
 			quiet(
 				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row " +
 					"that sums to 0 has no weights at all, and a large score stands out less.",
 			),
-			element("div", { class: "equation" }, sides),
+			element("div.equation", sides),
 		);
 	}
 

@@ -66,16 +66,16 @@ export class TrainForm {
 		);
 		this.kindField = field("kind", this.kind);
 		this.kindsField = element(
-			"fieldset",
-			{ class: "checks", hidden: true },
-			element("legend", {}, "kinds"),
-			this.kindBoxes.map((box) => element("label", {}, box, box.value)),
+			"fieldset.checks",
+			{ hidden: true },
+			element("legend", "kinds"),
+			this.kindBoxes.map((box) => element("label", box, box.value)),
 		);
 		this.fileField = field("your text", this.file, ".txt; .tsv with two columns for translators");
 		this.fileField.hidden = true;
 		this.element = element(
-			"form",
-			{ class: "card", "aria-label": "New run", novalidate: true },
+			"form.card",
+			{ "aria-label": "New run", novalidate: true },
 			flexRow(this.mode),
 			fieldRow(
 				this.kindField,
@@ -93,7 +93,7 @@ export class TrainForm {
 				wideField("sentence whose attention is recorded at every checkpoint", this.sentence),
 				field("checkpoints to keep", this.keep, "more of them let you watch a head form on Home"),
 			),
-			flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))),
+			flexRow(this.submitButton, (this.note = element("span.quiet", { role: "status" }))),
 		);
 		this.element.addEventListener("submit", (event) => {
 			event.preventDefault();

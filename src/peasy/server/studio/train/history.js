@@ -18,11 +18,11 @@ export class AttentionHistory {
 			(playing) => (this.playButton.textContent = playing ? "Pause" : "Play"),
 		);
 		this.bar = fieldRow();
-		this.container = element("div", {});
+		this.container = element("div");
 		this.element = element(
 			"section",
 			{ "aria-label": "Attention during training" },
-			element("h2", {}, "Attention during training"),
+			element("h2", "Attention during training"),
 			this.bar,
 			this.container,
 		);
@@ -96,7 +96,7 @@ export class AttentionHistory {
 		[...rendered.children]
 			.filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase())
 			.forEach((child) => child.remove());
-		this.container.replaceChildren(element("p", { class: "sentence" }, bdi(text)), rendered, caveatLine(caveat));
+		this.container.replaceChildren(element("p.sentence", bdi(text)), rendered, caveatLine(caveat));
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.showStep(detail.mapColumn));
 		this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
 	}

@@ -20,15 +20,15 @@ export class JobPanel {
 		this.commands = commands;
 		this.onUpdate = onUpdate;
 		this.job = null;
-		this.stateLine = element("p", {});
-		this.progressText = element("p", { class: "quiet" });
-		this.progressBar = element("i", {});
-		this.progress = element("div", { class: "progress", "aria-hidden": true }, this.progressBar);
+		this.stateLine = element("p");
+		this.progressText = element("p.quiet");
+		this.progressBar = element("i");
+		this.progress = element("div.progress", { "aria-hidden": true }, this.progressBar);
 		this.stopButton = button("Stop and save", () => this.stop());
-		this.errorContainer = element("div", {});
+		this.errorContainer = element("div");
 		this.element = element(
-			"section",
-			{ class: "card live", "aria-label": "Job", hidden: true },
+			"section.card.live",
+			{ "aria-label": "Job", hidden: true },
 			this.stateLine,
 			this.progress,
 			this.progressText,

@@ -15,12 +15,12 @@ export class RunView {
 		this.names = [];
 		this.metrics = new Map();
 		this.job = null;
-		this.title = element("h2", {});
-		this.facts = element("p", { class: "quiet" });
-		this.resumeForm = element("div", {});
+		this.title = element("h2");
+		this.facts = element("p.quiet");
+		this.resumeForm = element("div");
 		this.lossChart = new LineChart({ title: "Loss", xAxis: "step", yAxis: "loss" });
-		this.comparison = element("div", {});
-		this.samples = element("div", {});
+		this.comparison = element("div");
+		this.samples = element("div");
 		this.history = new AttentionHistory(shell);
 		this.element = element(
 			"section",
@@ -29,11 +29,9 @@ export class RunView {
 			this.facts,
 			this.resumeForm,
 			element(
-				"div",
-				{ class: "sides" },
+				"div.sides",
 				element(
-					"div",
-					{ class: "card" },
+					"div.card",
 					this.lossChart.element,
 					quiet(
 						"Loss: how surprised the model is by the next token, on average. Lower is better; on validation texts, " +
@@ -41,7 +39,7 @@ export class RunView {
 					),
 					this.comparison,
 				),
-				element("div", { class: "card" }, element("h2", {}, "Samples"), this.samples),
+				element("div.card", element("h2", "Samples"), this.samples),
 			),
 			this.history.element,
 		);
@@ -123,7 +121,6 @@ export class RunView {
 		]);
 		return element(
 			"div",
-			{},
 			table(`${budget}; the best on ${measure} first`, ["kind", "parameters", "time", ...names], rows),
 			notes.map((note) => quiet(note)),
 		);
@@ -181,15 +178,14 @@ export class RunView {
 				prompts.map((prompt, index) =>
 					element(
 						"li",
-						{},
-						element("small", {}, `after step ${formatCount(step)}`),
-						bdi(element("b", {}, prompt), " ▸ ", texts[index]),
+						element("small", `after step ${formatCount(step)}`),
+						bdi(element("b", prompt), " ▸ ", texts[index]),
 					),
 				),
 			);
 		this.samples.replaceChildren(
 			items.length
-				? element("ul", { class: "samples" }, items.slice(0, 6))
+				? element("ul.samples", items.slice(0, 6))
 				: quiet("No samples yet; models that do not generate text have none."),
 		);
 	}

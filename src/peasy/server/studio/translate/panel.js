@@ -33,16 +33,16 @@ export class TranslatorPanel {
 				onModelChange();
 			},
 		);
-		this.kindLabel = element("span", { class: "quiet" });
-		this.knows = element("p", { class: "quiet" });
-		this.translation = element("p", { class: "result-text", "aria-live": "polite" });
-		this.warning = element("p", { class: "note warning", role: "status" });
-		this.heads = element("div", {});
-		this.picture = element("div", {});
+		this.kindLabel = element("span.quiet");
+		this.knows = element("p.quiet");
+		this.translation = element("p.result-text", { "aria-live": "polite" });
+		this.warning = element("p.note.warning", { role: "status" });
+		this.heads = element("div");
+		this.picture = element("div");
 		this.tree = element("section", { "aria-label": "Beams" });
 		this.element = element(
-			"section",
-			{ class: "side card", "aria-label": `Translator ${letter}` },
+			"section.side.card",
+			{ "aria-label": `Translator ${letter}` },
 			fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel),
 			this.knows,
 			this.translation,
@@ -96,7 +96,7 @@ export class TranslatorPanel {
 						"of what the model knows."
 					: "";
 			this.tree.replaceChildren(
-				element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
+				element("h2", result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
 				...drawTree(result),
 			);
 			await this.align(turn);
@@ -138,9 +138,8 @@ export class TranslatorPanel {
 		this.picture.replaceChildren(
 			ribbons,
 			element(
-				"ul",
-				{ class: "facts" },
-				this.facts(result).map((fact) => element("li", {}, fact)),
+				"ul.facts",
+				this.facts(result).map((fact) => element("li", fact)),
 			),
 			caveat,
 			details(
@@ -165,15 +164,14 @@ export class TranslatorPanel {
 		const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
 		[this.layers, this.numHeads] = [layers, numHeads];
 		if (heads.length === 1) return [quiet("This model has one attention with one head.")];
-		const grid = element("div", {
-			class: "heads-grid",
+		const grid = element("div.heads-grid", {
 			role: "group",
 			"aria-label": "Layer and head; the star marks the head that aligns best",
 		});
 		grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
 		for (const layer of layers) {
 			grid.append(
-				element("span", {}, `layer ${layer}`),
+				element("span", `layer ${layer}`),
 				...indices(numHeads).map((head) => {
 					const isBest = best.layer === layer && best.head === head;
 					const isChosen = this.layer === layer && this.head === head;

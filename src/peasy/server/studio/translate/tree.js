@@ -26,9 +26,8 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 	const groups = roots.flatMap(flattenGroup);
 	const size = [Math.max(...groups.map((group) => group.x + group.width)) + 12, numLeaves * ROW_HEIGHT + 6];
 	const svg = element(
-		"svg",
+		"svg.tree",
 		{
-			class: "tree",
 			width: size[0],
 			height: size[1],
 			viewBox: `0 0 ${size.join(" ")}`,
@@ -48,7 +47,7 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 	]);
 	const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
 	return [
-		element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
+		element("div.tree-home", { tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
 		quiet(
 			"● a finished hypothesis with its rank; × a hypothesis pruned because others were likelier. Thick lines are " +
 				"likely tokens.",
@@ -117,12 +116,8 @@ function drawNode(group) {
 	return element(
 		"g",
 		{ class: group.won ? "won" : group.mark === "×" ? "gone" : null },
-		element(
-			"title",
-			{},
-			`${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`,
-		),
-		element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
+		element("title", `${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`),
+		element("text.word", { x: group.x, y: group.y + 4.5 }, group.text),
 		group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark),
 	);
 }

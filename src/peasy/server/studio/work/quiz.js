@@ -25,8 +25,8 @@ function chooseOpenCells(step) {
 /** The matrix with open cells, and buttons that mark it and show the answers. */
 export function quizPanel(step, spec, example, shell, onRestart) {
 	const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step) });
-	const summary = element("p", { class: "verdict", role: "status" });
-	const reasons = element("ul", { class: "reasons" });
+	const summary = element("p.verdict", { role: "status" });
+	const reasons = element("ul.reasons");
 	const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
 	const mark = () =>
 		shell.attempt(async () => {
@@ -50,8 +50,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 		button("Start again", onRestart),
 	);
 	return element(
-		"div",
-		{ class: "quiz" },
+		"div.quiz",
 		matrix.element,
 		quiet("Calculate the open cells; two decimals are enough. Enter marks them."),
 		bar,
@@ -86,14 +85,14 @@ function showMarks(result, step, matrix, summary, reasons) {
 			cell.querySelector(".sign")?.remove();
 			cell.append(
 				element(
-					"span",
-					{ class: "sign", title: VERDICT_TEXTS[verdict] },
+					"span.sign",
+					{ title: VERDICT_TEXTS[verdict] },
 					VERDICT_SIGNS[verdict],
-					element("span", { class: "unseen" }, VERDICT_TEXTS[verdict]),
+					element("span.unseen", VERDICT_TEXTS[verdict]),
 				),
 			);
 			if (verdict === "wrong" || verdict === "truncated")
-				explanations.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
+				explanations.push(element("li", element("b", `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
 		}),
 	);
 	const total = Object.values(counts).reduce((sum, count) => sum + count, 0);

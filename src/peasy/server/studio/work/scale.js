@@ -8,8 +8,8 @@ const MAX_POWER = 10; // 2^10 = 1024
 
 /** @param {import("../shell.js").Shell} shell */
 export function scalePanel(shell, dimension, onChange) {
-	const charts = element("div", { class: "bars-pair" });
-	const summary = element("div", {});
+	const charts = element("div.bars-pair");
+	const summary = element("div");
 	const runLatest = latestOnly(shell, charts, summary);
 	const show = (power) =>
 		runLatest(
@@ -34,7 +34,7 @@ export function scalePanel(shell, dimension, onChange) {
 	show(power);
 	return card(
 		"Why √dₖ",
-		element("h2", {}, "Why √dₖ?"),
+		element("h2", "Why √dₖ?"),
 		quiet(
 			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger " +
 				"the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
@@ -48,9 +48,8 @@ export function scalePanel(shell, dimension, onChange) {
 function weightBars(title, side) {
 	const largest = Math.max(...side.weights);
 	return element(
-		"figure",
-		{ class: "bars" },
-		element("figcaption", {}, title),
+		"figure.bars",
+		element("figcaption", title),
 		element(
 			"ol",
 			{ "aria-label": title },
@@ -58,9 +57,9 @@ function weightBars(title, side) {
 				element(
 					"li",
 					{ class: weight === largest && "most" },
-					element("span", {}, `key ${index + 1}`),
+					element("span", `key ${index + 1}`),
 					bar(weight),
-					element("span", { class: "number" }, writeNumber(weight, 4)),
+					element("span.number", writeNumber(weight, 4)),
 				),
 			),
 		),
@@ -76,7 +75,6 @@ function describe(result) {
 	const largest = ({ weights }) => writeNumber(Math.max(...weights), 3);
 	return element(
 		"p",
-		{},
 		`At dₖ = ${result.d_k} the scores have variance ${writeNumber(result.without.variance, 2)} without and ` +
 			`${writeNumber(result.with.variance, 2)} with the division. The largest weight is ` +
 			`${largest(result.without)} without, ${largest(result.with)} with. ` +

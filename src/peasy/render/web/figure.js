@@ -1,8 +1,8 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
 
-// Create an element: `make("p.quiet", { role: "status" }, "text")`, with classes after its tag; attributes may be left out.
-// Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written as
-// they are. Children: strings and numbers become text nodes, never markup; null and false are left out; arrays are
+// Create an element: `make("p.quiet", { role: "status" }, "text")`. Classes follow the tag; attributes can be left out.
+// Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written
+// as they are. Children: strings and numbers become text nodes, never markup; null and false are left out; arrays are
 // flattened.
 export function make(tagAndClasses, ...parts) {
 	const [tag, ...classes] = tagAndClasses.split(".");
@@ -38,6 +38,21 @@ export function quiet(...children) {
 export function button(label, onClick, attributes = {}) {
 	return make("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
+
+// A horizontal bar; `kind` is the class of its filled part.
+export function bar(fraction, kind = null, colour = "") {
+	const filled = make("i", { class: kind, "aria-hidden": true });
+	filled.style.width = `${100 * fraction}%`;
+	filled.style.background = colour;
+	return make("span.track", filled);
+}
+
+// The caveat below every attention picture.
+export function caveatLine(caveat) {
+	return make("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
+}
+
+export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // Labelled <select>; `onChange` receives the chosen index.
 export function makeSelect(label, options, chosen, onChange) {

@@ -1,8 +1,8 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
-import { bdi, button, make, quiet } from "./figure.js";
-import { HeadZoom, scaleOf } from "./headzoom.js";
-import { ModelFlow, prefersStills } from "./modelflow.js";
+import { bdi, button, caveatLine, make, prefersStills, quiet } from "./figure.js";
+import { HeadZoom } from "./headzoom.js";
+import { ModelFlow } from "./modelflow.js";
 import { writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
@@ -203,14 +203,13 @@ export class FlowView {
 			make("div.row", this.source.rail?.() ?? []),
 			...(bytes ? [make("p.note", bytes)] : []),
 			...(this.cached === undefined ? [] : [make("p.note", cached)]),
-			make("p.quiet.caveat", this.#caveat()),
+			caveatLine(this.#caveat()),
 		);
 	}
 
 	/** Whether attention explains the answer; the advice to test it stands only where a head can be switched off. */
 	#caveat() {
-		const text = this.canSwitch(this.open) ? this.pass.caveat : `${this.pass.caveat.split(";")[0]}.`;
-		return text[0].toUpperCase() + text.slice(1);
+		return this.canSwitch(this.open) ? this.pass.caveat : `${this.pass.caveat.split(";")[0]}.`;
 	}
 
 	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
@@ -226,8 +225,6 @@ export class FlowView {
 			...steps,
 			queries,
 			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
-			scale: scaleOf(steps),
-			softcap: 0,
 			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
 		this.flow.writeWeights(steps.weights);

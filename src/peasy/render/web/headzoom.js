@@ -1,7 +1,7 @@
 // One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
 
-import { CATEGORY_COLOURS, cssColour, fractionOf, rampOf } from "./colour.js";
-import { bdi, button, make, quiet } from "./figure.js";
+import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
+import { bar, bdi, button, make, prefersStills, quiet } from "./figure.js";
 import { indices, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
@@ -26,7 +26,7 @@ const ARITHMETIC = [
 const LAST = ARITHMETIC.length - 1;
 const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
 
-/** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
+/** `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title. */
 export class HeadZoom {
 	/** @type {Record<string, any> | null} */
 	head = null;
@@ -39,7 +39,7 @@ export class HeadZoom {
 		this.onCell = onCell;
 		this.onStep = onStep;
 		this.element = make("section.zoom", { "aria-label": "One head, step by step" });
-		const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+		const isStill = prefersStills();
 		this.player = new Player(
 			() => (isStill ? this.move(1) : this.#seek(this.step * TICKS + this.tick + 1)),
 			isStill ? STILL_TIME : TICK_TIME,
@@ -52,7 +52,7 @@ export class HeadZoom {
 	}
 
 	show(head, row, key, step = this.step) {
-		[this.head, this.row, this.key] = [head, row, key];
+		[this.head, this.row, this.key] = [{ ...head, scale: scaleOf(head) }, row, key];
 		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
 		this.list = make("ol.zoom-steps");
 		this.element.replaceChildren(
@@ -232,7 +232,7 @@ export class HeadZoom {
 					cx: 300 + (280 * score * factor) / reach,
 					cy: 16,
 					r: visible[index] === this.key ? 8 : 5,
-					fill: CATEGORY_COLOURS[visible[index] % CATEGORY_COLOURS.length],
+					fill: tokenColour(visible[index]),
 				},
 				make("title", `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
 			),
@@ -316,7 +316,7 @@ export class HeadZoom {
 
 	/** The arithmetic of each step as text, with the numbers of this cell. */
 	#lines() {
-		const { query, key, masked, weights, scale, softcap } = this.head;
+		const { query, key, masked, weights, scale } = this.head;
 		const visible = this.#visible();
 		const isHidden = !Number.isFinite(masked[this.row][this.key]);
 		const mask = isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes";
@@ -327,7 +327,6 @@ export class HeadZoom {
 			visible,
 			keyIndex: this.key,
 			scale,
-			softcap,
 			decimals: 4,
 		});
 		const given = weights[this.row][this.key];
@@ -345,18 +344,13 @@ function softmax(scores) {
 }
 
 /** A bar in the colour of a token. */
-function track(fraction, token) {
-	const filled = make("i", { "aria-hidden": true });
-	filled.style.width = `${100 * fraction}%`;
-	filled.style.background = CATEGORY_COLOURS[token % CATEGORY_COLOURS.length];
-	return make("span.track", filled);
-}
+const track = (fraction, token) => bar(fraction, null, tokenColour(token));
 
 /**
  * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
  * @param {Record<string, number[][]>} matrices
  */
-export function scaleOf({ query, key, masked }) {
+function scaleOf({ query, key, masked }) {
 	const width = query[0].length;
 	let best = { size: 0, scale: width ** -0.5 };
 	masked.forEach((row, at) =>

@@ -1,9 +1,9 @@
 // Forward pass of a model as one picture: tokens, residual stream, heads of every layer, logit lens, next tokens.
 
-import { CATEGORY_COLOURS, cssColour, fractionOf, paintMap, rampOf, sizeCanvas } from "./colour.js";
-import { make } from "./figure.js";
+import { cssColour, fractionOf, paintMap, rampOf, sizeCanvas, tokenColour } from "./colour.js";
+import { make, prefersStills } from "./figure.js";
 import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
-import { clamp, indices, writeNumber } from "./numbers.js";
+import { clamp, decodeBase64, indices, writeNumber } from "./numbers.js";
 
 const MIN_RIBBON = 0.08; // weaker links are not drawn
 const LINKS_PER_ROW = 3; // of a closed layer
@@ -11,16 +11,6 @@ const MAX_PIECE = 12; // letters of a token
 const [MIN_SCALE, MAX_SCALE] = [0.78, 1.6]; // of the letters of the page; a larger picture is scrolled
 const MIN_WRITTEN = 0.1; // smaller weights of the chosen token are not written
 const MARGIN = 28; // pixels beside the picture
-
-/** The weights of one attention, `[head][row][column]` as bytes, from base64. */
-export function decodeMaps(attention) {
-	const text = atob(attention.maps);
-	const codes = new Uint8Array(text.length);
-	for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index);
-	return codes;
-}
-
-export const tokenColour = (row) => CATEGORY_COLOURS[row % CATEGORY_COLOURS.length];
 
 export class ModelFlow {
 	/**
@@ -48,7 +38,7 @@ export class ModelFlow {
 			this.codes = new Map(
 				pass.stacks
 					.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions))
-					.map((attention) => [attention.maps, decodeMaps(attention)]),
+					.map(({ maps }) => [maps, decodeBase64(maps)]), // bytes: [head][row][column],
 			);
 		const [room, unit] = [this.#room(), letterScale()];
 		this.shownRoom = room;
@@ -359,9 +349,7 @@ export class ModelFlow {
 	}
 
 	#drawHead(band, layer, attention, head, { left, top, side }) {
-		const { open } = this.view;
-		const isOpen =
-			open?.stack === band.name && open.layer === layer.layer && open.part === attention.part && open.head === head;
+		const isOpen = this.#shownHead(band, layer, attention) === head;
 		const isOff = this.view.isOff(band.name, layer.layer, attention.part, head);
 		const choose = () => this.on.head(band.name, layer.layer, attention.part, head);
 		const kind = attention.part === "attention" ? "" : "cross-attention, ";
@@ -577,8 +565,6 @@ function shorten(piece, most = MAX_PIECE) {
 
 /** Size of the page's letters, 1 for 16 pixels. */
 const letterScale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
-
-export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function activate(run) {
 	return (event) => {

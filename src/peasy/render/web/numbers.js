@@ -56,16 +56,17 @@ export async function unpackIntegers(data) {
 	return new Uint32Array(await inflate(data));
 }
 
-function inflate(data) {
-	if (Uint8Array.fromBase64) return decompress(Uint8Array.fromBase64(data));
+export function decodeBase64(data) {
+	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(data);
 	const characters = atob(data);
 	const bytes = new Uint8Array(characters.length); // a plain loop: Uint8Array.from takes ten times as long
 	for (let index = 0; index < characters.length; index++) bytes[index] = characters.charCodeAt(index);
-	return decompress(bytes);
+	return bytes;
 }
 
-function decompress(bytes) {
-	return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+function inflate(data) {
+	const compressed = new Blob([decodeBase64(data)]).stream();
+	return new Response(compressed.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 // Colour range of `count` values from `start`; symmetric around zero if any value is negative. Of many values the

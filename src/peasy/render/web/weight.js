@@ -35,7 +35,7 @@ function commandHint({ data: { command, rows, down, across, tileSize }, row, map
 }
 
 // `query` is a vector, `keys` all key vectors; `visible` are the unmasked key positions, `keyIndex` the explained one.
-export function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimals }) {
+export function explainWeight({ query, keys, visible, keyIndex, scale, softcap = 0, decimals }) {
 	const write = (value) => writeNumber(value, decimals);
 	const dot = (key) => keys[key].reduce((sum, component, index) => sum + component * query[index], 0);
 	const scaleScore = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);

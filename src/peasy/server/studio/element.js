@@ -1,8 +1,8 @@
 // Elements that pages are made of: form controls, tables, dialogs.
 
-import { bdi, button, make as element, quiet } from "/web/render/figure.js";
+import { bar, bdi, button, caveatLine, make as element, quiet } from "/web/render/figure.js";
 
-export { bdi, button, element, quiet };
+export { bar, bdi, button, caveatLine, element, quiet };
 
 let idCount = 0;
 
@@ -106,13 +106,6 @@ export function setSlider(container, value, text) {
 	input.setAttribute("aria-valuetext", text);
 }
 
-/** A horizontal bar; `kind` is the class of its filled part. */
-export function bar(fraction, kind = null) {
-	const filled = element("i", { class: kind, "aria-hidden": true });
-	filled.style.width = `${100 * fraction}%`;
-	return element("span.track", filled);
-}
-
 const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
 
 /** A table with numeric columns aligned right; cells are strings, numbers or elements; the current row is marked. */
@@ -156,15 +149,12 @@ export function tableDetails(...content) {
 	return details("The numbers as a table", content);
 }
 
-/** Open a modal dialog; returns it. */
-export function openDialog(label, ...content) {
-	const dialog = element("dialog", { "aria-label": label, onclose: () => dialog.remove() }, content);
+/** Open a modal dialog with a title and a button that closes it; returns it. */
+export function openDialog(title, ...content) {
+	const close = button("Close", () => dialog.close());
+	const head = element("div.row.between", element("h2", title), close);
+	const dialog = element("dialog", { "aria-label": title, onclose: () => dialog.remove() }, head, content);
 	document.body.append(dialog);
 	dialog.showModal();
 	return dialog;
-}
-
-/** The caveat below every attention picture. */
-export function caveatLine(caveat) {
-	return element("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }

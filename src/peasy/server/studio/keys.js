@@ -1,6 +1,6 @@
 // Keyboard shortcuts: global ones, those of the open page, and the dialog that lists them.
 
-import { button, element, openDialog } from "./element.js";
+import { element, openDialog } from "./element.js";
 
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
@@ -67,17 +67,7 @@ export class KeyBindings {
 				),
 			);
 		const { page, global, navigation } = this.#groups;
-		const dialog = openDialog(
-			"Keys",
-			element(
-				"div.row.between",
-				element("h2", "Keys"),
-				button("Close", () => dialog.close()),
-			),
-			list("On this page", page),
-			list("Everywhere", global),
-			list("Pages", navigation, "g "),
-		);
+		openDialog("Keys", list("On this page", page), list("Everywhere", global), list("Pages", navigation, "g "));
 	}
 }
 

@@ -221,9 +221,8 @@ export class Page {
 		const body = this.body({ edit: ablations(this.view.off) });
 		const frame =
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
-		const dialog = openDialog(
+		openDialog(
 			"Share this picture",
-			element("h2", "Share this picture"),
 			flexRow(
 				button("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html"), {
 					class: "plain main",
@@ -238,7 +237,6 @@ export class Page {
 				button("Copy the iframe", () => this.shell.copyText(frame, "iframe")),
 				quiet("For a page or a slide beside the saved file. In a notebook: peasy.forward_pass(…).widget()"),
 			),
-			button("Close", () => dialog.close()),
 		);
 	}
 

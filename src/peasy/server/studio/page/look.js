@@ -1,7 +1,7 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
 import { byteNote, headName } from "/web/render/flowview.js";
-import { HeadZoom, scaleOf } from "/web/render/headzoom.js";
+import { HeadZoom } from "/web/render/headzoom.js";
 import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
@@ -323,7 +323,7 @@ export class Page {
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
 				const title = [`layer ${layer}`, `head ${head}`];
-				this.zoom.show({ ...matrices, queries, keys, scale: scaleOf(matrices), softcap: 0, title }, query, key);
+				this.zoom.show({ ...matrices, queries, keys, title }, query, key);
 				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight, 4))]);
 				this.headNumbers.replaceChildren(
 					tableDetails(table(`Weights of layer ${layer}, head ${head}`, ["query ↓ key →", ...keys], rows)),

@@ -2,7 +2,7 @@
 
 import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
 import { bar, bdi, button, make, prefersStills, quiet } from "./figure.js";
-import { indices, writeNumber } from "./numbers.js";
+import { dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
 
@@ -181,7 +181,7 @@ export class HeadZoom {
 		const [query, key] = [this.head.query[this.row], this.head.key[this.key]];
 		const products = query.map((number, index) => number * key[index]).slice(0, MAX_NUMBERS);
 		const numShown = Math.round(fraction * products.length);
-		const largest = Math.max(...products.map(Math.abs), 1e-9);
+		const largest = reachOf(products);
 		const bars = products.map((product, index) => {
 			const height = (26 * Math.abs(product)) / largest;
 			return make("rect", {
@@ -192,7 +192,6 @@ export class HeadZoom {
 				height: Math.max(height, 0.6),
 			});
 		});
-		const sum = products.slice(0, numShown).reduce((total, product) => total + product, 0);
 		const counted = numShown < products.length ? `${numShown} of ${products.length} products` : "all products";
 		return make(
 			"div.zoom-products",
@@ -212,7 +211,7 @@ export class HeadZoom {
 					bars,
 				),
 			),
-			make("p", `Sum of ${counted}: `, make("b", writeNumber(sum, 4))),
+			make("p", `Sum of ${counted}: `, make("b", writeNumber(sum(products.slice(0, numShown)), 4))),
 		);
 	}
 
@@ -220,10 +219,8 @@ export class HeadZoom {
 	#scaling(fraction) {
 		const { query, key, keys, scale } = this.head;
 		const visible = this.#visible();
-		const scores = visible.map((at) =>
-			query[this.row].reduce((sum, number, index) => sum + number * key[at][index], 0),
-		);
-		const reach = Math.max(...scores.map(Math.abs), 1e-9);
+		const scores = visible.map((at) => dot(query[this.row], key[at]));
+		const reach = reachOf(scores);
 		const factor = 1 + (scale - 1) * fraction;
 		const points = scores.map((score, index) =>
 			make(
@@ -339,8 +336,7 @@ export class HeadZoom {
 function softmax(scores) {
 	const largest = Math.max(...scores);
 	const powers = scores.map((score) => Math.exp(score - largest));
-	const total = powers.reduce((sum, power) => sum + power, 0);
-	return powers.map((power) => power / total);
+	return powers.map((power) => power / sum(powers));
 }
 
 /** A bar in the colour of a token. */
@@ -356,7 +352,7 @@ function scaleOf({ query, key, masked }) {
 	masked.forEach((row, at) =>
 		row.forEach((score, to) => {
 			if (!Number.isFinite(score)) return;
-			const product = query[at].reduce((sum, number, index) => sum + number * key[to][index], 0);
+			const product = dot(query[at], key[to]);
 			if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
 		}),
 	);
@@ -371,7 +367,7 @@ function scaleOf({ query, key, masked }) {
  * @param {{ reference?: number[], numLit?: number }} [options]
  */
 function vectorStrip(label, vector, { reference = vector, numLit = vector.length } = {}) {
-	const limit = Math.max(...reference.map(Math.abs), 1e-9);
+	const limit = reachOf(reference);
 	const ramp = rampOf(true, false);
 	const cells = vector.slice(0, MAX_NUMBERS).map((number, index) => {
 		const cell = make("i", { title: writeNumber(number, 4), class: index < numLit ? null : "later" });

@@ -2,7 +2,7 @@
 // its own links.
 
 import { Figure, define, make } from "./figure.js";
-import { CATEGORY_COLOURS } from "./colour.js";
+import { tokenColour } from "./colour.js";
 import { clamp, unpackNumbers, writeNumber } from "./numbers.js";
 
 const LINE_HEIGHT = 24;
@@ -84,7 +84,7 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 			d,
 			"data-a": left,
 			"data-b": right,
-			fill: CATEGORY_COLOURS[left % 6],
+			fill: tokenColour(left),
 			"fill-opacity": 0.3 + 0.6 * Math.min(weight, 1),
 		});
 	});

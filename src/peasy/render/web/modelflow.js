@@ -3,7 +3,7 @@
 import { cssColour, fractionOf, paintMap, rampOf, sizeCanvas, tokenColour } from "./colour.js";
 import { make, prefersStills } from "./figure.js";
 import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
-import { clamp, decodeBase64, indices, writeNumber } from "./numbers.js";
+import { clamp, decodeBase64, indices, reachOf, writeNumber } from "./numbers.js";
 
 const MIN_RIBBON = 0.08; // weaker links are not drawn
 const LINKS_PER_ROW = 3; // of a closed layer
@@ -192,7 +192,7 @@ export class ModelFlow {
 	/** First numbers of a vector for each token, as coloured cells. */
 	#drawStrips(band, { left, width }, vectors, name) {
 		const height = Math.max(1.5, Math.min(this.layout.rowHeight - 2, 14));
-		const limit = Math.max(...vectors.flat().map(Math.abs), 1e-9);
+		const limit = reachOf(vectors.flat());
 		const range = { low: -limit, high: limit };
 		const ramp = rampOf(true, false);
 		const cell = width / (vectors[0]?.length || 1);

@@ -10,6 +10,13 @@ export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export const indices = (count) => Array.from({ length: count }, (_, index) => index);
 
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+export const dot = (one, other) => one.reduce((total, value, index) => total + value * other[index], 0);
+
+// The largest absolute value, and never 0: to divide by.
+export const reachOf = (values) => Math.max(...values.map(Math.abs), 1e-9);
+
 // An integer with thousands separators.
 export const formatCount = (value) => value.toLocaleString("en");
 

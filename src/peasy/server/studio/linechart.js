@@ -1,7 +1,7 @@
 // Line chart that can be updated live; values by hover or arrow keys, and as a table.
 
-import { CATEGORY_COLOURS } from "/web/render/colour.js";
-import { clamp, extent, formatCount, indices, writeNumber } from "/web/render/numbers.js";
+import { tokenColour } from "/web/render/colour.js";
+import { clamp, extent, formatCount, indices, sum, writeNumber } from "/web/render/numbers.js";
 import { bdi, element, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
@@ -132,7 +132,7 @@ export class LineChart {
 				cx: this.x(points[0][0]),
 				cy: this.y(points[0][1]),
 				r: 4,
-				fill: CATEGORY_COLOURS[index % 6],
+				fill: tokenColour(index),
 			});
 		const path = downsample(points, MAX_POINTS)
 			.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`)
@@ -155,7 +155,7 @@ export class LineChart {
 					cx: this.x(point[0]),
 					cy: this.y(point[1]),
 					r: 4.5,
-					fill: CATEGORY_COLOURS[index % 6],
+					fill: tokenColour(index),
 					stroke: "currentColor",
 				}),
 			),
@@ -181,7 +181,7 @@ export class LineChart {
 }
 
 function lineStyle(index) {
-	return { stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] };
+	return { stroke: tokenColour(index), "stroke-dasharray": DASHES[index % 6] };
 }
 
 function legendSample(index) {
@@ -208,7 +208,7 @@ function downsample(points, maxPoints) {
 		points.slice(Math.round(index * size), Math.round((index + 1) * size)),
 	);
 	return [
-		...parts.slice(0, -1).map((part) => [part.at(-1)[0], part.reduce((sum, [, y]) => sum + y, 0) / part.length]),
+		...parts.slice(0, -1).map((part) => [part.at(-1)[0], sum(part.map(([, y]) => y)) / part.length]),
 		points.at(-1),
 	];
 }

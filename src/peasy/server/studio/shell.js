@@ -1,9 +1,9 @@
 // Application shell: navigation rail, top bar, keyboard shortcuts, and the URL that holds all state.
 //
-// A page is a module page/<name>.js with `export const page = {name, title, letter, model?, text?}` and
-// `export class Page`: its constructor gets the element `place` and the shell, `start(state)` shows the state of the
-// URL, and `close()`, if there is one, stops what runs. `model` is a predicate that selects the models of the page's
-// model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
+// A page is a module page/<name>.js with `export class Page`: its constructor gets the element `place` and the shell,
+// `start(state)` shows the state of the URL, and `close()`, if there is one, stops what runs. A page with a list of
+// models or a text field in the top bar also has `export const page = {model?, text?}`: `model` is the capability of
+// the listed models, `text` the placeholder of the field. Pages use the public methods of Shell.
 
 import { ApiError, noResponse, request, stream, whileWaiting } from "./api.js";
 import { button, element } from "./element.js";
@@ -74,11 +74,10 @@ export class Shell {
 	}
 
 	/** Name of the model in the URL if it fits the page, or the first that does; throws if there is none. */
-	async modelName(filter = true) {
-		const fitting = (await this.bar.listModels(filter)).map(({ name }) => name);
-		const known = (await this.bar.listModels(true)).map(({ name }) => name);
+	async modelName(capability) {
+		const fitting = (await this.bar.listModels(capability)).map(({ name }) => name);
 		const { m } = this.state;
-		const name = m && (fitting.includes(m) || !known.includes(m)) ? m : fitting[0];
+		const name = m && (fitting.includes(m) || !(await this.bar.findModel(m))) ? m : fitting[0];
 		if (!name)
 			throw new ApiError(
 				"There is no model for this page yet.",
@@ -148,19 +147,10 @@ export class Shell {
 	}
 
 	#fileItems(getRequest) {
-		const formats = {
-			SVG: "svg",
-			PNG: "png",
-			PDF: "pdf",
-			HTML: "html",
-			CSV: "csv",
-			LaTeX: "tex",
-			Markdown: "md",
-			JSON: "json",
-		};
-		return Object.entries(formats).map(([label, format]) => ({
+		const suffixes = { LaTeX: "tex", Markdown: "md" };
+		return ["SVG", "PNG", "PDF", "HTML", "CSV", "LaTeX", "Markdown", "JSON"].map((label) => ({
 			label,
-			run: () => this.saveFile(getRequest(), format),
+			run: () => this.saveFile(getRequest(), suffixes[label] ?? label.toLowerCase()),
 		}));
 	}
 
@@ -204,7 +194,7 @@ export class Shell {
 				});
 				if (turn !== this.#openCount) return;
 				this.place.replaceChildren();
-				this.bar.configure(module.page, this.state);
+				this.bar.configure(module.page ?? {}, this.state);
 				const opened = new module.Page(this.place, this);
 				this.#closePage = () => opened.close?.();
 				await opened.start(this.state);

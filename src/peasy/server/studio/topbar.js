@@ -85,17 +85,21 @@ export class TopBar {
 	}
 
 	/**
-	 * Usable models, each `{name, source, model_type, …}`, by a predicate, or all with true.
+	 * Usable models, each `{name, source, model_type, …}`: those with a capability, or all.
 	 * The list is requested once, again with `reload`.
 	 */
-	async listModels(filter = true, reload = false) {
+	async listModels(capability = null, reload = false) {
 		if (!this.#models || reload) {
 			this.#models = request("models").then(({ result }) => result.models.filter(({ error }) => !error));
 			this.#models.catch(() => (this.#models = null));
 		}
-		const models = await this.#models;
-		const fitting = filter === true ? models : models.filter(filter);
-		return fitting.toSorted(byRank);
+		const fitting = (model) => !capability || model.capabilities.includes(capability);
+		return (await this.#models).filter(fitting).toSorted(byRank);
+	}
+
+	/** The entry of a model; undefined for one that is not in the list. */
+	async findModel(name) {
+		return (await this.listModels()).find((model) => model.name === name);
 	}
 
 	async #fillModelSelect(page) {

@@ -4,18 +4,7 @@ import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { button, caveatLine, element, flexRow, quiet, select, table } from "../element.js";
 
-const SCORES = [
-	"sharpness",
-	"entropy",
-	"previous",
-	"next",
-	"first",
-	"own",
-	"same",
-	"induction",
-	"position",
-	"distance",
-];
+const SCORES = "sharpness entropy previous next first own same induction position distance".split(" ");
 const MAX_HEADS = 60;
 
 /** The ranking as a table whose first column opens the head, and the distance profiles of the first heads. */

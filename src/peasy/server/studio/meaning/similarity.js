@@ -1,6 +1,6 @@
 // Tab: similarity of two sentences as a sum over word pairs; all pairs add up to the cosine.
 
-import { writeNumber } from "/web/render/numbers.js";
+import { sum, writeNumber } from "/web/render/numbers.js";
 import { element, fieldRow, wideField } from "../element.js";
 import { MeaningTab } from "./tab.js";
 
@@ -42,8 +42,7 @@ export class SimilarityTab extends MeaningTab {
 
 	draw({ pairs, cosine }, rendered) {
 		const contributions = pairs.flat();
-		const sum = contributions.reduce((total, value) => total + value, 0);
-		const parts = `${contributions.length} word pairs, ${writeNumber(sum, 4)}`;
+		const parts = `${contributions.length} word pairs, ${writeNumber(sum(contributions), 4)}`;
 		this.cosine.textContent = `cosine ${writeNumber(cosine, 4)} = sum of ${parts}`;
 		rendered.querySelector("p.plain")?.remove();
 		this.resultContainer.replaceChildren(rendered);

@@ -5,8 +5,6 @@ import { renderDocument } from "../document.js";
 import { bar, button, details, element, flexRow, pageHeader, quiet, table } from "../element.js";
 import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
 
-export const page = { name: "experiments", title: "Experiments", letter: "e" };
-
 const GUESSES = { yes: "It holds", no: "It does not" };
 const MAX_COMPARED = 6; // comparisons in the picture; the table has all
 

@@ -8,15 +8,7 @@ import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
 import { headKeys } from "../keys.js";
 
-const canGenerate = (model) => model.capabilities.includes("generate");
-
-export const page = {
-	name: "generate",
-	title: "Generate",
-	letter: "g",
-	model: canGenerate,
-	text: "A prompt for the model to continue",
-};
+export const page = { model: "generate", text: "A prompt for the model to continue" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
@@ -69,7 +61,7 @@ export class Page {
 		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: tokens shown so far
 		this.cacheComparison.replaceChildren();
 		this.drawControls();
-		this.model = await this.shell.modelName(canGenerate);
+		this.model = await this.shell.modelName("generate");
 		this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
 		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		const numShown = number("at", -1);

@@ -3,8 +3,6 @@
 import { element, field, pageHeader } from "../element.js";
 import { GROUPS } from "../terms.js";
 
-export const page = { name: "glossary", title: "Glossary", letter: "y" };
-
 export class Page {
 	constructor(place) {
 		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });

@@ -8,9 +8,7 @@ import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
 import { ablations, readHeads, writeHeads } from "../look/effect.js";
 
-const canBeDrawn = (model) => model.capabilities.includes("look");
-
-export const page = { name: "home", title: "Home", letter: "h", model: canBeDrawn, text: "A sentence for the model" };
+export const page = { model: "look", text: "A sentence for the model" };
 
 const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
@@ -68,10 +66,10 @@ export class Page {
 
 	async start(state) {
 		this.state = { ...state };
-		const entries = await this.shell.bar.listModels(canBeDrawn);
+		const entries = await this.shell.bar.listModels("look");
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
-		this.name = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.name = state.m ?? first?.m ?? (await this.shell.modelName("look"));
 		const entry = entries.find(({ name }) => name === this.name);
 		this.isRun = entry?.source === "run";
 		this.isSmall = entry?.parameters < SMALL;

@@ -11,9 +11,7 @@ import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "..
 import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
 
-const hasAttention = (model) => model.capabilities.includes("look");
-
-export const page = { name: "look", title: "Look", letter: "l", model: hasAttention, text: "A sentence to inspect" };
+export const page = { model: "look", text: "A sentence to inspect" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const LONG_TEXT = 600; // characters above which the tokens are counted before the attention is requested
@@ -64,7 +62,7 @@ export class Page {
 		[this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
 		this.ablatedHeads = readHeads(state.off);
 		const before = JSON.stringify(this.requestBody());
-		this.model = await this.shell.modelName(hasAttention);
+		this.model = await this.shell.modelName("look");
 		this.text = state.t?.trim() || DEFAULT_TEXT;
 		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		// a cell of the text before says nothing about this one
@@ -80,7 +78,7 @@ export class Page {
 
 	/** Only the tabs that this model has: heads are ranked by self-attention, the logit lens predicts tokens. */
 	async makeTabs() {
-		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		const entry = await this.shell.bar.findModel(this.model);
 		const isRecurrent = entry?.model_type === "recurrent-translator";
 		const predicts = !isRecurrent && !entry?.capabilities.includes("embed");
 		const entries = [
@@ -164,7 +162,7 @@ export class Page {
 
 	/** The overview of a long text has no next tokens: they are requested apart, if the model writes. */
 	async addNextTokens(result) {
-		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		const entry = await this.shell.bar.findModel(this.model);
 		if (!this.isLong || !entry?.capabilities.includes("generate")) return;
 		const next = await this.shell.request("next-token", this.requestBody({ top: 5 }));
 		result.next_tokens = next.result.choices;

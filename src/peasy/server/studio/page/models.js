@@ -9,8 +9,6 @@ import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
 import { byRank } from "../topbar.js";
 
-export const page = { name: "models", title: "Models", letter: "o" };
-
 const PAGE_LINKS = {
 	generate: ["generate?m=", "Generate text"],
 	look: ["look?m=", "Inspect attention"],

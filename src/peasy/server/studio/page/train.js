@@ -6,8 +6,6 @@ import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
 
-export const page = { name: "train", title: "Train", letter: "r" };
-
 /** Name of a data set or file; an upload without the number that the server put before it. */
 const dataName = (data) =>
 	data

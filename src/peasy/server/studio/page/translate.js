@@ -6,7 +6,7 @@ import { element, flexRow, pageHeader, setSlider, slider } from "../element.js";
 import { headKeys } from "../keys.js";
 import { TranslatorPanel } from "../translate/panel.js";
 
-export const page = { name: "translate", title: "Translate", letter: "t", text: "A text to translate" };
+export const page = { text: "A text to translate" };
 
 const DEFAULT_TEXT = "Sunday, November 15, 2026";
 const DEFAULT_BEAMS = 4;
@@ -23,7 +23,7 @@ export class Page {
 
 	async start(state) {
 		const { shell } = this;
-		const models = await shell.bar.listModels((model) => model.capabilities.includes("translate"), true);
+		const models = await shell.bar.listModels("translate", true);
 		if (!models.length)
 			throw new ApiError(
 				"There is no translation model yet.",

@@ -1,6 +1,6 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
-import { writeNumber } from "/web/render/numbers.js";
+import { sum, writeNumber } from "/web/render/numbers.js";
 import { button, element, flexRow, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
@@ -95,11 +95,10 @@ function showMarks(result, step, matrix, summary, reasons) {
 				explanations.push(element("li", element("b", `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
 		}),
 	);
-	const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
 	const passed = !counts.wrong && !counts.blank;
 	summary.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
 	const others = { wrong: "wrong", truncated: VERDICT_TEXTS.truncated, blank: "open" };
-	summary.textContent = `${counts.right} of ${total} right${Object.entries(others)
+	summary.textContent = `${counts.right} of ${sum(Object.values(counts))} right${Object.entries(others)
 		.map(([verdict, text]) => (counts[verdict] ? `, ${counts[verdict]} ${text}` : ""))
 		.join("")}.`;
 	reasons.replaceChildren(...explanations);

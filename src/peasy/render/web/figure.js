@@ -141,10 +141,6 @@ export function define(name, elementClass) {
 	if (!customElements.get(name)) customElements.define(name, elementClass);
 }
 
-export function cssVariable(element, name) {
-	return getComputedStyle(element).getPropertyValue(name).trim();
-}
-
 // Call `onChange` when the theme changes; returns a function that stops watching.
 function watchTheme(onChange) {
 	const observer = new MutationObserver(onChange);
@@ -192,7 +188,7 @@ aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
 .overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--figure-mark);outline-offset:0}
 .large{min-width:0;overflow-x:auto;padding:3px}
-.large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
+.large canvas{color:var(--figure-soft);display:block;max-width:none;cursor:crosshair;border-radius:3px}
 .read{min-height:1.5em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .read b{font-weight:600}
 .sum{background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.4rem;padding:.5rem .7rem;

@@ -3,6 +3,7 @@
 import { bdi, button, caveatLine, make, prefersStills, quiet } from "./figure.js";
 import { HeadZoom } from "./headzoom.js";
 import { ModelFlow } from "./modelflow.js";
+import { headKeys } from "./moves.js";
 import { writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
@@ -299,6 +300,19 @@ export class FlowView {
 		const attention = layer?.attentions.find((one) => one.part === part);
 		const head = layers ? Math.min(this.open.head, (attention?.num_heads ?? 1) - 1) : this.open.head + heads;
 		if (attention && head >= 0 && head < attention.num_heads) this.openHead({ stack, layer: layer.layer, part, head });
+	}
+
+	/** Keys of the picture. */
+	keys() {
+		return [
+			{ key: "ArrowUp", label: "Previous token", run: () => this.moveToken(-1) },
+			{ key: "ArrowDown", label: "Next token", run: () => this.moveToken(1) },
+			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => this.zoom.move(-1) },
+			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => this.zoom.move(1) },
+			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead() },
+			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.zoom.togglePlay() },
+			...headKeys((layers, heads) => this.moveHead(layers, heads)),
+		];
 	}
 
 	moveToken(by) {

@@ -1,7 +1,7 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, numbers on hover.
 
 import { Figure, define, make, makeSelect } from "./figure.js";
-import { ARROW_MOVES } from "./arithmetic.js";
+import { ARROW_MOVES } from "./moves.js";
 import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
 import { drawLinks } from "./links.js";

@@ -61,6 +61,11 @@ export function select(options, chosen, onChange, attributes = {}) {
 	return control;
 }
 
+/** An input for a number between two limits; `attributes` say more about it. */
+export function numberInput(min, max, attributes = {}) {
+	return element("input", { type: "number", min, max, ...attributes });
+}
+
 /** A segmented control of radio buttons. */
 export function radioGroup(legend, options, chosen, onChange) {
 	const name = uniqueId("choice");

@@ -71,17 +71,6 @@ export class KeyBindings {
 	}
 }
 
-/** Bindings that move by layers and heads; `move(layers, heads)` gets the change of each. */
-export function headKeys(move) {
-	const moves = [
-		["[", "Previous layer", -1, 0],
-		["]", "Next layer", 1, 0],
-		[",", "Previous head", 0, -1],
-		[".", "Next head", 0, 1],
-	];
-	return moves.map(([key, label, ...change]) => ({ key, label, run: () => move(...change) }));
-}
-
 function isTextInput(target) {
 	const hasText =
 		target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);

@@ -1,6 +1,6 @@
 // Labelled matrix table: shaded, navigated with arrow keys; cells can be selected, edited, or left open for a quiz.
 
-import { ARROW_MOVES } from "/web/render/arithmetic.js";
+import { ARROW_MOVES } from "/web/render/moves.js";
 import { cssColour, fractionOf, rampOf, textColourOn } from "/web/render/colour.js";
 import { colourRange, toFixedHalfEven, writeNumber } from "/web/render/numbers.js";
 import { bdi, element } from "./element.js";

@@ -1,5 +1,6 @@
 // Menu button: opens a short list of actions (export, copy).
 
+import { nextIndex } from "/web/render/moves.js";
 import { button, element, uniqueId } from "./element.js";
 
 /** `getItems` is called when the menu opens; each item has a label and run(). */
@@ -44,10 +45,10 @@ export function menuButton(label, getItems, title) {
 function onMenuKeyDown(event, list, close) {
 	const items = [...list.children];
 	const current = items.indexOf(document.activeElement);
-	const next = { ArrowDown: current + 1, ArrowUp: current - 1, Home: 0, End: items.length - 1 }[event.key];
+	const next = nextIndex(event, current, items.length);
 	if (event.key === "Escape") close();
 	else if (event.key === "Tab") close(false);
-	else if (next !== undefined) items[(next + items.length) % items.length].focus();
+	else if (next !== undefined) items[next].focus();
 	else return;
 	if (event.key !== "Tab") event.preventDefault();
 	event.stopPropagation();

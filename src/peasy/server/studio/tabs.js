@@ -1,5 +1,6 @@
 // Tabs: one panel at a time; arrow keys move between them.
 
+import { nextIndex } from "/web/render/moves.js";
 import { button, element, uniqueId } from "./element.js";
 
 /** Each of the `entries` has a name, a title and show(), which returns its content, or a promise of it. */
@@ -30,11 +31,11 @@ export function tabs(entries, onChoose) {
 	};
 	list.addEventListener("keydown", (event) => {
 		const current = buttons.indexOf(document.activeElement);
-		const target = { ArrowRight: current + 1, ArrowLeft: current - 1, Home: 0, End: buttons.length - 1 }[event.key];
+		const target = nextIndex(event, current, buttons.length);
 		if (target === undefined) return;
 		event.preventDefault();
 		event.stopPropagation();
-		const next = buttons[(target + buttons.length) % buttons.length];
+		const next = buttons[target];
 		next.focus();
 		choose(next.dataset.tab);
 	});

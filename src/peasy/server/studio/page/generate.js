@@ -1,18 +1,31 @@
 // Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
 import { clamp, writeNumber } from "/web/render/numbers.js";
+import { prefersStills } from "/web/render/figure.js";
+import { Player } from "/web/render/player.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, element, field, fieldRow, flexRow, quiet, slider } from "../element.js";
+import {
+	bdi,
+	button,
+	card,
+	element,
+	field,
+	fieldRow,
+	flexRow,
+	numberInput,
+	pageHeader,
+	quiet,
+	slider,
+} from "../element.js";
 import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
 import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
-import { headKeys } from "../keys.js";
+import { headKeys } from "/web/render/moves.js";
 
 export const page = { model: "generate", text: "A prompt for the model to continue" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
-const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Page {
 	/** @type {number} */
@@ -33,12 +46,16 @@ export class Page {
 		this.cache = card("KV cache");
 		this.cacheComparison = element("section");
 		place.append(
-			element("h1", "Generate"),
-			element("p.lead", "The model writes one token after the other; see what it could have written, and why."),
+			...pageHeader("Generate", "The model writes one token after the other; see what it could have written, and why."),
 			this.controls,
 			this.tokenLine,
 			element("div.split", this.candidates, element("div", this.attention, this.cache)),
 			this.cacheComparison,
+		);
+		this.player = new Player(
+			() => this.showArrived(),
+			prefersStills() ? 0 : TOKEN_INTERVAL,
+			(playing) => (this.playButton.textContent = playing ? "Pause" : "Generate"),
 		);
 		shell.keys.add([
 			{ key: " ", label: "Generate or pause", run: () => this.togglePlay() },
@@ -70,8 +87,7 @@ export class Page {
 	}
 
 	close() {
-		clearInterval(this.playTimer);
-		this.playTimer = null;
+		if (this.player.timer) this.player.stop();
 		this.streamAbort?.abort();
 		this.streamAbort = null;
 	}
@@ -92,15 +108,12 @@ export class Page {
 				this.shell.setState({ [parameter]: value });
 				this.updateCandidates();
 			});
-		const numberInput = (property, parameter, min, max) =>
-			element("input", {
-				type: "number",
-				min,
-				max,
+		const countInput = (property, parameter, min, max) =>
+			numberInput(min, max, {
 				value: this[property],
-				onchange: (event) => {
-					this[property] = clamp(Number(event.target.value) || min, min, max);
-					this.shell.setState({ [parameter]: event.target.value });
+				onchange: ({ target }) => {
+					this[property] = clamp(Number(target.value) || min, min, max);
+					this.shell.setState({ [parameter]: target.value });
 				},
 			});
 		this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
@@ -117,8 +130,8 @@ export class Page {
 					this.shell.setState({ at: null });
 					this.start(this.shell.state);
 				}),
-				field("seed", numberInput("seed", "seed", 0, 1e6)),
-				field("tokens", numberInput("maxTokens", "n", 1, 200)),
+				field("seed", countInput("seed", "seed", 0, 1e6)),
+				field("tokens", countInput("maxTokens", "n", 1, 200)),
 				button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() })),
 			),
 		);
@@ -158,7 +171,7 @@ export class Page {
 
 	/** The user chooses the token: the step comes from the server, only its token is replaced. */
 	async continueWith({ id, piece, probability }) {
-		this.pause();
+		this.player.stop();
 		await this.startStream(this.position, 1);
 		await this.streamEnd;
 		if (!this.pendingSteps.length) return;
@@ -167,13 +180,18 @@ export class Page {
 	}
 
 	togglePlay() {
-		return this.playTimer ? this.pause() : this.generate(false);
+		return this.player.timer ? this.player.stop() : this.generate(false);
 	}
 
-	pause() {
-		clearInterval(this.playTimer);
-		this.playTimer = null;
-		this.playButton.textContent = "Generate";
+	/** Show a token that has arrived; false when there will be no more. */
+	showArrived() {
+		if (this.pendingSteps.length) this.showNextStep();
+		else if (!this.streamAbort) {
+			this.updateCandidates();
+			this.compareCache();
+			return false;
+		}
+		return true;
 	}
 
 	/** Show tokens as they arrive, at a readable pace; with `atOnce` show `numTokens` of them immediately. */
@@ -185,23 +203,11 @@ export class Page {
 			while (this.pendingSteps.length && this.steps.length < numTokens) this.showNextStep(false);
 			return this.selectPosition(this.steps.length ? this.steps.length - 1 : 0);
 		}
-		this.playButton.textContent = "Pause";
-		this.playTimer = setInterval(
-			() => {
-				if (this.pendingSteps.length) this.showNextStep();
-				else if (!this.streamAbort) {
-					this.pause();
-					this.updateCandidates();
-					this.compareCache();
-				}
-			},
-			REDUCED_MOTION.matches ? 0 : TOKEN_INTERVAL,
-		);
-		return undefined;
+		return this.player.toggle();
 	}
 
 	async generateOne() {
-		this.pause();
+		this.player.stop();
 		if (this.position < this.steps.length) await this.startStream(this.position);
 		this.position = this.steps.length;
 		if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
@@ -245,7 +251,7 @@ export class Page {
 		this.position = this.steps.length;
 		this.drawTokens();
 		this.drawStep();
-		if (updateCandidates && !this.playTimer) this.updateCandidates();
+		if (updateCandidates && !this.player.timer) this.updateCandidates();
 		this.shell.setState({ at: this.steps.length });
 	}
 

@@ -4,7 +4,6 @@ import { FlowView, headName, word } from "/web/render/flowview.js";
 import { writeNumber } from "/web/render/numbers.js";
 import { button, element, flexRow, openDialog, quiet, slider, tableDetails, table } from "../element.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
-import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
 import { ablations, readHeads, writeHeads } from "../look/effect.js";
 
@@ -338,13 +337,7 @@ export class Page {
 		this.keysEnabled = true;
 		const { view } = this;
 		this.shell.keys.add([
-			...headKeys((layers, heads) => view.moveHead(layers, heads)),
-			{ key: "ArrowUp", label: "Previous token", run: () => view.moveToken(-1) },
-			{ key: "ArrowDown", label: "Next token", run: () => view.moveToken(1) },
-			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => view.zoom.move(-1) },
-			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => view.zoom.move(1) },
-			{ key: " ", label: "Play the arithmetic, or stop", run: () => view.zoom.togglePlay() },
-			{ key: "o", label: "Switch this head off or on", run: () => view.toggleHead() },
+			...view.keys(),
 			{ key: "+", label: "One more token", run: () => this.addToken(view.pass.next_tokens[0]?.piece ?? "<>") },
 			{
 				key: "f",

@@ -4,8 +4,20 @@ import { byteNote, headName } from "/web/render/flowview.js";
 import { HeadZoom } from "/web/render/headzoom.js";
 import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
-import { headKeys } from "../keys.js";
+import {
+	bdi,
+	button,
+	card,
+	caveatLine,
+	element,
+	field,
+	flexRow,
+	pageHeader,
+	select,
+	table,
+	tableDetails,
+} from "../element.js";
+import { headKeys } from "/web/render/moves.js";
 import { latestOnly } from "../latest.js";
 import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
 import { rankingPanel } from "../look/ranking.js";
@@ -35,8 +47,7 @@ export class Page {
 		this.headNumbers = element("div");
 		this.tabPlace = element("div");
 		place.append(
-			element("h1", "Look"),
-			element("p.lead", "What each attention head of a model looks at, on your own text."),
+			...pageHeader("Look", "What each attention head of a model looks at, on your own text."),
 			this.sentence,
 			this.tabPlace,
 		);

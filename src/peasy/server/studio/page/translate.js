@@ -3,7 +3,7 @@
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
 import { element, flexRow, pageHeader, setSlider, slider } from "../element.js";
-import { headKeys } from "../keys.js";
+import { headKeys } from "/web/render/moves.js";
 import { TranslatorPanel } from "../translate/panel.js";
 
 export const page = { text: "A text to translate" };

@@ -1,7 +1,7 @@
 // Form of a new run: kind of model, data, size, budget.
 
 import { ApiError } from "../api.js";
-import { details, element, field, fieldRow, flexRow, radioGroup, select, wideField } from "../element.js";
+import { details, element, field, fieldRow, flexRow, numberInput, radioGroup, select, wideField } from "../element.js";
 
 const KINDS = [
 	["gpt", "gpt: decoder-only Transformer"],
@@ -30,10 +30,10 @@ export class TrainForm {
 		this.data = select([], "", () => this.saveChoices());
 		this.size = select(SIZES, "tiny", () => this.saveChoices());
 		this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
-		this.minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", value: 1 });
-		this.steps = element("input", { type: "number", min: 1, max: 1000000, step: 1, placeholder: "or" });
-		this.seed = element("input", { type: "number", min: 0, max: 2 ** 31, step: 1, value: 0 });
-		this.keep = element("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "3" });
+		this.minutes = numberInput(0.05, 1440, { step: "any", value: 1 });
+		this.steps = numberInput(1, 1e6, { placeholder: "or" });
+		this.seed = numberInput(0, 2 ** 31, { value: 0 });
+		this.keep = numberInput(1, 100, { placeholder: "3" });
 		this.name = element("input", {
 			type: "text",
 			maxlength: 60,

@@ -34,9 +34,13 @@ export function quiet(...children) {
 	return make("p.quiet", children);
 }
 
-// A button; its class is "plain", or "plain main" for the main action.
 export function button(label, onClick, attributes = {}) {
 	return make("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
+}
+
+// The button of the main action.
+export function mainButton(label, onClick, attributes = {}) {
+	return button(label, onClick, { class: "plain main", ...attributes });
 }
 
 // A horizontal bar; `kind` is the class of its filled part.

@@ -11,6 +11,28 @@ const PHONE = 700; // pixels of the window below which the layers are drawn one 
 /** Name of a head in requests and data. */
 export const headName = ({ stack, layer, part, head }) => `${stack}.${layer}.${part}.${head}`;
 
+/** Heads of a URL: "2.3" is layer 2, head 3. */
+export function readHeads(text) {
+	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
+		layer: Number(layer),
+		head: Number(head),
+	}));
+}
+
+export function writeHeads(heads) {
+	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
+}
+
+export function ablations(heads) {
+	return heads.map((head) => ({ kind: "zero", ...head }));
+}
+
+/** Switch one of the heads that are off on, or another one off, too. */
+export function toggled(heads, { layer, head }) {
+	const others = heads.filter((one) => one.layer !== layer || one.head !== head);
+	return others.length < heads.length ? others : [...heads, { layer, head }];
+}
+
 export class FlowView {
 	/** @type {Record<string, any> | null} */
 	head = null;
@@ -274,9 +296,7 @@ export class FlowView {
 
 	toggleHead() {
 		if (!this.canSwitch(this.open)) return undefined;
-		const { layer, head } = this.open;
-		const others = this.off.filter((one) => one.layer !== layer || one.head !== head);
-		return this.setOff(others.length < this.off.length ? others : [...this.off, { layer, head }]);
+		return this.setOff(toggled(this.off, this.open));
 	}
 
 	showArithmetic() {

@@ -1,7 +1,7 @@
 // One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
 
 import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
-import { bar, bdi, button, make, prefersStills, quiet } from "./figure.js";
+import { bar, bdi, button, make, prefersStills, mainButton, quiet } from "./figure.js";
 import { dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
@@ -134,7 +134,7 @@ export class HeadZoom {
 			"aria-label": "Step of the arithmetic",
 			oninput: (event) => this.#seek(Number(event.target.value)),
 		});
-		this.playButton = button(this.player.timer ? "Stop" : "Play", () => this.togglePlay(), { class: "plain main" });
+		this.playButton = mainButton(this.player.timer ? "Stop" : "Play", () => this.togglePlay());
 		this.back = button("◀", () => this.move(-1), { "aria-label": "Previous step" });
 		this.forward = button("▶", () => this.move(1), { "aria-label": "Next step" });
 		const weight = writeNumber(weights[this.row][this.key], 4);

@@ -9,16 +9,12 @@ const SMALL_FONT = '11px system-ui,"Noto Sans",sans-serif';
 const LABEL_ANGLE = -0.84;
 
 export class HeatMap {
-	/** @type {string[]} */
-	rowLabels;
-	/** @type {string[]} */
-	columnLabels;
-
 	constructor(host, rowLabels, columnLabels) {
 		this.host = host;
 		this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
 		this.cellCanvas = document.createElement("canvas");
-		[this.rowLabels, this.columnLabels] = [rowLabels, columnLabels];
+		this.rowLabels = rowLabels;
+		this.columnLabels = columnLabels;
 	}
 
 	// `map`: numbers, start, rows, columns, range, ramp, decimals.

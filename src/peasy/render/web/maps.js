@@ -27,18 +27,12 @@ const CELL_HINT = "Click a cell, or press Enter, to see how its number is calcul
 const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
 
 class PeasyMaps extends Figure {
-	/** @type {number} */
-	numMapRows;
-	/** @type {number} */
-	numMapColumns;
-	/** @type {number} */
-	rows;
-	/** @type {number} */
-	columns;
-	/** @type {number | null} */
-	row;
-	/** @type {number | null} */
-	column;
+	numMapRows = 0;
+	numMapColumns = 0;
+	rows = 0;
+	columns = 0;
+	row = 0;
+	column = 0;
 
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);

@@ -1,23 +1,8 @@
 // Effect of ablated heads on the next token: probabilities before and after, side by side.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, bdi, element, quiet, table, tableDetails } from "../element.js";
-
-/** Parse heads of the URL: "2.3" is layer 2, head 3. */
-export function readHeads(text) {
-	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
-		layer: Number(layer),
-		head: Number(head),
-	}));
-}
-
-export function writeHeads(heads) {
-	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
-}
-
-export function ablations(heads) {
-	return heads.map((head) => ({ kind: "zero", ...head }));
-}
+import { renderDocument } from "../document.js";
+import { bar, bdi, element, quiet, tableDetails } from "../element.js";
 
 /** A probability as short text: .93; one that would round to zero is "<.01". */
 function formatProbability(value, decimals = 2) {
@@ -40,7 +25,8 @@ export function nextTokenLine(candidates) {
 }
 
 /** Bars before and after an intervention, for every token that is likely in one of the two. */
-export function effectPanel(result) {
+export function effectPanel(response) {
+	const { result } = response;
 	const byId = new Map();
 	for (const side of ["before", "after"]) {
 		for (const { piece, id, probability } of result[side])
@@ -61,18 +47,5 @@ export function effectPanel(result) {
 			),
 		),
 	);
-	const rows = tokens.map(({ piece, before, after }) => [
-		piece,
-		...[before, after, after - before].map((value) => (Number.isFinite(value) ? writeNumber(value, 4) : "–")),
-	]);
-	const divergence = result.kl_divergence ?? null;
-	return element(
-		"div",
-		list,
-		divergence !== null &&
-			quiet(
-				`KL divergence of the two distributions: ${writeNumber(divergence, 4)} bits. “–”: not among the likeliest tokens.`,
-			),
-		tableDetails(table("Next token", ["token", "before", "after", "change"], rows)),
-	);
+	return element("div", list, tableDetails(renderDocument(response)));
 }

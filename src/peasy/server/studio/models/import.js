@@ -1,7 +1,18 @@
 // Import of a model from the local Hugging Face cache, after confirmation.
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { button, details, element, field, fieldRow, flexRow, openDialog, quiet, select } from "../element.js";
+import {
+	button,
+	details,
+	element,
+	field,
+	fieldRow,
+	flexRow,
+	openDialog,
+	mainButton,
+	quiet,
+	select,
+} from "../element.js";
 
 export function importForm(shell, cards, onImported) {
 	const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
@@ -39,21 +50,17 @@ function confirmImport(shell, card, onImported) {
 			.replace(/[^\w.-]+/g, "-"),
 	});
 	const errorContainer = element("div");
-	const copyButton = button(
-		"Copy",
-		async () => {
-			copyButton.disabled = true;
-			try {
-				const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
-				dialog.close();
-				onImported(result.name);
-			} catch (error) {
-				shell.showError(error, errorContainer);
-				copyButton.disabled = false;
-			}
-		},
-		{ class: "plain main" },
-	);
+	const copyButton = mainButton("Copy", async () => {
+		copyButton.disabled = true;
+		try {
+			const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
+			dialog.close();
+			onImported(result.name);
+		} catch (error) {
+			shell.showError(error, errorContainer);
+			copyButton.disabled = false;
+		}
+	});
 	const dialog = openDialog(
 		"Import",
 		element("h2", "Import this model?"),

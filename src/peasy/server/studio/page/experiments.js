@@ -2,7 +2,7 @@
 
 import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bar, button, details, element, flexRow, pageHeader, quiet, table } from "../element.js";
+import { bar, button, details, element, flexRow, pageHeader, mainButton, quiet, table } from "../element.js";
 import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
 
 const GUESSES = { yes: "It holds", no: "It does not" };
@@ -67,9 +67,8 @@ export class Page {
 		const { name, claim, last, stored } = entry;
 		const { running } = this.jobPanel;
 		if (!last && !stored)
-			return button(`Measure it (${durationOf(entry)})`, () => this.run(name), {
+			return mainButton(`Measure it (${durationOf(entry)})`, () => this.run(name), {
 				disabled: running,
-				class: "plain main",
 				"aria-label": `Run ${name}`,
 			});
 		if (this.guesses[name]) return button("Show", () => this.choose(name), { "aria-label": `Show ${name}` });

@@ -14,6 +14,7 @@ import {
 	flexRow,
 	numberInput,
 	pageHeader,
+	mainButton,
 	quiet,
 	slider,
 } from "../element.js";
@@ -28,14 +29,11 @@ const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
 
 export class Page {
-	/** @type {number} */
-	seed;
-	/** @type {number} */
-	maxTokens;
+	seed = 0;
+	maxTokens = 0;
 	/** @type {string[] | null} */
 	promptPieces;
-	/** @type {string} */
-	caveat;
+	caveat = "";
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -116,7 +114,7 @@ export class Page {
 					this.shell.setState({ [parameter]: target.value });
 				},
 			});
-		this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
+		this.playButton = mainButton("Generate", () => this.togglePlay());
 		this.controls.replaceChildren(
 			flexRow(
 				samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),

@@ -1,11 +1,10 @@
 // Page Home: one sentence through a whole model, drawn from its numbers; heads open to the arithmetic of one weight.
 
-import { FlowView, headName, word } from "/web/render/flowview.js";
+import { FlowView, ablations, headName, readHeads, word, writeHeads } from "/web/render/flowview.js";
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, openDialog, quiet, slider, tableDetails, table } from "../element.js";
+import { button, element, flexRow, openDialog, mainButton, quiet, slider, tableDetails, table } from "../element.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
 import { latestOnly } from "../latest.js";
-import { ablations, readHeads, writeHeads } from "../look/effect.js";
 
 export const page = { model: "look", text: "A sentence for the model" };
 
@@ -221,9 +220,7 @@ export class Page {
 		openDialog(
 			"Share this picture",
 			flexRow(
-				button("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html"), {
-					class: "plain main",
-				}),
+				mainButton("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html")),
 				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
 			),
 			flexRow(
@@ -319,15 +316,15 @@ export class Page {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
 		this.drawBook();
 		this.book.querySelector("h2")?.scrollIntoView?.({ block: "nearest" });
-		const { show } = CHAPTERS[number] ?? {};
-		if (!show || !this.view.pass) return;
-		this.view.step = show.step ?? 0;
-		this.setState({ s: this.view.step || null });
+		const { step } = CHAPTERS[number] ?? {};
+		if (number < 0 || !this.view.pass) return;
+		this.view.step = step ?? 0;
+		this.setState({ s: step || null });
 		const { story } = this.base;
-		if (show.head && story) {
+		if (step !== undefined && story) {
 			this.setState({ q: story.query });
 			this.view.row = story.query;
-			await this.view.openHead({ stack: story.stack, layer: story.layer, part: story.part, head: story.head });
+			await this.view.openHead(story);
 		} else if (this.view.head) this.view.showCell();
 	}
 

@@ -1,6 +1,6 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
-import { byteNote, headName } from "/web/render/flowview.js";
+import { ablations, byteNote, headName, readHeads, toggled, writeHeads } from "/web/render/flowview.js";
 import { HeadZoom } from "/web/render/headzoom.js";
 import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
@@ -19,7 +19,7 @@ import {
 } from "../element.js";
 import { headKeys } from "/web/render/moves.js";
 import { latestOnly } from "../latest.js";
-import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
+import { effectPanel, nextTokenLine } from "../look/effect.js";
 import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
 
@@ -31,8 +31,7 @@ const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
 
 export class Page {
-	/** @type {number | null} */
-	key;
+	key = 0;
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -113,7 +112,7 @@ export class Page {
 		return { model: this.model, text: this.text, ...fields };
 	}
 
-	/** Request a view of /api/look with the ablated heads, rendered as a document too unless `html` is false. */
+	/** Request a view of /api/look with the ablated heads, rendered as a document too. */
 	requestLook(fields) {
 		return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
 	}
@@ -294,8 +293,7 @@ export class Page {
 		);
 		if (!this.ablatedHeads.length) return;
 		await this.shell.attempt(async () => {
-			const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
-			effect.replaceChildren(effectPanel(result));
+			effect.replaceChildren(effectPanel(await this.requestLook({ view: "effect", layers: [layer], heads: [head] })));
 		}, effect);
 	}
 
@@ -342,8 +340,7 @@ export class Page {
 	}
 
 	toggleHead(layer, head) {
-		const others = this.ablatedHeads.filter((ablated) => ablated.layer !== layer || ablated.head !== head);
-		this.ablatedHeads = others.length < this.ablatedHeads.length ? others : [...this.ablatedHeads, { layer, head }];
+		this.ablatedHeads = toggled(this.ablatedHeads, { layer, head });
 		this.state.off = writeHeads(this.ablatedHeads);
 		this.shell.setState({ off: this.state.off || null }, { push: true });
 		this.tabs.choose(this.state.tab ?? "attention", false);

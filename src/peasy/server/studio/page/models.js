@@ -3,7 +3,7 @@
 import { renderDocument } from "../document.js";
 import { ModelFlow } from "/web/render/modelflow.js";
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, button, details, element, flexRow, pageHeader, quiet, table, wideField } from "../element.js";
+import { bdi, button, details, element, flexRow, pageHeader, mainButton, quiet, table, wideField } from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
@@ -25,8 +25,7 @@ const EXAMPLES = {
 };
 
 export class Page {
-	/** @type {string} */
-	name;
+	name = "";
 	/** @type {any} */
 	card;
 
@@ -156,29 +155,25 @@ export class Page {
 			placeholder: "Your own texts, one per line; without any, three built-in sentences are used.",
 		});
 		const container = element("div", { role: "status" });
-		const start = button(
-			"Prove",
-			async () => {
-				const prompts = input.value
-					.split("\n")
-					.map((line) => line.trim())
-					.filter(Boolean)
-					.slice(0, 8);
-				this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
-				start.disabled = true;
-				container.replaceChildren(quiet("Comparing execution paths …"));
-				await this.shell.attempt(async () => {
-					const response = await this.shell.request("prove", { ...this.proofBody, html: true });
-					const { passed, verdict } = response.result;
-					container.replaceChildren(
-						element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
-						renderDocument(response),
-					);
-				}, container);
-				start.disabled = false;
-			},
-			{ class: "plain main" },
-		);
+		const start = mainButton("Prove", async () => {
+			const prompts = input.value
+				.split("\n")
+				.map((line) => line.trim())
+				.filter(Boolean)
+				.slice(0, 8);
+			this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
+			start.disabled = true;
+			container.replaceChildren(quiet("Comparing execution paths …"));
+			await this.shell.attempt(async () => {
+				const response = await this.shell.request("prove", { ...this.proofBody, html: true });
+				const { passed, verdict } = response.result;
+				container.replaceChildren(
+					element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
+					renderDocument(response),
+				);
+			}, container);
+			start.disabled = false;
+		});
 		return element(
 			"div",
 			element(

@@ -1,7 +1,7 @@
 // Details of one run with the loss curves of others beside it: losses, samples, attention at every checkpoint.
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, button, element, field, fieldRow, numberInput, quiet, table } from "../element.js";
+import { bdi, element, field, fieldRow, mainButton, numberInput, quiet, table } from "../element.js";
 import { LineChart } from "../linechart.js";
 import { AttentionHistory } from "./history.js";
 import { formatDuration } from "./jobpanel.js";
@@ -159,10 +159,8 @@ export class RunView {
 		this.resumeForm.dataset.state = `${name} ${state}`;
 		if (state === "busy") return this.resumeForm.replaceChildren();
 		const minutes = numberInput(0.05, 1440, { step: "any", placeholder: "unchanged" });
-		const resumeButton = button(
-			"Resume",
-			() => this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
-			{ class: "plain main" },
+		const resumeButton = mainButton("Resume", () =>
+			this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
 		);
 		const link = element("a", { href: `look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
 		this.resumeForm.replaceChildren(

@@ -9,14 +9,11 @@ const UNSURE = 0.6; // mean probability of the tokens below which a text is prob
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
-	/** @type {number | null} */
-	layer;
-	/** @type {number | null} */
-	head;
+	layer = 0;
+	head = 0;
 	/** @type {number[]} */
 	layers;
-	/** @type {number} */
-	numHeads;
+	numHeads = 0;
 
 	constructor(letter, models, defaultModel, shell, onModelChange) {
 		this.letter = letter;
@@ -85,8 +82,10 @@ export class TranslatorPanel {
 		const turn = (this.turn += 1);
 		this.element.classList.add("busy");
 		try {
-			const { result } = await this.shell.request("beams", { model: this.model, text, num_beams: numBeams });
+			const body = { model: this.model, text, num_beams: numBeams, html: true };
+			const response = await this.shell.request("beams", body);
 			if (turn !== this.turn) return;
+			const { result } = response;
 			this.text = text;
 			this.target = result.hypotheses[0].text;
 			const probability = Math.exp(result.hypotheses[0].score);
@@ -97,7 +96,7 @@ export class TranslatorPanel {
 					: "";
 			this.tree.replaceChildren(
 				element("h2", result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
-				...drawTree(result),
+				...drawTree(response),
 			);
 			await this.align(turn);
 		} catch (error) {

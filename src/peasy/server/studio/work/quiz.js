@@ -1,7 +1,7 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
 import { sum, writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, quiet } from "../element.js";
+import { button, element, flexRow, mainButton, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
@@ -42,7 +42,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 		});
 	matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
 	const bar = flexRow(
-		button("Mark", mark, { class: "plain main" }),
+		mainButton("Mark", mark),
 		button("Show the answers", () => {
 			showAnswers();
 			mark();

@@ -48,11 +48,8 @@ export class ModelFlow {
 		this.scale = clamp(room / width, MIN_SCALE * unit, MAX_SCALE * unit);
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
-		this.svg.replaceChildren(
-			...this.layout.bands.flatMap((band) => this.#drawBand(band)),
-			...this.#drawCrossLinks(),
-			this.#drawBars(),
-		);
+		const drawn = [this.layout.bands.map((band) => this.#drawBand(band)), this.#drawCrossLinks(), this.#drawBars()];
+		this.svg.replaceChildren(...drawn.flat(Infinity).filter(Boolean));
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
@@ -102,12 +99,12 @@ export class ModelFlow {
 					{ x: band.strip.left + band.strip.width, y: band.top + band.header - 10, "text-anchor": "end" },
 					"embedding",
 				),
-			...rows.map((row) => this.#drawStream(band, row)),
-			...(band.strip ? [this.#drawStrips(band, band.strip, band.stack.embedding, "embedding")] : []),
-			...band.layers.flatMap((layer) => this.#drawLayer(band, layer)),
-			...(band.final ? [this.#drawStrips(band, band.final, band.stack.final, "state")] : []),
-			...rows.map((row) => this.#drawToken(band, row)),
-			...(band.stack.recurrent ? [recurrentArrows(band)] : []),
+			rows.map((row) => this.#drawStream(band, row)),
+			band.strip && this.#drawStrips(band, band.strip, band.stack.embedding, "embedding"),
+			band.layers.map((layer) => this.#drawLayer(band, layer)),
+			band.final && this.#drawStrips(band, band.final, band.stack.final, "state"),
+			rows.map((row) => this.#drawToken(band, row)),
+			band.stack.recurrent && recurrentArrows(band),
 		];
 	}
 
@@ -121,12 +118,16 @@ export class ModelFlow {
 				class: `token${isCached ? " cached" : ""}`,
 				"data-token": `${band.name}:${row}`,
 				tabindex: this.#isChosen(band.name, row) ? 0 : -1,
-				role: "button",
 				"aria-label": `token ${row}: ${piece}${isCached ? ", from the KV cache" : ""}`,
 				"aria-pressed": this.#isChosen(band.name, row),
-				onclick: () => this.on.token(band.name, row),
 				onfocus: () => this.highlight({ stack: band.name, row }),
-				onkeydown: (event) => this.#onTokenKey(event, band, row),
+				...pressable(
+					() => this.on.token(band.name, row),
+					(key) => {
+						const next = { ArrowUp: row - 1, ArrowDown: row + 1, Home: 0, End: band.numTokens - 1 }[key];
+						return this.svg.querySelector(`[data-token="${band.name}:${next}"].token`);
+					},
+				),
 			},
 			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
 				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
@@ -151,15 +152,6 @@ export class ModelFlow {
 			row: this.layout.bands.at(-1).numTokens - 1,
 		};
 		return token.stack === stack && token.row === row;
-	}
-
-	#onTokenKey(event, band, row) {
-		const next = { ArrowUp: row - 1, ArrowDown: row + 1, Home: 0, End: band.numTokens - 1 }[event.key];
-		if (event.key === "Enter" || event.key === " ") this.on.token(band.name, row);
-		else if (next === undefined || next < 0 || next >= band.numTokens) return;
-		else this.svg.querySelector(`[data-token="${band.name}:${next}"].token`)?.focus();
-		event.preventDefault();
-		event.stopPropagation();
 	}
 
 	/** The residual stream of one token: a line from its embedding to the end, as thick as its norm. */
@@ -232,18 +224,16 @@ export class ModelFlow {
 			make(
 				"g.layer-title",
 				{
-					role: "button",
 					tabindex: 0,
 					"aria-expanded": layer.isOpen,
 					"aria-label": `layer ${layer.layer} of the ${band.name}`,
-					onclick: () => this.on.layer(band.name, layer.layer),
-					onkeydown: activate(() => this.on.layer(band.name, layer.layer)),
+					...pressable(() => this.on.layer(band.name, layer.layer)),
 				},
 				make("text", { x: layer.left, y: layer.top + 14 }, title),
 			),
-			...layer.attentions.flatMap((attention) => this.#drawAttention(band, layer, attention)),
-			...(layer.mlp ? [this.#drawMlp(band, layer)] : []),
-			...(layer.lens.length ? [this.#drawLens(band, layer)] : []),
+			layer.attentions.map((attention) => this.#drawAttention(band, layer, attention)),
+			layer.mlp && this.#drawMlp(band, layer),
+			layer.lens.length > 0 && this.#drawLens(band, layer),
 		];
 	}
 
@@ -262,11 +252,9 @@ export class ModelFlow {
 					? "cross-attention"
 					: heads;
 		return [
-			...links.flatMap((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
-			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
-			...indices(band.numTokens).map((row) =>
-				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
-			),
+			links.map((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
+			attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
+			indices(band.numTokens).map((row) => plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`)),
 			layer.isOpen && make("text.small", { x: start, y: layer.bottom + 20 }, names),
 		];
 	}
@@ -351,35 +339,28 @@ export class ModelFlow {
 	#drawHead(band, layer, attention, head, { left, top, side }) {
 		const isOpen = this.#shownHead(band, layer, attention) === head;
 		const isOff = this.view.isOff(band.name, layer.layer, attention.part, head);
-		const choose = () => this.on.head(band.name, layer.layer, attention.part, head);
 		const kind = attention.part === "attention" ? "" : "cross-attention, ";
 		const name = `layer ${layer.layer}, ${kind}head ${head}`;
 		return make(
 			"g",
 			{
 				class: `head${isOpen ? " open" : ""}${isOff ? " off" : ""}`,
-				role: "button",
 				tabindex: isOpen ? 0 : -1,
 				"data-head": `${band.name}.${layer.layer}.${attention.part}.${head}`,
 				"aria-pressed": isOpen,
 				"aria-label": `${name}${isOff ? ", switched off" : ""}`,
-				onclick: choose,
-				onkeydown: (event) => this.#onHeadKey(event, choose),
+				...pressable(
+					() => this.on.head(band.name, layer.layer, attention.part, head),
+					(key, target) => {
+						const heads = [...this.svg.querySelectorAll("[data-head]")];
+						return heads[heads.indexOf(target) + { ArrowLeft: -1, ArrowRight: 1 }[key]];
+					},
+				),
 			},
 			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
 			isOff && make("text.small.middle", { x: left + side / 2, y: top + side / 2 }, "off"),
 			make("title", `${name}${isOff ? " (off)" : ""}`),
 		);
-	}
-
-	#onHeadKey(event, choose) {
-		const heads = [...this.svg.querySelectorAll("[data-head]")];
-		const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-		if (event.key === "Enter" || event.key === " ") choose();
-		else if (step) /** @type {SVGElement} */ (heads[heads.indexOf(event.currentTarget) + step])?.focus();
-		else return;
-		event.preventDefault();
-		event.stopPropagation();
 	}
 
 	#drawMlp(band, layer) {
@@ -470,10 +451,10 @@ export class ModelFlow {
 		return make(
 			"g.bar",
 			{
-				role: add ? "button" : "img",
+				role: "img",
 				tabindex: add ? (row ? -1 : 0) : null,
 				"aria-label": `${piece}: ${measure} ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
-				...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
+				...(add ? pressable(() => add(id, piece)) : {}),
 			},
 			make("rect.hit", { x: left, y: y - 3, width, height: 24 }),
 			make(
@@ -566,11 +547,15 @@ function shorten(piece, most = MAX_PIECE) {
 /** Size of the page's letters, 1 for 16 pixels. */
 const letterScale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
-function activate(run) {
-	return (event) => {
-		if (event.key !== "Enter" && event.key !== " ") return;
+/** Attributes of a part that is pressed like a button; `neighbour(key, part)` gives the part that a key leads to. */
+function pressable(press, neighbour = (_key, _part) => null) {
+	const onkeydown = (event) => {
+		const next = neighbour(event.key, event.currentTarget);
+		if (event.key === "Enter" || event.key === " ") press();
+		else if (next) next.focus();
+		else return;
 		event.preventDefault();
 		event.stopPropagation();
-		run();
 	};
+	return { role: "button", onclick: press, onkeydown };
 }

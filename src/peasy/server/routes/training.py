@@ -6,7 +6,7 @@ Jobs run in one subprocess.
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Le
@@ -24,6 +24,7 @@ from peasy.commands.runs import metrics_since, runs
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
 from peasy.experiments.experiment import ExperimentsResult
 from peasy.experiments.result import EXPERIMENTS, ExperimentResult, load_result
+from peasy.experiments.stored import stored_result
 from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.derive import command_route
@@ -220,6 +221,8 @@ class ExperimentVerdicts(ExperimentsResult):
         data = super().data()
         for entry in data["experiments"]:
             entry["caveat"] = EXPERIMENTS[entry["name"]].caveat
+            if (seeds := stored_result(entry["name"])) is not None:
+                entry["stored"]["table"] = asdict(seeds.table())
             entry["last"] = None
             if (stored := load_result(entry["name"])) is not None:
                 result, time = stored

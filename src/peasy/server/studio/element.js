@@ -66,13 +66,14 @@ export function numberInput(min, max, attributes = {}) {
 	return element("input", { type: "number", min, max, ...attributes });
 }
 
-/** A segmented control of radio buttons. */
+/** A segmented control of radio buttons; `options` as in a select. */
 export function radioGroup(legend, options, chosen, onChange) {
 	const name = uniqueId("choice");
 	return element(
 		"fieldset.choices",
 		element("legend", legend),
-		options.map(([value, label]) => {
+		options.map((option) => {
+			const [value, label = value] = [option].flat();
 			const input = element("input", {
 				type: "radio",
 				name,

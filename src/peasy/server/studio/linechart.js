@@ -10,13 +10,10 @@ const [LEFT, TOP, RIGHT, BOTTOM, HEIGHT] = [52, 12, 14, 40, 280];
 const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
-	/** `write` formats values of the y axis, `writeX` those of the x axis. */
-	constructor({ title, xAxis, yAxis, write = (y) => writeNumber(y, 4), writeX = (x) => formatCount(Math.round(x)) }) {
+	constructor({ title, xAxis, yAxis }) {
 		this.title = title;
 		this.xAxis = xAxis;
 		this.yAxis = yAxis;
-		this.write = write;
-		this.writeX = writeX;
 		this.lines = [];
 		this.cursorX = null;
 		this.logarithmic = false;
@@ -70,7 +67,7 @@ export class LineChart {
 			points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)),
 		}));
 		this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))));
-		const last = (points) => (points.length ? this.write(points.at(-1)[1]) : "no data yet");
+		const last = (points) => (points.length ? writeNumber(points.at(-1)[1], 4) : "no data yet");
 		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
 		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
 		this.draw();
@@ -81,7 +78,7 @@ export class LineChart {
 	fillTable() {
 		if (!this.tableDetails.open) return;
 		const rows = this.lines.flatMap(({ name, points }) =>
-			downsample(points, 100).map(([x, y]) => [name, this.writeX(x), this.write(y)]),
+			downsample(points, 100).map(([x, y]) => [name, formatCount(x), writeNumber(y, 4)]),
 		);
 		this.tableDetails.lastElementChild.replaceWith(table(this.title, ["curve", this.xAxis, this.yAxis], rows));
 	}
@@ -160,9 +157,9 @@ export class LineChart {
 				}),
 			),
 		);
-		const readings = values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ");
+		const readings = values.map(({ name, point }) => `${name} ${writeNumber(point[1], 4)}`).join(" · ");
 		this.status.textContent = values.length
-			? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${readings}`
+			? `${this.xAxis} ${formatCount(values[0].point[0])}: ${readings}`
 			: "Point at the lines, or use the arrow keys, to read their values.";
 	}
 

@@ -86,6 +86,11 @@ export class Shell {
 		return name;
 	}
 
+	/** The forward pass of a model; the story, numbers of heads and ablations only if `fields` asks for them. */
+	async forwardPass(fields) {
+		return (await this.request("forward-pass", { story: false, head_numbers: [], ablations: false, ...fields })).result;
+	}
+
 	announce(text) {
 		this.liveRegion.textContent = text;
 	}

@@ -1,6 +1,5 @@
 // Page Experiments: claims about attention. What do you think? Then the verdict, one picture, and the numbers.
 
-import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { bar, button, details, element, flexRow, pageHeader, mainButton, quiet, table } from "../element.js";
 import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
@@ -123,7 +122,12 @@ export class Page {
 			element("p", (last ?? stored)?.verdict),
 			picture,
 			caveat && element("p.note", element("b", "Caveat: "), caveat),
-			stored && details("Measured with several seeds", quiet(stored.origin), comparisonTable(stored)),
+			stored &&
+				details(
+					"Measured with several seeds",
+					quiet(stored.origin),
+					table(null, stored.table.columns, stored.table.rows),
+				),
 			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
 			response &&
 				details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(this.result.numbers, null, 1))),
@@ -199,22 +203,4 @@ function comparisonBars({ comparisons, seeds }) {
 		];
 	});
 	return element("figure.bars.compared", element("figcaption", `Mean of ${seeds.length} seeds`), element("ol", items));
-}
-
-function comparisonTable({ comparisons }) {
-	// an effect without spread is infinite, which JSON has as a word
-	const written = (value, decimals) => (Number.isFinite(value) ? writeNumber(value, decimals) : (value ?? "–"));
-	const range = ({ mean, low, high }) => `${writeNumber(mean, 4)} [${writeNumber(low, 4)}, ${writeNumber(high, 4)}]`;
-	return table(
-		null,
-		["comparison", "value", "control", "effect size", "p", "outcome"],
-		comparisons.map((one) => [
-			one.name,
-			range(one.value),
-			range(one.control),
-			written(one.effect_size, 2),
-			written(one.p_value, 4),
-			one.outcome,
-		]),
-	);
 }

@@ -106,9 +106,8 @@ export class Page {
 		return { model: this.model, text: this.text, ...fields };
 	}
 
-	async requestPass(fields) {
-		const quick = { story: false, head_numbers: [], ablations: false };
-		return (await this.shell.request("forward-pass", this.body({ ...quick, ...fields }))).result;
+	requestPass(fields) {
+		return this.shell.forwardPass(this.body(fields));
 	}
 
 	/** Request and draw the picture; the head that matters is searched for while it can be seen already. */

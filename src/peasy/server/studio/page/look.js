@@ -42,6 +42,7 @@ export class Page {
 			(row, key) => this.maps?.selectCell(row, key),
 			() => {},
 		);
+		this.runView = latestOnly(shell, null);
 		this.runZoom = latestOnly(shell, this.zoom.element, this.zoom.element);
 		this.headNumbers = element("div");
 		this.tabPlace = element("div");
@@ -150,9 +151,8 @@ export class Page {
 		this.numTokens = (result.ids ?? result.tokens).length;
 		if (this.numTokens <= MAX_TOKENS) return false;
 		// the overview has one layer; how many there are, the pass of a short text says
-		const short = { text: this.text.slice(0, 20), story: false, head_numbers: [], ablations: false };
-		const pass = await this.shell.request("forward-pass", this.requestBody(short));
-		this.layers = indices(pass.result.stacks.at(-1).num_layers);
+		const pass = await this.shell.forwardPass(this.requestBody({ text: this.text.slice(0, 20) }));
+		this.layers = indices(pass.stacks.at(-1).num_layers);
 		return true;
 	}
 
@@ -178,18 +178,13 @@ export class Page {
 		result.next_tokens = next.result.choices;
 	}
 
-	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
+	/** Request a view and draw it in `container`, which is returned at once. */
 	showView(fields, draw, container = element("div")) {
-		const turn = (this.turn = (this.turn ?? 0) + 1);
-		const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
-		container.classList.add("busy");
-		this.requestLook(fields)
-			.then((response) => draw(response, container))
-			.then(
-				ifNewest(() => this.shell.clearError()),
-				ifNewest((error) => this.shell.showError(error, container)),
-			)
-			.finally(() => container.classList.remove("busy"));
+		const drawView = async (response) => {
+			await draw(response, container);
+			this.shell.clearError();
+		};
+		this.runView(() => this.requestLook(fields), drawView, container);
 		return container;
 	}
 
@@ -318,11 +313,10 @@ export class Page {
 			stacks.map((stack) => headName({ stack, layer, part, head })),
 		);
 		const edit = ablations(this.ablatedHeads);
-		const body = { ...this.requestBody(), edit, head_numbers: names, story: false, ablations: false };
 		return this.runZoom(
-			() => this.shell.request("forward-pass", body),
-			({ result }) => {
-				const found = result.head_numbers.find(({ part }) => part === "attention") ?? result.head_numbers[0];
+			() => this.shell.forwardPass(this.requestBody({ edit, head_numbers: names })),
+			({ head_numbers: heads }) => {
+				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
 				const { part, steps: matrices } = found ?? {};
 				this.zoom.element.replaceChildren();
 				this.headNumbers.replaceChildren();

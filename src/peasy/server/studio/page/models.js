@@ -142,8 +142,7 @@ export class Page {
 			return this.shell.navigate("home", { m: this.name, t: text, ...head });
 		};
 		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() });
-		const body = { model: this.name, text, story: false, head_numbers: [], ablations: false };
-		const { result } = await this.shell.request("forward-pass", body);
+		const result = await this.shell.forwardPass({ model: this.name, text });
 		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: window.innerWidth < 700 }));
 		return flow.element;
 	}

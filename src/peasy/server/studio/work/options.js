@@ -4,17 +4,9 @@ import { button, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { additiveScoring, keysOf, scoringOf } from "./example.js";
 
-const SCORINGS = [
-	["dot", "dot"],
-	["cosine", "cosine"],
-	["scaled-dot", "scaled dot"],
-	["additive", "additive"],
-];
-const NORMALISATIONS = [
-	["softmax", "softmax"],
-	["sum", "by sum"],
-	["none", "none"],
-];
+const SCORINGS = ["dot", "cosine", ["scaled-dot", "scaled dot"], "additive"];
+const NORMALISATIONS = ["softmax", ["sum", "by sum"], "none"];
+const MASKS = ["none", "causal", ["own", "custom"]];
 
 export function showOptions(container, example, onChange, steps) {
 	if (example.weights) {
@@ -30,16 +22,7 @@ export function showOptions(container, example, onChange, steps) {
 			onChange({ scoring: kind === "additive" ? additiveScoring(...dimensions) : kind }),
 		),
 		radioGroup("normalise", NORMALISATIONS, example.normalise ?? "softmax", (normalise) => onChange({ normalise })),
-		radioGroup(
-			"mask",
-			[
-				["none", "none"],
-				["causal", "causal"],
-				["own", "custom"],
-			],
-			mask,
-			(kind) => onChange(maskFields(example, kind)),
-		),
+		radioGroup("mask", MASKS, mask, (kind) => onChange(maskFields(example, kind))),
 		radioGroup("scale", scaleOptions(example), String(example.scale ?? "default"), (scale) =>
 			onChange({ scale: scale === "default" ? null : Number(scale) }),
 		),
@@ -51,7 +34,7 @@ export function showOptions(container, example, onChange, steps) {
 function scaleOptions(example) {
 	const defaultLabel = scoringOf(example) === "scaled-dot" ? "1/√dₖ" : "default";
 	const scales = new Set(["1", "0.1", "10", String(example.scale ?? 1)]);
-	return [["default", defaultLabel], ...[...scales].map((scale) => [scale, scale])];
+	return [["default", defaultLabel], ...scales];
 }
 
 function maskFields(example, kind) {

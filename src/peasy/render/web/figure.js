@@ -16,8 +16,13 @@ export function make(tagAndClasses, ...parts) {
 		else if (isPresent(value) || (isAria && value === false))
 			element.setAttribute(name, value === true && !isAria ? "" : value);
 	}
-	element.append(...parts.flat(Infinity).filter(isPresent));
+	fill(element, parts);
 	return element;
+}
+
+// Replace the children of an element.
+export function fill(element, ...children) {
+	element.replaceChildren(...children.flat(Infinity).filter(isPresent));
 }
 
 function isPresent(value) {

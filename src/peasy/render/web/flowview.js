@@ -1,6 +1,6 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
-import { bdi, button, caveatLine, make, prefersStills, quiet } from "./figure.js";
+import { bdi, button, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
 import { HeadZoom } from "./headzoom.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
@@ -159,7 +159,7 @@ export class FlowView {
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: window.innerWidth < PHONE,
 		});
-		this.caption.replaceChildren(...this.#captionParts());
+		fill(this.caption, this.#captionParts());
 		this.#drawRail();
 	}
 
@@ -207,7 +207,8 @@ export class FlowView {
 	#drawRail() {
 		const { layer, head, part, stack } = this.open;
 		const isOff = this.isOff(stack, layer, part, head);
-		const switches = [
+		fill(
+			this.switches,
 			this.canSwitch(this.open) &&
 				(this.source.canAblate?.(this.open) ?? true) &&
 				button(`Switch this head ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
@@ -216,16 +217,16 @@ export class FlowView {
 				}),
 			this.off.length > 1 && button("All heads on", () => this.setOff([])),
 			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play the arithmetic of this weight" }),
-		];
-		this.switches.replaceChildren(...switches.filter(Boolean));
+		);
 		const cached =
 			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
 			"only the last row was computed.";
 		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
-		this.rail.replaceChildren(
+		fill(
+			this.rail,
 			make("div.row", this.source.rail?.() ?? []),
-			...(bytes ? [make("p.note", bytes)] : []),
-			...(this.cached === undefined ? [] : [make("p.note", cached)]),
+			bytes && make("p.note", bytes),
+			this.cached !== undefined && make("p.note", cached),
 			caveatLine(this.#caveat()),
 		);
 	}
@@ -257,7 +258,7 @@ export class FlowView {
 	/** Instead of the arithmetic. */
 	showNote(text) {
 		this.head = null;
-		this.zoom.element.replaceChildren(quiet(text));
+		fill(this.zoom.element, quiet(text));
 	}
 
 	showCell() {

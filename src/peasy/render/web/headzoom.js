@@ -1,7 +1,7 @@
 // One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
 
 import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
-import { bar, bdi, button, make, prefersStills, mainButton, quiet } from "./figure.js";
+import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
 import { dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
@@ -55,7 +55,8 @@ export class HeadZoom {
 		[this.head, this.row, this.key] = [{ ...head, scale: scaleOf(head) }, row, key];
 		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
 		this.list = make("ol.zoom-steps");
-		this.element.replaceChildren(
+		fill(
+			this.element,
 			this.#trail(),
 			make("div.zoom-parts", this.#drawRow(), make("div", this.#controls(), this.list)),
 		);
@@ -152,8 +153,9 @@ export class HeadZoom {
 		this.forward.toggleAttribute("disabled", this.step === LAST);
 		const lines = this.#lines();
 		const isOpen = this.head.masked.every((row) => row.every(Number.isFinite));
-		this.list.replaceChildren(
-			...ARITHMETIC.map(([name, sentence], index) =>
+		fill(
+			this.list,
+			ARITHMETIC.map(([name, sentence], index) =>
 				make(
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },

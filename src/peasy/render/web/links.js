@@ -1,7 +1,7 @@
 // Words in two columns, joined by lines or ribbons as strong as their weight. Hovering or focusing a word leaves only
 // its own links.
 
-import { Figure, define, make } from "./figure.js";
+import { define, Figure, fill, make } from "./figure.js";
 import { tokenColour } from "./colour.js";
 import { clamp, unpackNumbers, writeNumber } from "./numbers.js";
 
@@ -109,7 +109,7 @@ function finishPicture(spec, width, height, shapes, words, onHighlight) {
 	const svg = make(
 		"svg",
 		{ width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": spec.title },
-		...shapes,
+		shapes,
 	);
 	const links = [...svg.querySelectorAll(".line, .ribbon")];
 	const highlight = (side, index) => {
@@ -182,7 +182,7 @@ class PeasyLinks extends Figure {
 		this.words = make("div.words");
 		const parts = [make("h3", data.title), this.words, this.status];
 		if (data.description) parts.push(make("p.quiet", data.description));
-		this.fillShadowRoot(make("div.frame", ...parts));
+		this.fillShadowRoot(make("div.frame", parts));
 		this.repaint();
 	}
 
@@ -196,7 +196,7 @@ class PeasyLinks extends Figure {
 			picture.highlight(side, index);
 			this.status.textContent = side === null ? "" : this.describeWord(side, index, weight);
 		});
-		this.words.replaceChildren(picture.svg);
+		fill(this.words, picture.svg);
 	}
 
 	describeWord(side, index, weight) {

@@ -1,6 +1,6 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, numbers on hover.
 
-import { Figure, define, make, makeSelect } from "./figure.js";
+import { define, Figure, fill, make, makeSelect } from "./figure.js";
 import { ARROW_MOVES } from "./moves.js";
 import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
@@ -99,12 +99,12 @@ class PeasyMaps extends Figure {
 					[main, this.words],
 				]
 			: [[main], [best, this.words]];
-		const groups = columns.map((parts) => make("div.side-by-side", ...parts));
-		const body = make("div", { class: several ? "body" : "body one" }, ...groups);
+		const groups = columns.map((parts) => make("div.side-by-side", parts));
+		const body = make("div", { class: several ? "body" : "body one" }, groups);
 		const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
 		const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
 		const quiet = notes.filter(Boolean).map((sentence) => make("p.quiet", sentence));
-		this.fillShadowRoot(make("div.frame", make("h3", data.title), this.makeToolbar(data), body, ...quiet));
+		this.fillShadowRoot(make("div.frame", make("h3", data.title), this.makeToolbar(data), body, quiet));
 		this.onkeydown = (event) => this.onKeyDown(event);
 	}
 
@@ -272,7 +272,11 @@ class PeasyMaps extends Figure {
 	showArithmetic() {
 		if (this.row < 0 || this.column < 0 || !this.canExplain) return;
 		const [title, ...lines] = explainCell(this);
-		this.arithmetic.replaceChildren(make("strong", title), ...lines.map((line) => make("pre", line)));
+		fill(
+			this.arithmetic,
+			make("strong", title),
+			lines.map((line) => make("pre", line)),
+		);
 		this.arithmetic.hidden = false;
 	}
 
@@ -285,7 +289,7 @@ class PeasyMaps extends Figure {
 		[this.row, this.column] = [row, column];
 		this.heatMap.draw(row, column);
 		if (row < 0) return;
-		this.status.replaceChildren(...this.describeCell(row, column));
+		fill(this.status, this.describeCell(row, column));
 		this.listTopKeys(row);
 		this.linksPicture?.highlight(0, row);
 		if (this.wordView === TEXT_VIEW) this.shadeText();
@@ -338,12 +342,13 @@ class PeasyMaps extends Figure {
 
 	listTopKeys(row) {
 		const weights = this.rowWeights(row);
-		this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
-		if (!weights) return this.topList.replaceChildren();
+		fill(this.topListTitle, weights ? this.describeQuery(weights) : [this.missingRowNote()]);
+		if (!weights) return fill(this.topList);
 		const largest = this.topKeys(weights);
 		const maximum = Math.abs(largest[0]?.[1] ?? 1);
-		return this.topList.replaceChildren(
-			...largest.map(([key, value]) => {
+		return fill(
+			this.topList,
+			largest.map(([key, value]) => {
 				const bar = make("i");
 				bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
 				return make(
@@ -387,13 +392,13 @@ class PeasyMaps extends Figure {
 			width: this.words.clientWidth || 480,
 		};
 		const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
-		if (tooMany) return this.words.replaceChildren(make("p.quiet", "Too many words for lines: choose text."));
+		if (tooMany) return fill(this.words, make("p.quiet", "Too many words for lines: choose text."));
 		this.linksPicture = drawLinks(spec, (side, index) => {
 			if (side === 0) this.selectCell(index, this.column);
 			else if (side === 1) this.linksPicture.highlight(1, index);
 			else this.linksPicture.highlight(0, this.row);
 		});
-		this.words.replaceChildren(this.linksPicture.svg);
+		fill(this.words, this.linksPicture.svg);
 		return undefined;
 	}
 
@@ -406,12 +411,15 @@ class PeasyMaps extends Figure {
 		this.tokenSpans = names
 			.slice(start, start + TEXT_WINDOW)
 			.map((name, index) => make("span", { "data-key": start + index }, name));
-		const text = make("p.text", ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
+		const text = make(
+			"p.text",
+			this.tokenSpans.flatMap((span) => [span, make("wbr")]),
+		);
 		text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
 		text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
 		const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
 		const notice = names.length > TEXT_WINDOW ? [make("p.quiet", shown)] : [];
-		this.words.replaceChildren(text, ...notice);
+		fill(this.words, text, notice);
 		this.shadeText(weights);
 	}
 

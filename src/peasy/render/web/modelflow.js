@@ -1,7 +1,7 @@
 // Forward pass of a model as one picture: tokens, residual stream, heads of every layer, logit lens, next tokens.
 
 import { cssColour, fractionOf, paintMap, rampOf, sizeCanvas, tokenColour } from "./colour.js";
-import { make, prefersStills } from "./figure.js";
+import { fill, make, prefersStills } from "./figure.js";
 import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
 import { clamp, decodeBase64, indices, reachOf, writeNumber } from "./numbers.js";
 
@@ -48,8 +48,8 @@ export class ModelFlow {
 		this.scale = clamp(room / width, MIN_SCALE * unit, MAX_SCALE * unit);
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
-		const drawn = [this.layout.bands.map((band) => this.#drawBand(band)), this.#drawCrossLinks(), this.#drawBars()];
-		this.svg.replaceChildren(...drawn.flat(Infinity).filter(Boolean));
+		const bands = this.layout.bands.map((band) => this.#drawBand(band));
+		fill(this.svg, bands, this.#drawCrossLinks(), this.#drawBars());
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);

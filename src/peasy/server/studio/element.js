@@ -1,8 +1,8 @@
 // Elements that pages are made of: form controls, tables, dialogs.
 
-import { bar, bdi, button, caveatLine, mainButton, make as element, quiet } from "/web/render/figure.js";
+import { bar, bdi, button, caveatLine, fill, mainButton, make as element, quiet } from "/web/render/figure.js";
 
-export { bar, bdi, button, caveatLine, element, mainButton, quiet };
+export { bar, bdi, button, caveatLine, element, fill, mainButton, quiet };
 
 let idCount = 0;
 

@@ -2,7 +2,7 @@
 
 import { tokenColour } from "/web/render/colour.js";
 import { clamp, extent, formatCount, indices, sum, writeNumber } from "/web/render/numbers.js";
-import { bdi, element, table, tableDetails } from "./element.js";
+import { bdi, element, fill, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
 const DASHES = ["none", "7 4", "2 4", "9 3 2 3", "12 5", "4 2"];
@@ -66,7 +66,10 @@ export class LineChart {
 			...line,
 			points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)),
 		}));
-		this.legend.replaceChildren(...this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))));
+		fill(
+			this.legend,
+			this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))),
+		);
 		const last = (points) => (points.length ? writeNumber(points.at(-1)[1], 4) : "no data yet");
 		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
 		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
@@ -95,9 +98,10 @@ export class LineChart {
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 		this.svg.setAttribute("width", width);
 		this.cursor = element("g");
-		this.svg.replaceChildren(
-			...this.drawAxes(xRange, yRange, width),
-			...this.lines.map((line, index) => this.drawLine(line, index)),
+		fill(
+			this.svg,
+			this.drawAxes(xRange, yRange, width),
+			this.lines.map((line, index) => this.drawLine(line, index)),
 			this.cursor,
 		);
 		this.showValues(this.cursorX);

@@ -1,7 +1,7 @@
 // Menu button: opens a short list of actions (export, copy).
 
 import { nextIndex } from "/web/render/moves.js";
-import { button, element, uniqueId } from "./element.js";
+import { button, element, fill, uniqueId } from "./element.js";
 
 /** `getItems` is called when the menu opens; each item has a label and run(). */
 export function menuButton(label, getItems, title) {
@@ -28,9 +28,7 @@ export function menuButton(label, getItems, title) {
 				item.run();
 			}),
 		);
-		list.replaceChildren(
-			...(items.length ? items : [menuItem("Nothing here yet", () => close(), { "aria-disabled": true })]),
-		);
+		fill(list, items.length ? items : [menuItem("Nothing here yet", () => close(), { "aria-disabled": true })]);
 		list.hidden = false;
 		opener.setAttribute("aria-expanded", true);
 		list.firstElementChild.focus();

@@ -6,7 +6,7 @@
 // the listed models, `text` the placeholder of the field. Pages use the public methods of Shell.
 
 import { ApiError, noResponse, request, stream, whileWaiting } from "./api.js";
-import { button, element } from "./element.js";
+import { button, element, fill } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
@@ -105,7 +105,7 @@ export class Shell {
 			error.hint && element("p", error.hint),
 			error.needsReload && button("Reload", () => location.reload()),
 		);
-		if (container) container.replaceChildren(box);
+		if (container) fill(container, box);
 		else {
 			this.clearError();
 			this.place.prepend(box);
@@ -186,7 +186,7 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (known) this.place.replaceChildren(skeleton(known.title));
+		if (known) fill(this.place, skeleton(known.title));
 		if (!known) {
 			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
 			return whileWaiting(async () => this.showError(missing));
@@ -198,7 +198,7 @@ export class Shell {
 					throw error instanceof SyntaxError ? error : noResponse();
 				});
 				if (turn !== this.#openCount) return;
-				this.place.replaceChildren();
+				fill(this.place);
 				this.bar.configure(module.page ?? {}, this.state);
 				const opened = new module.Page(this.place, this);
 				this.#closePage = () => opened.close?.();
@@ -218,7 +218,7 @@ export class Shell {
 		this.#abortController = new AbortController();
 		this.keys.clearPageKeys();
 		this.menuItems = { exports: () => [], copies: () => [] };
-		this.place.replaceChildren();
+		fill(this.place);
 	}
 
 	#markCurrent(known) {

@@ -1,7 +1,7 @@
 // Tabs: one panel at a time; arrow keys move between them.
 
 import { nextIndex } from "/web/render/moves.js";
-import { button, element, uniqueId } from "./element.js";
+import { button, element, fill, uniqueId } from "./element.js";
 
 /** Each of the `entries` has a name, a title and show(), which returns its content, or a promise of it. */
 export function tabs(entries, onChoose) {
@@ -27,7 +27,7 @@ export function tabs(entries, onChoose) {
 		});
 		panel.setAttribute("aria-labelledby", buttons[chosen].id);
 		if (notify) onChoose(entries[chosen].name);
-		panel.replaceChildren(await entries[chosen].show());
+		fill(panel, await entries[chosen].show());
 	};
 	list.addEventListener("keydown", (event) => {
 		const current = buttons.indexOf(document.activeElement);

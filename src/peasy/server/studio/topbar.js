@@ -1,7 +1,7 @@
 // Top bar: model list, text field, theme, copy and export menus, keyboard help.
 
 import { request } from "./api.js";
-import { button, element, select } from "./element.js";
+import { button, element, fill, select } from "./element.js";
 import { menuButton } from "./menu.js";
 import { THEMES, currentTheme, setTheme } from "./theme.js";
 
@@ -112,8 +112,8 @@ export class TopBar {
 				(name) => this.#setState({ m: name }),
 				{ "aria-label": "Model" },
 			);
-			this.modelContainer.replaceChildren(element("span.quiet", { "aria-hidden": true }, "Model "), this.modelSelect);
-			if (!models.length) this.modelContainer.replaceChildren(element("span.quiet", "no model for this page yet"));
+			fill(this.modelContainer, element("span.quiet", { "aria-hidden": true }, "Model "), this.modelSelect);
+			if (!models.length) fill(this.modelContainer, element("span.quiet", "no model for this page yet"));
 			this.#showModel(await this.shell.modelName(page.model).catch(() => ""));
 		});
 	}

@@ -1,7 +1,7 @@
 // Nearest neighbours of the hovered point, with cosine similarities.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bdi, element, quiet } from "../element.js";
+import { bdi, element, fill, quiet } from "../element.js";
 
 export class NeighbourList {
 	/** The `maps` have the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
@@ -31,6 +31,6 @@ export class NeighbourList {
 					),
 				),
 			);
-		this.element.replaceChildren(element("h2", bdi(name)), quiet(group), element("div.sides", this.maps.map(list)));
+		fill(this.element, element("h2", bdi(name)), quiet(group), element("div.sides", this.maps.map(list)));
 	}
 }

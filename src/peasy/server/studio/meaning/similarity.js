@@ -1,7 +1,7 @@
 // Tab: similarity of two sentences as a sum over word pairs; all pairs add up to the cosine.
 
 import { sum, writeNumber } from "/web/render/numbers.js";
-import { element, fieldRow, wideField } from "../element.js";
+import { element, fieldRow, fill, wideField } from "../element.js";
 import { MeaningTab } from "./tab.js";
 
 const DEFAULT_TEXTS = { a: "My phone broke, great.", b: "The laptop fell down and cracked, how wonderful." };
@@ -45,6 +45,6 @@ export class SimilarityTab extends MeaningTab {
 		const parts = `${contributions.length} word pairs, ${writeNumber(sum(contributions), 4)}`;
 		this.cosine.textContent = `cosine ${writeNumber(cosine, 4)} = sum of ${parts}`;
 		rendered.querySelector("p.plain")?.remove();
-		this.resultContainer.replaceChildren(rendered);
+		fill(this.resultContainer, rendered);
 	}
 }

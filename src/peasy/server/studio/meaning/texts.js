@@ -1,6 +1,6 @@
 // Tab: sentences and documents on a 2-D map, with clusters and nearest neighbours.
 
-import { button, details, element, field, fieldRow, select, wideField } from "../element.js";
+import { button, details, element, field, fieldRow, fill, select, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -77,7 +77,8 @@ export class TextMap extends MeaningTab {
 		const neighbours = new NeighbourList([{ points: result.points }]);
 		const picture = rendered.querySelector("figure.picture");
 		const plane = picture.querySelector("peasy-plane");
-		this.resultContainer.replaceChildren(
+		fill(
+			this.resultContainer,
 			this.pairForm(result),
 			element("div.map", picture, neighbours.element),
 			details("Neighbours of all texts", rendered),

@@ -1,6 +1,6 @@
 // Tab: words on two maps, with their vectors at initialization and after training.
 
-import { details, element, fieldRow, quiet, wideField } from "../element.js";
+import { details, element, fieldRow, fill, quiet, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -48,7 +48,8 @@ export class WordMap extends MeaningTab {
 		]);
 		const planes = sides.map((side) => side.querySelector("peasy-plane"));
 		const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
-		this.resultContainer.replaceChildren(
+		fill(
+			this.resultContainer,
 			element("div.sides", sides),
 			neighbours.element,
 			quiet(result.description, unknown),

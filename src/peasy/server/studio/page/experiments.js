@@ -1,7 +1,7 @@
 // Page Experiments: claims about attention. What do you think? Then the verdict, one picture, and the numbers.
 
 import { renderDocument } from "../document.js";
-import { bar, button, details, element, flexRow, pageHeader, mainButton, quiet, table } from "../element.js";
+import { bar, button, details, element, fill, flexRow, mainButton, pageHeader, quiet, table } from "../element.js";
 import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
 
 const GUESSES = { yes: "It holds", no: "It does not" };
@@ -47,8 +47,9 @@ export class Page {
 	}
 
 	drawCards() {
-		this.cards.replaceChildren(
-			...this.experiments.map((entry) =>
+		fill(
+			this.cards,
+			this.experiments.map((entry) =>
 				element(
 					"article.card",
 					{ "aria-current": entry.name === this.name || null },
@@ -89,14 +90,14 @@ export class Page {
 		this.name = this.entry?.name ?? null;
 		this.result = null;
 		this.drawCards();
-		if (!this.entry) return this.detail.replaceChildren();
+		if (!this.entry) return fill(this.detail);
 		const { name, last } = this.entry;
 		const duration = durationOf(this.entry);
 		return this.shell.attempt(async () => {
 			const response = last && (await this.shell.request("experiments/last", { name, html: true }));
 			if (this.name !== name) return;
 			this.result = response?.result ?? null;
-			this.detail.replaceChildren(...this.resultParts(response));
+			fill(this.detail, this.resultParts(response));
 			this.detail.append(
 				flexRow(
 					button(last ? `Run again (${duration})` : `Measure it here (${duration})`, () => this.run(name), {
@@ -131,7 +132,7 @@ export class Page {
 			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
 			response &&
 				details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(this.result.numbers, null, 1))),
-		].filter(Boolean);
+		];
 	}
 
 	async choose(name) {

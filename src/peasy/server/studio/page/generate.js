@@ -11,10 +11,11 @@ import {
 	element,
 	field,
 	fieldRow,
+	fill,
 	flexRow,
+	mainButton,
 	numberInput,
 	pageHeader,
-	mainButton,
 	quiet,
 	slider,
 } from "../element.js";
@@ -74,7 +75,7 @@ export class Page {
 		[this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
 		[this.layer, this.head] = [number("l", 0), number("h", 0)];
 		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: tokens shown so far
-		this.cacheComparison.replaceChildren();
+		fill(this.cacheComparison);
 		this.drawControls();
 		this.model = await this.shell.modelName("generate");
 		this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
@@ -115,7 +116,8 @@ export class Page {
 				},
 			});
 		this.playButton = mainButton("Generate", () => this.togglePlay());
-		this.controls.replaceChildren(
+		fill(
+			this.controls,
 			flexRow(
 				samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),
 				samplingSlider("top-k", "top_k", "topk", { min: 0, max: 50, write: (value) => String(value || "all") }),
@@ -146,7 +148,7 @@ export class Page {
 	async updateCandidates() {
 		this.candidatesAbort?.abort();
 		if (this.position >= this.steps.length && this.steps.at(-1)?.piece === "<eos>") {
-			this.candidates.replaceChildren(element("h2", "The text has ended"), quiet("The model wrote <eos>."));
+			fill(this.candidates, element("h2", "The text has ended"), quiet("The model wrote <eos>."));
 			return;
 		}
 		const abort = (this.candidatesAbort = new AbortController());
@@ -159,7 +161,8 @@ export class Page {
 			if (abort !== this.candidatesAbort) return;
 			this.shell.clearError();
 			const step = this.steps[this.position];
-			this.candidates.replaceChildren(
+			fill(
+				this.candidates,
 				element("h2", step ? "Probabilities at this position" : "Next-token probabilities"),
 				nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)),
 			);
@@ -268,7 +271,7 @@ export class Page {
 		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) =>
 			element("span.given", piece),
 		);
-		this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
+		fill(this.tokenLine, prompt, this.steps.map(tokenButton), caret);
 	}
 
 	selectPosition(position) {
@@ -292,7 +295,8 @@ export class Page {
 		const step = this.steps[Math.min(this.position, this.steps.length - 1)];
 		if (!step) return;
 		const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
-		this.attention.replaceChildren(
+		fill(
+			this.attention,
 			element("h2", "Attention when generating ", bdi(step.piece)),
 			attentionPanel(
 				step,
@@ -304,7 +308,8 @@ export class Page {
 			),
 		);
 		const numLayers = selfAttentionLayers(step).length || 1;
-		this.cache.replaceChildren(
+		fill(
+			this.cache,
 			element("h2", "KV cache"),
 			cachePicture(pieces, step, numLayers),
 			button("Compare with no cache", () => this.compareCache(true)),
@@ -323,7 +328,7 @@ export class Page {
 			});
 			const rendered = renderDocument(response);
 			rendered.querySelector("h2")?.remove();
-			this.cacheComparison.replaceChildren(element("h2", "With and without the KV cache"), rendered);
+			fill(this.cacheComparison, element("h2", "With and without the KV cache"), rendered);
 		}, this.cacheComparison);
 	}
 }

@@ -1,6 +1,6 @@
 // Page Glossary: terms of the field in a sentence each, with a filter.
 
-import { element, field, pageHeader } from "../element.js";
+import { element, field, fill, pageHeader } from "../element.js";
 import { GROUPS } from "../terms.js";
 
 export class Page {
@@ -24,8 +24,9 @@ export class Page {
 		const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(
 			({ terms }) => terms.length,
 		);
-		this.list.replaceChildren(
-			...shown.map(({ title, terms }) =>
+		fill(
+			this.list,
+			shown.map(({ title, terms }) =>
 				element(
 					"section.card",
 					element("h2", title),

@@ -2,7 +2,18 @@
 
 import { FlowView, ablations, headName, readHeads, word, writeHeads } from "/web/render/flowview.js";
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, openDialog, mainButton, quiet, slider, tableDetails, table } from "../element.js";
+import {
+	button,
+	element,
+	fill,
+	flexRow,
+	mainButton,
+	openDialog,
+	quiet,
+	slider,
+	table,
+	tableDetails,
+} from "../element.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
 import { latestOnly } from "../latest.js";
 
@@ -85,8 +96,9 @@ export class Page {
 
 	drawPresets(models) {
 		const known = PRESETS.filter(({ m }) => models.includes(m));
-		this.presets.replaceChildren(
-			...known.map(({ label, m, t }) =>
+		fill(
+			this.presets,
+			known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
 			element("a.plain", { href: "models" }, "Your own model"),
@@ -198,7 +210,7 @@ export class Page {
 				return this.load();
 			},
 		);
-		this.checkpoints.replaceChildren(...(last > 0 ? [control] : []));
+		fill(this.checkpoints, last > 0 && control);
 	}
 
 	/** Steps of the kept checkpoints; an imported model has none. */
@@ -248,7 +260,7 @@ export class Page {
 			table("Next token", ["token", "probability"], rows),
 			table("Logit lens", ["layer", "would say"], lens),
 		];
-		this.numbers.replaceChildren(...(rows.length ? [tableDetails(...tables)] : []));
+		fill(this.numbers, rows.length > 0 && tableDetails(tables));
 		if (kind === "encoder") this.drawSimilarity();
 	}
 
@@ -262,7 +274,8 @@ export class Page {
 			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
 			this.view.similar = { title: "cosine with", items };
 			this.view.draw();
-			this.view.caption.replaceChildren(
+			fill(
+				this.view.caption,
 				"The mean of all rows is the vector of the sentence. It is nearest to ",
 				word(nearest.piece),
 				` (cosine ${writeNumber(nearest.probability, 2)}).`,
@@ -308,7 +321,7 @@ export class Page {
 		const open = (chapter) => this.openChapter(chapter);
 		const isOpen = Boolean(CHAPTERS[number]);
 		this.bookButton.setAttribute("aria-expanded", String(isOpen));
-		this.book.replaceChildren(...(isOpen ? [chapterPanel(number, open)] : []));
+		fill(this.book, isOpen && chapterPanel(number, open));
 	}
 
 	async openChapter(number) {

@@ -11,6 +11,7 @@ import {
 	caveatLine,
 	element,
 	field,
+	fill,
 	flexRow,
 	pageHeader,
 	select,
@@ -83,7 +84,7 @@ export class Page {
 		}
 		this.isLong = await this.checkLength();
 		await this.makeTabs();
-		this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
+		fill(this.sentence, bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 
@@ -102,7 +103,7 @@ export class Page {
 			this.shell.setState({ tab: name === "attention" ? null : name });
 			this.state.tab = name;
 		});
-		this.tabPlace.replaceChildren(this.tabs.element);
+		fill(this.tabPlace, this.tabs.element);
 	}
 
 	close() {
@@ -200,13 +201,12 @@ export class Page {
 		const caveat = response.result.caveat ?? "";
 		const bytes = byteNote(response.result.tokens.pieces);
 		const isMissing = !rendered.textContent.toLowerCase().includes(caveat.toLowerCase());
-		this.picture.replaceChildren(
-			...[
-				this.isLong && this.overviewNote(response.result),
-				bytes && element("p.note", bytes),
-				rendered,
-				caveat && isMissing && caveatLine(caveat),
-			].filter(Boolean),
+		fill(
+			this.picture,
+			this.isLong && this.overviewNote(response.result),
+			bytes && element("p.note", bytes),
+			rendered,
+			caveat && isMissing && caveatLine(caveat),
 		);
 		return this.maps?.ready?.then(() => this.restoreSelection());
 	}
@@ -269,7 +269,8 @@ export class Page {
 			}),
 		);
 		const effect = element("div", { role: "status" });
-		this.ablationPanel.replaceChildren(
+		fill(
+			this.ablationPanel,
 			nextTokenLine(this.response?.result.next_tokens),
 			flexRow(
 				button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
@@ -288,7 +289,7 @@ export class Page {
 		);
 		if (!this.ablatedHeads.length) return;
 		await this.shell.attempt(async () => {
-			effect.replaceChildren(effectPanel(await this.requestLook({ view: "effect", layers: [layer], heads: [head] })));
+			fill(effect, effectPanel(await this.requestLook({ view: "effect", layers: [layer], heads: [head] })));
 		}, effect);
 	}
 
@@ -318,15 +319,16 @@ export class Page {
 			({ head_numbers: heads }) => {
 				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
 				const { part, steps: matrices } = found ?? {};
-				this.zoom.element.replaceChildren();
-				this.headNumbers.replaceChildren();
+				fill(this.zoom.element);
+				fill(this.headNumbers);
 				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
 				const title = [`layer ${layer}`, `head ${head}`];
 				this.zoom.show({ ...matrices, queries, keys, title }, query, key);
 				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight, 4))]);
-				this.headNumbers.replaceChildren(
+				fill(
+					this.headNumbers,
 					tableDetails(table(`Weights of layer ${layer}, head ${head}`, ["query ↓ key →", ...keys], rows)),
 				);
 			},
@@ -356,14 +358,17 @@ export class Page {
 				button("All rows", showAllRows, { disabled: this.query === null }),
 				button("Back to the map", () => this.tabs.choose("attention")),
 			);
-			container.replaceChildren(head, renderDocument(response), caveatLine(caveat));
+			fill(container, head, renderDocument(response), caveatLine(caveat));
 		});
 	}
 
 	showHeads() {
 		return this.showView(this.rankFields(), (response, container) => {
 			const show = (score) =>
-				container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
+				fill(
+					container,
+					rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort),
+				);
 			const onSort = (score) => {
 				this.state.by = score;
 				this.shell.setState({ by: score });
@@ -380,9 +385,7 @@ export class Page {
 	}
 
 	showLens() {
-		return this.showView({ view: "lens" }, (response, container) =>
-			container.replaceChildren(renderDocument(response)),
-		);
+		return this.showView({ view: "lens" }, (response, container) => fill(container, renderDocument(response)));
 	}
 }
 

@@ -3,7 +3,19 @@
 import { renderDocument } from "../document.js";
 import { ModelFlow } from "/web/render/modelflow.js";
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, button, details, element, flexRow, pageHeader, mainButton, quiet, table, wideField } from "../element.js";
+import {
+	bdi,
+	button,
+	details,
+	element,
+	fill,
+	flexRow,
+	mainButton,
+	pageHeader,
+	quiet,
+	table,
+	wideField,
+} from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
@@ -60,7 +72,8 @@ export class Page {
 	async load() {
 		this.cards = (await this.shell.request("models")).result.models.toSorted(byRank);
 		this.drawList();
-		this.importContainer.replaceChildren(
+		fill(
+			this.importContainer,
 			importForm(this.shell, this.cards, async (name) => {
 				await this.load();
 				this.choose(name);
@@ -70,13 +83,14 @@ export class Page {
 
 	drawList() {
 		if (!this.cards.length)
-			return this.list.replaceChildren(quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
+			return fill(this.list, quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
 		const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
 			button(name, () => this.choose(name), { class: "text-button" }),
 			source,
 			...(error ? [`not usable: ${error}`, "", ""] : [model_type, formatCount(parameters), formatBytes(bytes)]),
 		]);
-		return this.list.replaceChildren(
+		return fill(
+			this.list,
 			table(
 				null,
 				["name", "source", "kind", "parameters", "weights"],
@@ -93,7 +107,7 @@ export class Page {
 
 	async show(state) {
 		const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ error }) => !error);
-		if (!card) return this.detail.replaceChildren();
+		if (!card) return fill(this.detail);
 		const same = this.card?.name === card.name;
 		[this.card, this.name, this.tab] = [card, card.name, state.tab ?? "figure"];
 		this.drawList();
@@ -115,7 +129,7 @@ export class Page {
 			const [path, label] = PAGE_LINKS[capability];
 			return element("a.chip", { href: `${path}${encodeURIComponent(card.name)}` }, label);
 		});
-		this.detail.replaceChildren(element("h2", bdi(card.name)), flexRow(links), this.tabs.element);
+		fill(this.detail, element("h2", bdi(card.name)), flexRow(links), this.tabs.element);
 		return this.tabs.choose(this.tab, false);
 	}
 
@@ -162,11 +176,12 @@ export class Page {
 				.slice(0, 8);
 			this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
 			start.disabled = true;
-			container.replaceChildren(quiet("Comparing execution paths …"));
+			fill(container, quiet("Comparing execution paths …"));
 			await this.shell.attempt(async () => {
 				const response = await this.shell.request("prove", { ...this.proofBody, html: true });
 				const { passed, verdict } = response.result;
-				container.replaceChildren(
+				fill(
+					container,
 					element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
 					renderDocument(response),
 				);

@@ -1,7 +1,7 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, pageHeader, quiet, table } from "../element.js";
+import { button, element, fill, pageHeader, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
@@ -92,7 +92,7 @@ export class Page {
 	}
 
 	drawList() {
-		if (!this.runs.length) return this.list.replaceChildren(quiet("No runs yet: start one above."));
+		if (!this.runs.length) return fill(this.list, quiet("No runs yet: start one above."));
 		const names = this.names ?? [];
 		const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
 			const box = element("input", {
@@ -113,7 +113,8 @@ export class Page {
 			];
 		});
 		const columns = [element("span.unseen", "shown"), "name", "kind", "data", "state", "validation loss"];
-		return this.list.replaceChildren(
+		return fill(
+			this.list,
 			table(
 				null,
 				columns,

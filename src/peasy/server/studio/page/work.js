@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { button, card, details, element, field, fieldRow, quiet, select } from "../element.js";
+import { button, card, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
@@ -159,7 +159,8 @@ export class Page {
 		const hint = this.isNetwork
 			? "Every number can be clicked."
 			: "Attention on paper: every number can be clicked, and every input changed.";
-		this.header.replaceChildren(
+		fill(
+			this.header,
 			element("h1", title || "Work"),
 			element("p.lead", `${description ? `${description}. ` : ""}${hint}`),
 			note ? quiet(note) : "",
@@ -209,7 +210,8 @@ export class Page {
 			),
 		);
 		const index = this.sectionIndex();
-		this.stepBar.replaceChildren(
+		fill(
+			this.stepBar,
 			button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
 			element("ol", steps),
 			button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
@@ -260,7 +262,8 @@ export class Page {
 
 	drawBoard() {
 		const isQuiz = Boolean(this.state.quiz) && !this.isNetwork;
-		this.arithmetic.replaceChildren(
+		fill(
+			this.arithmetic,
 			quiet(
 				isQuiz
 					? "In a quiz, the arithmetic comes with the marks."
@@ -268,7 +271,10 @@ export class Page {
 			),
 		);
 		this.matrices = new Map();
-		this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
+		fill(
+			this.board,
+			this.section().steps.map((step) => this.drawEquation(step, isQuiz)),
+		);
 		const [stepName, row, column] = (this.state.c ?? "").split(",");
 		const matrix = this.matrices.get(stepName);
 		if (matrix && !isQuiz) {
@@ -376,9 +382,10 @@ export class Page {
 		await this.shell.attempt(async () => {
 			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
 			if (this.state.c !== cell) return;
-			this.arithmetic.replaceChildren(
+			fill(
+				this.arithmetic,
 				element("strong", result.cell.title),
-				...result.cell.lines.map((line) => element("pre", line)),
+				result.cell.lines.map((line) => element("pre", line)),
 			);
 		}, this.arithmetic);
 	}
@@ -399,7 +406,7 @@ export class Page {
 		if (section === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
 		if (section === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
 			panels.push(this.normalisationPanel());
-		this.extras.replaceChildren(...panels);
+		fill(this.extras, panels);
 	}
 
 	/** The same scores normalised by softmax and by the sum, side by side; an error is shown in its place. */
@@ -409,10 +416,7 @@ export class Page {
 			["sum", "division by the sum"],
 		].map(([normalise, name]) => {
 			const container = element("div");
-			this.shell.attempt(
-				async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)),
-				container,
-			);
+			this.shell.attempt(async () => fill(container, await this.normalisedMatrix(normalise, name)), container);
 			return container;
 		});
 		return card(

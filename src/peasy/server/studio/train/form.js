@@ -1,7 +1,18 @@
 // Form of a new run: kind of model, data, size, budget.
 
 import { ApiError } from "../api.js";
-import { details, element, field, fieldRow, flexRow, numberInput, radioGroup, select, wideField } from "../element.js";
+import {
+	details,
+	element,
+	field,
+	fieldRow,
+	fill,
+	flexRow,
+	numberInput,
+	radioGroup,
+	select,
+	wideField,
+} from "../element.js";
 
 const KINDS = [
 	["gpt", "gpt: decoder-only Transformer"],
@@ -103,8 +114,9 @@ export class TrainForm {
 
 	async load(state) {
 		const { corpora } = (await this.shell.request("data")).result;
-		this.data.replaceChildren(
-			...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
+		fill(
+			this.data,
+			corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
 			element("option", { value: "" }, "your own text …"),
 		);
 		this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";

@@ -2,7 +2,7 @@
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { button, element, flexRow } from "../element.js";
+import { button, element, fill, flexRow } from "../element.js";
 
 const POLL_INTERVAL = 600; // milliseconds
 const STATE_TEXTS = {
@@ -98,7 +98,7 @@ export class JobPanel {
 				new ApiError(job.error?.message ?? "The job failed.", job.error?.hint ?? ""),
 				this.errorContainer,
 			);
-		else this.errorContainer.replaceChildren();
+		else fill(this.errorContainer);
 		if (previous?.id !== job.id || previous.state !== job.state) this.shell.announce(this.stateLine.textContent);
 		if (previous === null || previous.state !== job.state || this.running) this.onUpdate(job);
 	}

@@ -1,7 +1,7 @@
 // Details of one run with the loss curves of others beside it: losses, samples, attention at every checkpoint.
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, element, field, fieldRow, mainButton, numberInput, quiet, table } from "../element.js";
+import { bdi, element, field, fieldRow, fill, mainButton, numberInput, quiet, table } from "../element.js";
 import { LineChart } from "../linechart.js";
 import { AttentionHistory } from "./history.js";
 import { formatDuration } from "./jobpanel.js";
@@ -101,7 +101,7 @@ export class RunView {
 		await this.history.update();
 		const { result } = job;
 		const isShown = job.command === "compare" && result?.models.every(({ run }) => this.names.includes(run));
-		this.comparison.replaceChildren(...(isShown ? [this.comparisonTable(result)] : []));
+		fill(this.comparison, isShown && this.comparisonTable(result));
 	}
 
 	countCheckpoints() {
@@ -134,7 +134,7 @@ export class RunView {
 		for (const name of this.names)
 			lines.push({ name: `${name}, validation`, points: losses(this.metrics.get(name).events, "validated") });
 		this.lossChart.show(lines);
-		this.title.replaceChildren(bdi(first));
+		fill(this.title, bdi(first));
 		this.facts.textContent = this.summarize(main);
 		this.drawResumeForm(first, main);
 		this.drawSamples(main.samples);
@@ -157,15 +157,13 @@ export class RunView {
 		const state = live || this.job ? "busy" : events.some(({ event }) => event === "finished") ? "finished" : "stopped";
 		if (this.resumeForm.dataset.state === `${name} ${state}`) return;
 		this.resumeForm.dataset.state = `${name} ${state}`;
-		if (state === "busy") return this.resumeForm.replaceChildren();
+		if (state === "busy") return fill(this.resumeForm);
 		const minutes = numberInput(0.05, 1440, { step: "any", placeholder: "unchanged" });
 		const resumeButton = mainButton("Resume", () =>
 			this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
 		);
 		const link = element("a", { href: `look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
-		this.resumeForm.replaceChildren(
-			fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link),
-		);
+		fill(this.resumeForm, fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link));
 		return undefined;
 	}
 
@@ -181,7 +179,8 @@ export class RunView {
 					),
 				),
 			);
-		this.samples.replaceChildren(
+		fill(
+			this.samples,
 			items.length
 				? element("ul.samples", items.slice(0, 6))
 				: quiet("No samples yet; models that do not generate text have none."),

@@ -2,7 +2,7 @@
 
 import { clamp, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, caveatLine, details, element, field, fieldRow, quiet, select } from "../element.js";
+import { bdi, button, caveatLine, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
 
 const UNSURE = 0.6; // mean probability of the tokens below which a text is probably outside of what the model knows
@@ -94,15 +94,16 @@ export class TranslatorPanel {
 					? `Unsure: the mean probability of its tokens is ${writeNumber(probability, 2)}. This text is probably outside ` +
 						"of what the model knows."
 					: "";
-			this.tree.replaceChildren(
+			fill(
+				this.tree,
 				element("h2", result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
-				...drawTree(response),
+				drawTree(response),
 			);
 			await this.align(turn);
 		} catch (error) {
 			if (turn !== this.turn) return;
 			this.target = null;
-			[this.translation, this.warning, this.heads, this.tree].forEach((part) => part.replaceChildren());
+			[this.translation, this.warning, this.heads, this.tree].forEach((part) => fill(part));
 			this.shell.showError(error, this.picture);
 		} finally {
 			if (turn === this.turn) this.element.classList.remove("busy");
@@ -120,8 +121,8 @@ export class TranslatorPanel {
 		const { result } = response;
 		[this.layer, this.head] = [result.layer, result.head];
 		this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
-		this.translation.replaceChildren(bdi(result.target.text || "(nothing)"));
-		this.heads.replaceChildren(...this.headGrid(result));
+		fill(this.translation, bdi(result.target.text || "(nothing)"));
+		fill(this.heads, this.headGrid(result));
 		this.drawAlignment(response);
 	}
 
@@ -134,7 +135,8 @@ export class TranslatorPanel {
 			(child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)),
 		);
 		const caveat = caveatLine(result.caveat);
-		this.picture.replaceChildren(
+		fill(
+			this.picture,
 			ribbons,
 			element(
 				"ul.facts",

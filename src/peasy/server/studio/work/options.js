@@ -1,6 +1,6 @@
 // Options of the worked example: scoring, normalisation, mask and scale; every change is computed at once.
 
-import { button, quiet, radioGroup } from "../element.js";
+import { button, fill, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { additiveScoring, keysOf, scoringOf } from "./example.js";
 
@@ -10,14 +10,13 @@ const MASKS = ["none", "causal", ["own", "custom"]];
 
 export function showOptions(container, example, onChange, steps) {
 	if (example.weights) {
-		return container.replaceChildren(
-			quiet("The weights are given in this example: scoring and normalisation have no effect."),
-		);
+		return fill(container, quiet("The weights are given in this example: scoring and normalisation have no effect."));
 	}
 	const scoring = scoringOf(example);
 	const mask = example.mask || example.bias || example.window ? "own" : example.causal ? "causal" : "none";
 	const dimensions = queryAndKeyDimensions(steps);
-	return container.replaceChildren(
+	return fill(
+		container,
 		radioGroup("scoring", SCORINGS, scoring, (kind) =>
 			onChange({ scoring: kind === "additive" ? additiveScoring(...dimensions) : kind }),
 		),
@@ -26,8 +25,8 @@ export function showOptions(container, example, onChange, steps) {
 		radioGroup("scale", scaleOptions(example), String(example.scale ?? "default"), (scale) =>
 			onChange({ scale: scale === "default" ? null : Number(scale) }),
 		),
-		...(mask === "own" ? [maskTable(example, onChange)] : []),
-		...(scoring === "additive" ? additiveTables(example.scoring, onChange) : []),
+		mask === "own" && maskTable(example, onChange),
+		scoring === "additive" && additiveTables(example.scoring, onChange),
 	);
 }
 

@@ -1,7 +1,7 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
 import { sum, writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, mainButton, quiet } from "../element.js";
+import { button, element, fill, flexRow, mainButton, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
@@ -101,5 +101,5 @@ function showMarks(result, step, matrix, summary, reasons) {
 	summary.textContent = `${counts.right} of ${sum(Object.values(counts))} right${Object.entries(others)
 		.map(([verdict, text]) => (counts[verdict] ? `, ${counts[verdict]} ${text}` : ""))
 		.join("")}.`;
-	reasons.replaceChildren(...explanations);
+	fill(reasons, explanations);
 }

@@ -1,7 +1,7 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, card, element, quiet, slider, table, tableDetails } from "../element.js";
+import { bar, card, element, fill, quiet, slider, table, tableDetails } from "../element.js";
 import { latestOnly } from "../latest.js";
 
 const MAX_POWER = 10; // 2^10 = 1024
@@ -15,11 +15,12 @@ export function scalePanel(shell, dimension, onChange) {
 		runLatest(
 			() => shell.request("scale", { d_k: 2 ** power }),
 			({ result }) => {
-				charts.replaceChildren(
+				fill(
+					charts,
 					weightBars("Without: softmax(q·k)", result.without),
 					weightBars("With: softmax(q·k / √dₖ)", result.with),
 				);
-				summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
+				fill(summary, describe(result), tableDetails(numbersTable(result)));
 			},
 		);
 	const power = Math.round(Math.log2(dimension));

@@ -106,11 +106,22 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 }
 
 function finishPicture(spec, width, height, shapes, words, onHighlight) {
-	const svg = make(
-		"svg",
-		{ width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": spec.title },
-		shapes,
-	);
+	const onPoint = (event) => {
+		const word = event.target.closest?.("text[data-side]");
+		if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
+	};
+	const attributes = {
+		width,
+		height,
+		viewBox: `0 0 ${width} ${height}`,
+		role: "group",
+		"aria-label": spec.title,
+		onpointerover: onPoint,
+		onfocusin: onPoint,
+		onpointerleave: () => onHighlight(null, null),
+		onkeydown: (event) => moveBetweenWords(event, words, spec),
+	};
+	const svg = make("svg", attributes, shapes);
 	const links = [...svg.querySelectorAll(".line, .ribbon")];
 	const highlight = (side, index) => {
 		for (const link of links) {
@@ -121,14 +132,6 @@ function finishPicture(spec, width, height, shapes, words, onHighlight) {
 			word.classList.toggle("held", Number(word.dataset.side) === side && Number(word.dataset.index) === index);
 		}
 	};
-	const onPoint = (event) => {
-		const word = event.target.closest?.("text[data-side]");
-		if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
-	};
-	svg.addEventListener("pointerover", onPoint);
-	svg.addEventListener("focusin", onPoint);
-	svg.addEventListener("pointerleave", () => onHighlight(null, null));
-	svg.addEventListener("keydown", (event) => moveBetweenWords(event, words, spec));
 	words.forEach((word, index) => word.setAttribute("tabindex", index === 0 ? 0 : -1));
 	return { svg, highlight };
 }

@@ -148,8 +148,8 @@ class PeasyMaps extends Figure {
 		const grid = make("div.overview", {
 			role: "group",
 			"aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}`,
+			onkeydown: (event) => this.onOverviewKeyDown(event),
 		});
-		grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
 		const text = (content, attributes = {}) => make("span", attributes, content);
 		if (this.numMapRows === 1) {
 			grid.classList.add("line");
@@ -411,12 +411,12 @@ class PeasyMaps extends Figure {
 		this.tokenSpans = names
 			.slice(start, start + TEXT_WINDOW)
 			.map((name, index) => make("span", { "data-key": start + index }, name));
-		const text = make(
-			"p.text",
-			this.tokenSpans.flatMap((span) => [span, make("wbr")]),
-		);
-		text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
-		text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
+		const listeners = {
+			onpointerover: ({ target }) => this.selectKey(target.dataset.key),
+			onclick: ({ target }) => this.selectQuery(target.dataset.key),
+		};
+		const spans = this.tokenSpans.flatMap((span) => [span, make("wbr")]);
+		const text = make("p.text", listeners, spans);
 		const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
 		const notice = names.length > TEXT_WINDOW ? [make("p.quiet", shown)] : [];
 		fill(this.words, text, notice);

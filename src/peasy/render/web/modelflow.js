@@ -20,10 +20,13 @@ export class ModelFlow {
 	constructor(on) {
 		this.on = on;
 		this.canvas = make("canvas", { "aria-hidden": true });
-		this.svg = make("svg.flow", { role: "group", "aria-label": "The model with its numbers" });
+		this.svg = make("svg.flow", {
+			role: "group",
+			"aria-label": "The model with its numbers",
+			onpointerover: (event) => this.#onHover(event),
+			onpointerleave: () => this.highlight(null),
+		});
 		this.element = make("div.flow-frame", make("div.flow-scroll", this.canvas, this.svg));
-		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
-		this.svg.addEventListener("pointerleave", () => this.highlight(null));
 		new ResizeObserver(() => this.pass && this.#room() !== this.shownRoom && this.show(this.pass, this.view)).observe(
 			this.element,
 		);

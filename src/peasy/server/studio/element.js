@@ -66,6 +66,12 @@ export function numberInput(min, max, attributes = {}) {
 	return element("input", { type: "number", min, max, ...attributes });
 }
 
+/** A text area; `onInput` gets its text at every change. */
+export function textArea(rows, maxlength, text, onInput) {
+	const oninput = ({ target }) => onInput(target.value);
+	return element("textarea", { rows, maxlength, spellcheck: "false", oninput }, text);
+}
+
 /** A segmented control of radio buttons; `options` as in a select. */
 export function radioGroup(legend, options, chosen, onChange) {
 	const name = uniqueId("choice");
@@ -95,13 +101,14 @@ export function radioGroup(legend, options, chosen, onChange) {
 export function slider(label, { min, max, step = 1, value, write = String }, onInput) {
 	const id = uniqueId("slider");
 	const output = element("output", { for: id }, write(value));
-	const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value) });
-	input.addEventListener("input", () => {
-		output.textContent = write(Number(input.value));
-		input.setAttribute("aria-valuetext", output.textContent);
-		onInput(Number(input.value));
-	});
-	return element("div.slider", element("label", { for: id }, label), input, output);
+	const oninput = () => {
+		const moved = Number(input.value);
+		setSlider(container, moved, write(moved));
+		onInput(moved);
+	};
+	const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value), oninput });
+	const container = element("div.slider", element("label", { for: id }, label), input, output);
+	return container;
 }
 
 /** Move a slider without calling its listener. */

@@ -23,6 +23,9 @@ export class LineChart {
 			role: "application",
 			"aria-roledescription": "chart",
 			"data-arrows": "",
+			onpointermove: ({ clientX }) => this.showValues(this.xOfPixel(clientX - this.svg.getBoundingClientRect().left)),
+			onpointerleave: () => this.showValues(null),
+			onkeydown: (event) => this.onKeyDown(event),
 		});
 		this.status = element("p.read.quiet", { role: "status" });
 		this.legend = element("ul.legend");
@@ -52,11 +55,6 @@ export class LineChart {
 				],
 			),
 		);
-		this.svg.addEventListener("pointermove", (event) =>
-			this.showValues(this.xOfPixel(event.clientX - this.svg.getBoundingClientRect().left)),
-		);
-		this.svg.addEventListener("pointerleave", () => this.showValues(null));
-		this.svg.addEventListener("keydown", (event) => this.onKeyDown(event));
 		new ResizeObserver(() => this.draw()).observe(this.element);
 	}
 

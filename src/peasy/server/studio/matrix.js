@@ -48,25 +48,25 @@ export class MatrixTable {
 		const body = this.cells.map((cells, row) =>
 			element("tr", this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells),
 		);
-		const table = element("table", captionElement, element("thead", head), element("tbody", body));
-		table.addEventListener("keydown", (event) => this.#onKeyDown(event));
-		table.addEventListener("focusin", (event) => this.#onFocus(event));
-		table.addEventListener("paste", (event) => this.#onPaste(event));
-		return table;
+		const listeners = {
+			onkeydown: (event) => this.#onKeyDown(event),
+			onfocusin: (event) => this.#onFocus(event),
+			onpaste: (event) => this.#onPaste(event),
+		};
+		return element("table", listeners, captionElement, element("thead", head), element("tbody", body));
 	}
 
 	#makeRowLabel(text, row) {
 		const rename = this.spec.edit?.rename;
 		if (!rename) return element("th", { scope: "row" }, bdi(text));
-		const input = element("input", {
+		const input = element("input.token", {
 			type: "text",
-			class: "token",
 			value: text,
 			size: Math.max(3, Math.min([...text].length + 1, 14)),
 			"aria-label": `token of row ${row + 1}`,
 			maxlength: 100,
+			onchange: () => rename(row, input.value),
 		});
-		input.addEventListener("change", () => rename(row, input.value));
 		return element("th", { scope: "row" }, input);
 	}
 
@@ -89,19 +89,17 @@ export class MatrixTable {
 	#makeInput(value, row, column, kind) {
 		const { rows, columns, name } = this.spec;
 		const label = `${name}, row ${rows[row] ?? row + 1}, column ${columns[column] ?? column + 1}`;
-		const input = element("input", {
+		return element(`input.${kind}`, {
 			type: "text",
 			inputmode: "decimal",
-			class: kind,
 			value,
 			size: 5,
 			"aria-label": label,
 			"data-at": `${row},${column}`,
 			maxlength: 40,
 			autocomplete: "off",
+			onchange: ({ target }) => kind === "number" && this.#onChange(target, row, column),
 		});
-		if (kind === "number") input.addEventListener("change", () => this.#onChange(input, row, column));
-		return input;
 	}
 
 	#onChange(input, row, column) {

@@ -30,9 +30,9 @@ export class TopBar {
 			autocomplete: "off",
 			spellcheck: "false",
 			maxlength: 20000,
+			oninput: () => this.#applyTextSoon(),
+			onkeydown: ({ key }) => key === "Enter" && this.#applyText(),
 		});
-		this.text.addEventListener("input", () => this.#applyTextSoon());
-		this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
 		this.modelContainer = element("span.model");
 		this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
 		this.copyMenu = menuButton(

@@ -12,16 +12,15 @@ export class SimilarityTab extends MeaningTab {
 		this.texts = {};
 		const textField = (parameter, label) => {
 			this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];
-			const input = element("input", {
+			const input = element("input.wide", {
 				type: "text",
 				value: this.texts[parameter],
 				maxlength: 2000,
 				spellcheck: "false",
-				class: "wide",
-			});
-			input.addEventListener("input", () => {
-				this.texts[parameter] = input.value;
-				this.updateSoon({ [parameter]: input.value });
+				oninput: () => {
+					this.texts[parameter] = input.value;
+					this.updateSoon({ [parameter]: input.value });
+				},
 			});
 			return wideField(label, input);
 		};

@@ -1,6 +1,6 @@
 // Tab: sentences and documents on a 2-D map, with clusters and nearest neighbours.
 
-import { button, details, element, field, fieldRow, fill, select, wideField } from "../element.js";
+import { button, details, element, field, fieldRow, fill, select, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -26,10 +26,9 @@ export class TextMap extends MeaningTab {
 		super(shell, models, "embed", "encoder", "m");
 		this.openTab = openTab;
 		this.text = this.state.d ?? DEFAULT_TEXT;
-		this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);
-		this.input.addEventListener("input", () => this.setText(this.input.value));
-		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true });
-		file.addEventListener("change", () => this.readFiles([...file.files]));
+		this.input = textArea(9, 200000, this.text, (text) => this.setText(text));
+		const onchange = () => this.readFiles([...file.files]);
+		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true, onchange });
 		this.element = element(
 			"div",
 			fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),

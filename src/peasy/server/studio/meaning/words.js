@@ -1,6 +1,6 @@
 // Tab: words on two maps, with their vectors at initialization and after training.
 
-import { details, element, fieldRow, fill, quiet, wideField } from "../element.js";
+import { details, element, fieldRow, fill, quiet, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -11,9 +11,8 @@ const DEFAULT_WORDS =
 export class WordMap extends MeaningTab {
 	constructor(shell, models) {
 		super(shell, models, "words", "words", "mw");
-		this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.state.w ?? DEFAULT_WORDS);
-		this.input.addEventListener("input", () =>
-			this.updateSoon({ w: this.input.value === DEFAULT_WORDS ? null : this.input.value }),
+		this.input = textArea(2, 4000, this.state.w ?? DEFAULT_WORDS, (words) =>
+			this.updateSoon({ w: words === DEFAULT_WORDS ? null : words }),
 		);
 		this.element = element(
 			"div",

@@ -99,10 +99,8 @@ export class Page {
 				type: "checkbox",
 				checked: names.includes(name),
 				"aria-label": `Show ${name} beside the others`,
+				onchange: () => this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)),
 			});
-			box.addEventListener("change", () =>
-				this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)),
-			);
 			return [
 				box,
 				button(name, () => this.chooseRuns([name]), { class: "text-button" }),

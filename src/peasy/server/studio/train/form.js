@@ -86,7 +86,14 @@ export class TrainForm {
 		this.fileField.hidden = true;
 		this.element = element(
 			"form.card",
-			{ "aria-label": "New run", novalidate: true },
+			{
+				"aria-label": "New run",
+				novalidate: true,
+				onsubmit: (event) => {
+					event.preventDefault();
+					this.submit();
+				},
+			},
 			flexRow(this.mode),
 			fieldRow(
 				this.kindField,
@@ -106,10 +113,6 @@ export class TrainForm {
 			),
 			flexRow(this.submitButton, (this.note = element("span.quiet", { role: "status" }))),
 		);
-		this.element.addEventListener("submit", (event) => {
-			event.preventDefault();
-			this.submit();
-		});
 	}
 
 	async load(state) {

@@ -36,7 +36,7 @@ def test_first_visit_shows_the_head_that_matters(home):
     page.locator(".flow .head.open").wait_for()
     caption = page.locator(".story").inner_text()
     assert re.fullmatch(
-        r"This head looks from it back to pizza \(weight 1\.00\)\. Without it, .* falls from .*", caption
+        r"This head looks from it back to pizza \(weight 1\.00\)\. Without this head, .* falls from .*", caption
     )
     assert page.locator(".trail").inner_text().endswith("it › ·pizza")
     weight = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")

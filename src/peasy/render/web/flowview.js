@@ -4,7 +4,7 @@ import { bdi, button, caveatLine, fill, make, prefersStills, quiet } from "./fig
 import { HeadZoom } from "./headzoom.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
-import { writeNumber } from "./numbers.js";
+import { clamp, writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
 
@@ -116,13 +116,12 @@ export class FlowView {
 		this.open = { ...fallback, ...story, ...nonNull(this.open ?? {}) };
 		const isThere = ({ part, num_heads }) => part === this.open.part && this.open.head < num_heads;
 		if (!this.stackOf(this.open.stack).layers[this.open.layer]?.attentions.some(isThere)) this.open = fallback;
-		const last = this.stackOf(this.open.stack).tokens.pieces.length - 1;
 		const { pieces } = this.stackOf(this.open.stack).tokens;
+		const last = pieces.length - 1;
 		const lastWord = pieces.findLastIndex((piece) => /[\p{L}\p{N}]/u.test(piece));
 		const isAnswering = this.pass.next_tokens.length > 0;
 		const fitting = this.isStory() ? story.query : isAnswering ? last : Math.max(lastWord, 0);
-		const row = q === undefined ? fitting : Number(q);
-		this.row = Math.min(Math.max(row, 0), last);
+		this.row = clamp(q === undefined ? fitting : Number(q), 0, last);
 		this.key = k === undefined ? null : Number(k);
 		this.step = Number(s) || 0;
 	}
@@ -185,7 +184,7 @@ export class FlowView {
 			class: "text-button",
 			title: "How this number is calculated",
 		});
-		return [...begin, " (", weight, "). Without it, ", word(story.token), change];
+		return [...begin, " (", weight, "). Without this head, ", word(story.token), change];
 	}
 
 	/** The token whose probability changed most, with its numbers. */
@@ -227,13 +226,8 @@ export class FlowView {
 			make("div.row", this.source.rail?.() ?? []),
 			bytes && make("p.note", bytes),
 			this.cached !== undefined && make("p.note", cached),
-			caveatLine(this.#caveat()),
+			caveatLine(this.pass.caveat),
 		);
-	}
-
-	/** Whether attention explains the answer; the advice to test it stands only where a head can be switched off. */
-	#caveat() {
-		return this.canSwitch(this.open) ? this.pass.caveat : `${this.pass.caveat.split(";")[0]}.`;
 	}
 
 	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */

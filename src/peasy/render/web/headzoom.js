@@ -17,7 +17,8 @@ const ARITHMETIC = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
 	[
 		"scale",
-		"Divide by √d: the longer the vectors, the larger their products; unscaled, one score would take everything.",
+		"Divide by √dₖ, the length of the vectors: long ones give large scores, and the softmax would give almost all " +
+			"weight to one key.",
 	],
 	["mask", "A token may not look at what comes later; what it may see keeps its score."],
 	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
@@ -173,8 +174,21 @@ export class HeadZoom {
 		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values][this.step].call(this, fraction);
 	}
 
-	#visible() {
-		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[this.row][key]));
+	#visible(row = this.row) {
+		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[row][key]));
+	}
+
+	#scores(row = this.row) {
+		return this.#visible(row).map((key) => dot(this.head.query[row], this.head.key[key]));
+	}
+
+	/** The cell of this head whose weight the scale changes most. */
+	#clearest() {
+		const changes = this.head.weights.flatMap((weights, row) => {
+			const without = softmax(this.#scores(row));
+			return this.#visible(row).map((key, at) => ({ row, key, change: Math.abs(without[at] - weights[key]) }));
+		});
+		return changes.reduce((best, one) => (one.change > best.change ? one : best));
 	}
 
 	/** Query and key as coloured cells, below them their products, which add up to the score. */
@@ -219,9 +233,8 @@ export class HeadZoom {
 
 	/** Scores of the row as points on a line, which the scale draws together. */
 	#scaling(fraction) {
-		const { query, key, keys, scale } = this.head;
-		const visible = this.#visible();
-		const scores = visible.map((at) => dot(query[this.row], key[at]));
+		const { queries, keys, scale } = this.head;
+		const [visible, scores] = [this.#visible(), this.#scores()];
 		const reach = reachOf(scores);
 		const factor = 1 + (scale - 1) * fraction;
 		const points = scores.map((score, index) =>
@@ -239,10 +252,12 @@ export class HeadZoom {
 		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
 		const without = softmax(scores)[visible.indexOf(this.key)];
 		const weight = this.head.weights[this.row][this.key];
-		const effect =
-			Math.abs(without - weight) < 5e-3
-				? `These scores are so far apart that this weight would be ${writeNumber(without, 4)} without the scale, too.`
-				: `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`;
+		const isClear = Math.abs(without - weight) >= 5e-3;
+		const effect = isClear
+			? `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`
+			: "Here they are so far apart that the weights are the same without the scale.";
+		const { row, key, change } = isClear ? { change: 0 } : (this.head.clearest ??= this.#clearest());
+		const name = () => `See where it matters: ${queries[row]} → ${keys[key]}`;
 		return [
 			make(
 				"svg",
@@ -255,6 +270,7 @@ export class HeadZoom {
 				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
 				without !== undefined && effect,
 			),
+			change > 5e-3 && button(name(), () => this.onCell(row, key), { class: "text-button" }),
 		];
 	}
 

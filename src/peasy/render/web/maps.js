@@ -150,29 +150,22 @@ class PeasyMaps extends Figure {
 			"aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}`,
 			onkeydown: (event) => this.onOverviewKeyDown(event),
 		});
-		const text = (content, attributes = {}) => make("span", attributes, content);
-		if (this.numMapRows === 1) {
-			grid.classList.add("line");
-			grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
-			const items = data.across.map((name, mapColumn) =>
-				make("div", this.makeThumbnail(data, 0, mapColumn), text(name)),
-			);
-			grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
-		} else {
-			grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
-			grid.append(
-				text(`${data.downAxis} ↓ ${data.acrossAxis} →`, { class: "axes" }),
-				text(""),
-				...data.across.map((name) => text(name)),
-			);
-			data.down.forEach((name, mapRow) => {
-				grid.append(
-					text(name, { class: "side" }),
-					...data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
-				);
-			});
-		}
-		grid.append(this.thumbnailCanvas);
+		const isLine = this.numMapRows === 1;
+		grid.classList.toggle("line", isLine);
+		grid.style.gridTemplateColumns = isLine
+			? "repeat(auto-fill, minmax(84px, 1fr))"
+			: `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
+		const names = data.across.map((name) => make("span", name));
+		const buttons = data.down.map((_row, mapRow) =>
+			data.across.map((_column, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
+		);
+		const rows = data.down.map((name, mapRow) => [make("span.side", name), buttons[mapRow]]);
+		fill(
+			grid,
+			make("span.axes", `${isLine ? "" : `${data.downAxis} ↓ `}${data.acrossAxis} →`),
+			isLine ? buttons[0].map((one, index) => make("div", one, names[index])) : [make("span"), names, rows],
+			this.thumbnailCanvas,
+		);
 		return grid;
 	}
 

@@ -11,6 +11,7 @@ const MAX_PIECE = 12; // letters of a token
 const [MIN_SCALE, MAX_SCALE] = [0.78, 1.6]; // of the letters of the page; a larger picture is scrolled
 const MIN_WRITTEN = 0.1; // smaller weights of the chosen token are not written
 const MARGIN = 28; // pixels beside the picture
+const LETTER = 13.5; // pixels; larger in lecture mode
 
 export class ModelFlow {
 	/**
@@ -44,6 +45,7 @@ export class ModelFlow {
 					.map(({ maps }) => [maps, decodeBase64(maps)]), // bytes: [head][row][column],
 			);
 		const [room, unit] = [this.#room(), letterScale()];
+		this.letter = parseFloat(getComputedStyle(this.svg).fontSize) / LETTER;
 		this.shownRoom = room;
 		this.layout = layOut(pass, { ...view, room: room / unit });
 		const { width, height } = this.layout;
@@ -249,7 +251,7 @@ export class ModelFlow {
 		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: attention.width > 130
+			: attention.width > 185 * this.letter
 				? steps
 				: isCross
 					? "cross-attention"
@@ -397,9 +399,10 @@ export class ModelFlow {
 	#drawLens(band, layer) {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
 		const place = { x: layer.left + layer.width, y: layer.bottom + 37, "text-anchor": "end" };
+		const saying = layer.width > 140 * this.letter ? "would say: " : "";
 		return make(
 			"g.lens",
-			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : `would say: ${written[0]}`),
+			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : saying + written[0]),
 			make("title", `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}

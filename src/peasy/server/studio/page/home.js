@@ -101,7 +101,7 @@ export class Page {
 			known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
-			element("a.plain", { href: "models" }, "Your own model"),
+			button("Your own model", () => this.shell.navigate("models")),
 		);
 	}
 

@@ -40,7 +40,10 @@ export class Page {
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and heads that are off");
 		this.zoom = new HeadZoom(
-			(row, key) => this.maps?.selectCell(row, key),
+			(row, key) => {
+				this.maps.selectCell(row, key);
+				this.maps.emitSelection();
+			},
 			() => {},
 		);
 		this.runView = latestOnly(shell, null);

@@ -262,14 +262,11 @@ export class Page {
 
 	drawBoard() {
 		const isQuiz = Boolean(this.state.quiz) && !this.isNetwork;
-		fill(
-			this.arithmetic,
-			quiet(
-				isQuiz
-					? "In a quiz, the arithmetic comes with the marks."
-					: "Click a number, or use the arrow keys, to see how it is calculated.",
-			),
-		);
+		const isGiven = this.section().steps.every(({ name }) => fieldOf(baseName(name), this.example));
+		const hint = isGiven
+			? "These numbers are given: change any of them. All others are calculated from them in the next steps."
+			: "Click a number, or use the arrow keys, to see how it is calculated.";
+		fill(this.arithmetic, quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : hint));
 		this.matrices = new Map();
 		fill(
 			this.board,

@@ -5,13 +5,12 @@ import { button, element, fill, flexRow, mainButton, quiet } from "../element.js
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
-const VERDICT_SIGNS = { right: "✓", wrong: "✗", truncated: "✂", follows: "↳", blank: "?" };
-const VERDICT_TEXTS = {
-	right: "right",
-	wrong: "wrong",
-	truncated: "truncated instead of rounded",
-	follows: "consistent with an earlier mistake",
-	blank: "no answer yet",
+const VERDICTS = {
+	right: ["✓", "right"],
+	wrong: ["✗", "wrong"],
+	truncated: ["✂", "truncated instead of rounded"],
+	follows: ["↳", "consistent with an earlier mistake"],
+	blank: ["?", "no answer yet"],
 };
 
 /** Open cells: about half of them, always the same for a table, at least one. */
@@ -83,21 +82,15 @@ function showMarks(result, step, matrix, summary, reasons) {
 			counts[verdict] += 1;
 			cell.dataset.verdict = verdict;
 			cell.querySelector(".sign")?.remove();
-			cell.append(
-				element(
-					"span.sign",
-					{ title: VERDICT_TEXTS[verdict] },
-					VERDICT_SIGNS[verdict],
-					element("span.unseen", VERDICT_TEXTS[verdict]),
-				),
-			);
+			const [sign, title] = VERDICTS[verdict];
+			cell.append(element("span.sign", { title }, sign, element("span.unseen", title)));
 			if (verdict === "wrong" || verdict === "truncated")
 				explanations.push(element("li", element("b", `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
 		}),
 	);
 	const passed = !counts.wrong && !counts.blank;
 	summary.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
-	const others = { wrong: "wrong", truncated: VERDICT_TEXTS.truncated, blank: "open" };
+	const others = { wrong: "wrong", truncated: VERDICTS.truncated[1], blank: "open" };
 	summary.textContent = `${counts.right} of ${sum(Object.values(counts))} right${Object.entries(others)
 		.map(([verdict, text]) => (counts[verdict] ? `, ${counts[verdict]} ${text}` : ""))
 		.join("")}.`;

@@ -174,7 +174,7 @@ const STYLE = `
 --figure-soft:var(--soft,var(--jp-content-font-color2,#4d576a));
 --figure-panel:var(--panel,var(--jp-layout-color2,#f6f7f9));
 --figure-paper:var(--paper,var(--jp-layout-color1,#fff));--figure-edge:var(--edge,var(--jp-border-color1,#d5d9e0));
---figure-accent:var(--accent,#0b5cad);--figure-link:var(--link,#0b5cad);--figure-mark:var(--mark,#b34700);
+--figure-accent:var(--accent,#0b5cad);--figure-mark:var(--mark,#b34700);
 color:var(--figure-ink);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 *{box-sizing:border-box}
 .frame{background:var(--figure-panel);border:1px solid var(--figure-edge);border-radius:.6rem;padding:.9rem 1rem}
@@ -209,7 +209,7 @@ font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 ol.top{list-style:none;margin:.3rem 0 0;padding:0;display:grid;gap:2px;max-width:28rem}
 ol.top li{display:grid;grid-template-columns:minmax(4rem,9rem) minmax(2rem,1fr) 4.5rem;gap:.5rem;align-items:center}
 ol.top bdi{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:pre}
-ol.top i{display:block;height:.7rem;background:var(--figure-link);border-radius:2px;min-width:1px}
+ol.top i{display:block;height:.7rem;background:var(--figure-accent);border-radius:2px;min-width:1px}
 ol.top span{font-variant-numeric:tabular-nums}
 .words{min-width:0;overflow-x:auto}
 .text{line-height:2;max-width:60rem;margin:.4rem 0}
@@ -222,7 +222,7 @@ svg text{font-size:13px;fill:var(--figure-ink);cursor:pointer;white-space:pre}
 svg text.axis{fill:var(--figure-soft);font-size:11px;cursor:default}
 svg text:focus{outline:none}
 svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2px;text-underline-offset:3px}
-.line{fill:none;stroke:var(--figure-link);pointer-events:none}.ribbon{pointer-events:none}
+.line{fill:none;stroke:var(--figure-accent);pointer-events:none}.ribbon{pointer-events:none}
 .away{opacity:.1}
 .gold{fill:none;stroke:var(--figure-mark);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
 :focus-visible{outline:3px solid var(--figure-accent);outline-offset:2px}

@@ -17,8 +17,8 @@ const ARITHMETIC = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
 	[
 		"scale",
-		"Divide by √dₖ, the length of the vectors: long ones give large scores, and the softmax would give almost all " +
-			"weight to one key.",
+		"Divide by √dₖ (each vector has dₖ numbers): long vectors give large scores, and the softmax would give almost " +
+			"all weight to one key.",
 	],
 	["mask", "A token may not look at what comes later; what it may see keeps its score."],
 	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
@@ -270,7 +270,7 @@ export class HeadZoom {
 				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
 				without !== undefined && effect,
 			),
-			change > 5e-3 && button(name(), () => this.onCell(row, key), { class: "text-button" }),
+			change > 5e-3 && button(name(), () => this.onCell(row, key)),
 		];
 	}
 

@@ -1,6 +1,6 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, numbers on hover.
 
-import { define, Figure, fill, make, makeSelect } from "./figure.js";
+import { button, define, Figure, fill, make, makeSelect } from "./figure.js";
 import { ARROW_MOVES } from "./moves.js";
 import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
@@ -33,6 +33,8 @@ class PeasyMaps extends Figure {
 	columns = 0;
 	row = 0;
 	column = 0;
+	/** @type {(() => void) | null} set by a page that shows the arithmetic itself */
+	explain = null;
 
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
@@ -171,10 +173,10 @@ class PeasyMaps extends Figure {
 
 	makeThumbnail(data, mapRow, mapColumn) {
 		const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
-		const onclick = () => this.selectMap(mapRow, mapColumn);
-		const button = make("button", { type: "button", "aria-label": label, title: label, onclick });
-		this.thumbnails.push(button);
-		return button;
+		const attributes = { class: null, "aria-label": label, title: label };
+		const thumbnail = button("", () => this.selectMap(mapRow, mapColumn), attributes);
+		this.thumbnails.push(thumbnail);
+		return thumbnail;
 	}
 
 	get mapIndex() {
@@ -228,10 +230,10 @@ class PeasyMaps extends Figure {
 
 	redraw() {
 		this.heatMap.show(this.mapAt(this.mapIndex), this.availableWidth);
-		this.thumbnails?.forEach((button, index) => {
+		this.thumbnails?.forEach((thumbnail, index) => {
 			const chosen = index === this.mapIndex;
-			button.setAttribute("aria-pressed", chosen);
-			button.tabIndex = chosen ? 0 : -1;
+			thumbnail.setAttribute("aria-pressed", chosen);
+			thumbnail.tabIndex = chosen ? 0 : -1;
 		});
 		[this.mapSelects[0].selectedIndex, this.mapSelects[1].selectedIndex] = [this.mapRow, this.mapColumn];
 		const label = `${this.mapName()}, ${this.rows} by ${this.columns}. Arrow keys move from cell to cell.`;
@@ -261,15 +263,12 @@ class PeasyMaps extends Figure {
 		this.emitSelect({ mapRow: this.mapRow, mapColumn: this.mapColumn, row: this.row, column: this.column });
 	}
 
-	// Show how the number of the selected cell is calculated, below the map.
+	// Show how the number of the selected cell is calculated, below the map, or lead to where the page shows it.
 	showArithmetic() {
 		if (this.row < 0 || this.column < 0 || !this.canExplain) return;
 		const [title, ...lines] = explainCell(this);
-		fill(
-			this.arithmetic,
-			make("strong", title),
-			lines.map((line) => make("pre", line)),
-		);
+		const shown = this.explain ? button("How it is calculated", this.explain) : lines.map((line) => make("pre", line));
+		fill(this.arithmetic, make("strong", title), shown);
 		this.arithmetic.hidden = false;
 	}
 
@@ -432,7 +431,7 @@ class PeasyMaps extends Figure {
 			const key = this.windowStart + index;
 			const value = weights ? weights.at(key) : NaN;
 			const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
-			const colour = value < 0 ? "--figure-mark" : "--figure-link";
+			const colour = value < 0 ? "--figure-mark" : "--figure-accent";
 			span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
 			span.classList.toggle("query", this.data.selfAttention && weights?.position === key);
 			span.classList.toggle("key", Math.floor(key / this.data.tileSize) === this.column);

@@ -66,6 +66,12 @@ export function numberInput(min, max, attributes = {}) {
 	return element("input", { type: "number", min, max, ...attributes });
 }
 
+/** Lines of a text that are not empty. */
+export function linesOf(text) {
+	const lines = text.split("\n").map((line) => line.trim());
+	return lines.filter(Boolean);
+}
+
 /** A text area; `onInput` gets its text at every change. */
 export function textArea(rows, maxlength, text, onInput) {
 	const oninput = ({ target }) => onInput(target.value);

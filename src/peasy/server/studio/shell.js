@@ -269,23 +269,13 @@ export class Shell {
 	/** State shared between pages: the text and the model; a page that cannot use the model takes its own first one. */
 	sharedState() {
 		const { t, m } = this.state;
-		return { ...(t ? { t } : {}), ...(m ? { m } : {}) };
+		return { t, m };
 	}
 
 	#onLinkClick(event) {
 		const link = event.target.closest?.("a[href]");
-		if (
-			!link ||
-			event.defaultPrevented ||
-			event.button ||
-			event.ctrlKey ||
-			event.metaKey ||
-			event.shiftKey ||
-			link.origin !== location.origin ||
-			link.hasAttribute("download") ||
-			link.hash
-		)
-			return;
+		const isSpecial = event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey;
+		if (!link || isSpecial || link.origin !== location.origin || link.hasAttribute("download") || link.hash) return;
 		const name = pageOf(link);
 		if (!PAGES.some((page) => page.name === name)) return;
 		event.preventDefault();

@@ -10,9 +10,8 @@ export const CHAPTERS = [
 	{
 		title: "A summary of the context",
 		text:
-			"To guess the next word, a model needs the words before it. Attention gives every token a summary of " +
-			"its context: a weighted sum, in which some tokens count more than others. The ribbons show the " +
-			"weights.",
+			"To guess the next word, a model needs the words before it. Attention gives every token a summary of its " +
+			"context: a weighted sum, in which some tokens count more than others. The ribbons show the weights.",
 		step: 0,
 		question: "What do wide ribbons mean?",
 		options: ["a large weight", "a long word"],
@@ -22,8 +21,8 @@ export const CHAPTERS = [
 	{
 		title: "Query, key, value",
 		text:
-			"Each token is turned into three vectors by three learned matrices. The query says what a token looks" +
-			" for, the key what it offers, the value what it hands on.",
+			"Each token is turned into three vectors by three learned matrices. The query says what a token looks for, the " +
+			"key what it offers, the value what it hands on.",
 		step: 0,
 		question: "Which two vectors are compared?",
 		options: ["key and value", "query and key"],
@@ -33,8 +32,8 @@ export const CHAPTERS = [
 	{
 		title: "Scores",
 		text:
-			"The score of a pair is the dot product of query and key: multiply number by number and add. A large " +
-			"score means: this key is what the query looks for.",
+			"The score of a pair is the dot product of query and key: multiply number by number and add. A large score " +
+			"means: this key is what the query looks for.",
 		step: 0,
 		question: "A score of two vectors at a right angle is",
 		options: ["0", "1"],
@@ -44,8 +43,8 @@ export const CHAPTERS = [
 	{
 		title: "Scale",
 		text:
-			"Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the " +
-			"scores keep one size, and the softmax does not become all or nothing, which would stop learning.",
+			"Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the scores keep one " +
+			"size, and the softmax does not become all or nothing, which would stop learning.",
 		step: 1,
 		question: "Without the scale, a wide head is",
 		options: ["too sharp", "too even"],
@@ -55,8 +54,8 @@ export const CHAPTERS = [
 	{
 		title: "Softmax",
 		text:
-			"e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A " +
-			"mask makes a score minus infinity, so a token cannot look at what comes later.",
+			"e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A mask makes a " +
+			"score minus infinity, so a token cannot look at what comes later.",
 		step: 3,
 		question: "The weights of one row add up to",
 		options: ["the number of tokens", "1"],
@@ -66,8 +65,8 @@ export const CHAPTERS = [
 	{
 		title: "The sum",
 		text:
-			"Every value vector is multiplied by its weight, and all are added. This is what the head hands on: " +
-			"mostly the values of the tokens with wide ribbons.",
+			"Every value vector is multiplied by its weight, and all are added. This is what the head hands on: mostly the " +
+			"values of the tokens with wide ribbons.",
 		step: 4,
 		question: "A token with weight 0 adds",
 		options: ["nothing", "its whole value"],
@@ -77,8 +76,8 @@ export const CHAPTERS = [
 	{
 		title: "Several heads",
 		text:
-			"A layer has several heads with matrices of their own. Each may look for something else: the word " +
-			"before, the noun that “it” stands for. Click the small maps above the layers.",
+			"A layer has several heads with matrices of their own. Each may look for something else: the word before, the " +
+			"noun that “it” stands for. Click the small maps above the layers.",
 		question: "Do two heads of a layer share their weights?",
 		options: ["no", "yes"],
 		answer: 0,
@@ -87,8 +86,8 @@ export const CHAPTERS = [
 	{
 		title: "The block",
 		text:
-			"The heads' results are added to the token's own line, the residual stream. Then a feed-forward " +
-			"network works on each token alone, and its result is added, too. Layer follows layer.",
+			"The heads' results are added to the token's own line, the residual stream. Then a feed-forward network works " +
+			"on each token alone, and its result is added, too. Layer follows layer.",
 		question: "Which part mixes tokens?",
 		options: ["feed-forward", "attention"],
 		answer: 1,
@@ -97,8 +96,8 @@ export const CHAPTERS = [
 	{
 		title: "Training",
 		text:
-			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every " +
-			"weight is moved a little in the direction that makes the right word likelier.",
+			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every weight is " +
+			"moved a little in the direction that makes the right word likelier.",
 		step: 4,
 		question: "What does a language model learn to guess?",
 		options: ["the next token", "the language"],
@@ -108,8 +107,8 @@ export const CHAPTERS = [
 	{
 		title: "The cache",
 		text:
-			"When one more token is written, the keys and values of all earlier tokens stay as they are. They are" +
-			" kept in the KV cache (grey), and only the last row is computed.",
+			"When one more token is written, the keys and values of all earlier tokens stay as they are. They are kept in " +
+			"the KV cache (grey), and only the last row is computed.",
 		question: "What is computed again for old tokens?",
 		options: ["nothing", "keys and values"],
 		answer: 0,

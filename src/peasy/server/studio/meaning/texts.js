@@ -1,6 +1,6 @@
 // Tab: sentences and documents on a 2-D map, with clusters and nearest neighbours.
 
-import { button, details, element, field, fieldRow, fill, select, textArea, wideField } from "../element.js";
+import { button, details, element, field, fieldRow, fill, select, linesOf, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -59,12 +59,7 @@ export class TextMap extends MeaningTab {
 	}
 
 	documents() {
-		const documents = this.text.split(/\n\s*\n/).map((document) =>
-			document
-				.split("\n")
-				.map((line) => line.trim())
-				.filter(Boolean),
-		);
+		const documents = this.text.split(/\n\s*\n/).map(linesOf);
 		return documents.filter((document) => document.length);
 	}
 

@@ -17,8 +17,9 @@ import {
 export function importForm(shell, cards, onImported) {
 	const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
 	const terminalHint =
-		"Import other models in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.";
-	if (!cached.length) return quiet(`The Hugging Face cache of this machine is empty. ${terminalHint}`);
+		"Your own model: train one on the page Train, or import one in the terminal, which asks before it downloads: " +
+		"peasy import FOLDER, or a Hugging Face id.";
+	if (!cached.length) return quiet(terminalHint);
 	const modelSelect = select(
 		cached.map(({ name }) => name),
 		cached[0].name,

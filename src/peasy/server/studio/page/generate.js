@@ -153,9 +153,9 @@ export class Page {
 		}
 		const abort = (this.candidatesAbort = new AbortController());
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request(
+			const response = await this.shell.request(
 				"next-token",
-				this.requestBody({ generated_ids: this.generatedIds(this.position) }),
+				this.requestBody({ generated_ids: this.generatedIds(this.position), html: true }),
 				{ signal: abort.signal },
 			);
 			if (abort !== this.candidatesAbort) return;
@@ -164,7 +164,7 @@ export class Page {
 			fill(
 				this.candidates,
 				element("h2", step ? "Probabilities at this position" : "Next-token probabilities"),
-				nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)),
+				nextTokenPanel(response, step?.id ?? null, (choice) => this.continueWith(choice)),
 			);
 			if (!this.steps.length) this.drawTokens();
 		}, this.candidates);

@@ -200,6 +200,7 @@ export class Page {
 			rendered
 				.querySelectorAll(".figure:has(peasy-links), figure.table, details:has(figure.table)")
 				.forEach((figure) => figure.remove());
+		if (this.maps && !this.isLong) this.maps.explain = () => this.zoom.element.scrollIntoView();
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
 		const caveat = response.result.caveat ?? "";
 		const bytes = byteNote(response.result.tokens.pieces);

@@ -10,6 +10,7 @@ import {
 	element,
 	fill,
 	flexRow,
+	linesOf,
 	mainButton,
 	pageHeader,
 	quiet,
@@ -141,7 +142,7 @@ export class Page {
 			if (!this.card.capabilities.includes("look")) return container.append(described);
 			const diagram = described.querySelector("figure.picture:has(svg)");
 			const parts = [...described.children];
-			const at = parts.findIndex((part) => part === diagram);
+			const at = parts.indexOf(diagram);
 			container.append(await this.flowPicture(), ...parts.slice(0, at));
 			container.append(details("Parts of the model with their sizes", parts.slice(at)));
 			return undefined;
@@ -169,11 +170,7 @@ export class Page {
 		});
 		const container = element("div", { role: "status" });
 		const start = mainButton("Prove", async () => {
-			const prompts = input.value
-				.split("\n")
-				.map((line) => line.trim())
-				.filter(Boolean)
-				.slice(0, 8);
+			const prompts = linesOf(input.value).slice(0, 8);
 			this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
 			start.disabled = true;
 			fill(container, quiet("Comparing execution paths …"));

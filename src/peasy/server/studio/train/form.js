@@ -42,7 +42,7 @@ export class TrainForm {
 		this.size = select(SIZES, "tiny", () => this.saveChoices());
 		this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
 		this.minutes = numberInput(0.05, 1440, { step: "any", value: 1 });
-		this.steps = numberInput(1, 1e6, { placeholder: "or" });
+		this.steps = numberInput(1, 1e6);
 		this.seed = numberInput(0, 2 ** 31, { value: 0 });
 		this.keep = numberInput(1, 100, { placeholder: "3" });
 		this.name = element("input", {
@@ -101,9 +101,9 @@ export class TrainForm {
 				field("data", this.data),
 				this.fileField,
 				field("size", this.size, "number of layers and width of the vectors"),
-				field("minutes", this.minutes, "longest time"),
-				field("steps", this.steps, "one batch of texts each"),
-				field("seed", this.seed, "same seed, same start"),
+				field("minutes", this.minutes, "training stops then"),
+				field("steps", this.steps, "instead of minutes"),
+				field("seed", this.seed, "same seed, same result"),
 				field("name", this.name),
 			),
 			details(

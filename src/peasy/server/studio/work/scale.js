@@ -1,7 +1,8 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, card, element, fill, quiet, slider, table, tableDetails } from "../element.js";
+import { bar, card, element, fill, quiet, slider, tableDetails } from "../element.js";
+import { renderDocument } from "../document.js";
 import { latestOnly } from "../latest.js";
 
 const MAX_POWER = 10; // 2^10 = 1024
@@ -13,14 +14,15 @@ export function scalePanel(shell, dimension, onChange) {
 	const runLatest = latestOnly(shell, charts, summary);
 	const show = (power) =>
 		runLatest(
-			() => shell.request("scale", { d_k: 2 ** power }),
-			({ result }) => {
+			() => shell.request("scale", { d_k: 2 ** power, html: true }),
+			(response) => {
+				const { result } = response;
 				fill(
 					charts,
 					weightBars("Without: softmax(q·k)", result.without),
 					weightBars("With: softmax(q·k / √dₖ)", result.with),
 				);
-				fill(summary, describe(result), tableDetails(numbersTable(result)));
+				fill(summary, describe(result), tableDetails(renderDocument(response)));
 			},
 		);
 	const power = Math.round(Math.log2(dimension));
@@ -81,13 +83,4 @@ function describe(result) {
 			`${largest(result.without)} without, ${largest(result.with)} with. ` +
 			`The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
 	);
-}
-
-function numbersTable(result) {
-	const rows = ["variance", "entropy", "gradient"].map((name) => [
-		name,
-		result.without[name].toPrecision(4),
-		result.with[name].toPrecision(4),
-	]);
-	return table(`dₖ = ${result.d_k}, ${result.draws} draws`, ["scores and weights", "without", "with 1/√dₖ"], rows);
 }

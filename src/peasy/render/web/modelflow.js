@@ -398,7 +398,7 @@ export class ModelFlow {
 	/** What the model would say if it ended here. */
 	#drawLens(band, layer) {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
-		const place = { x: layer.left + layer.width, y: layer.bottom + 37, "text-anchor": "end" };
+		const place = { x: layer.left + layer.width, y: layer.bottom + 20 + 17 * this.letter, "text-anchor": "end" };
 		const saying = layer.width > 140 * this.letter ? "would say: " : "";
 		return make(
 			"g.lens",

@@ -123,7 +123,8 @@ def post_train(state: State, body: TrainBody) -> Result:
 
 def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
     if body.kind is None:
-        raise UsageError("Training needs a kind.", hint="Give gpt, rnn, cnn, ngram, translator, encoder or words.")
+        kinds = "gpt, rnn, cnn, ngram, words, encoder, translator or rnn-translator"
+        raise UsageError("Training needs a kind of model.", hint=f"Give {kinds}.")
     name = body.run or random_run_name({run.name for run in runs().runs})
     if run_path(name).exists():
         raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
@@ -249,7 +250,7 @@ def post_last(state: State, name: Name, seed: Seed = 0) -> Result:
     """Return the last result of an experiment, with its tables and figures."""
     last = load_result(_check_experiment(name))
     if last is None:
-        raise NotFound(f"{name} has not been run yet.", hint="Run it; it takes about a minute.")
+        raise NotFound(f"{name} has not been run yet.", hint=f"Run it first; it takes {EXPERIMENTS[name].duration}.")
     result, time = last
     return StoredExperimentResult(**vars(result), time=time)
 

@@ -202,7 +202,7 @@ export class Page {
 		const shown = steps.includes(step) ? steps.indexOf(step) : last;
 		this.model = shown === last ? this.name : `${this.name}@${step}`;
 		const control = slider(
-			"Watch the head form: checkpoint of",
+			"Watch the head form: checkpoint after",
 			{ min: 0, max: last, value: shown, write: (index) => `step ${steps[index]}` },
 			(index) => {
 				this.model = index === last ? this.name : `${this.name}@${steps[index]}`;

@@ -224,8 +224,8 @@ export class Page {
 		};
 		return element(
 			"div.note",
-			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
-				"exactly below.",
+			`${formatCount(numTokens)} tokens: the map is an overview of one layer in tiles. Click a tile to see its rows ` +
+				"below, with exact numbers.",
 			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
 		);
 	}

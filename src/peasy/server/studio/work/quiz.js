@@ -51,7 +51,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 	return element(
 		"div.quiz",
 		matrix.element,
-		quiet("Calculate the open cells; two decimals are enough. Enter marks them."),
+		quiet("Calculate the open cells (two decimals are enough) and press Enter to mark them."),
 		bar,
 		summary,
 		reasons,

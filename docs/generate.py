@@ -297,7 +297,8 @@ def glossary_module() -> str:
         for group in _toml("docs/glossary.toml")["group"]
     ]
     note = "// Terms of the field by group; generated from docs/glossary.toml by `make docs`.\n\n"
-    return note + f"export const GROUPS = {json.dumps(groups, ensure_ascii=False)};\n"
+    written = json.dumps(groups, ensure_ascii=False, separators=(",", ":"))
+    return note + f"export const GROUPS = {written};\n"
 
 
 def coverage_rows() -> dict[str, dict[str, Any]]:

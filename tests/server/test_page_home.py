@@ -36,7 +36,7 @@ def test_first_visit_shows_the_head_that_matters(home):
     page.locator(".flow .head.open").wait_for()
     caption = page.locator(".story").inner_text()
     assert re.fullmatch(
-        r"This head looks from it back to pizza \(weight 1\.00\)\. Without it, .* falls from .*", caption
+        r"This head looks from it back to pizza \(weight 1\.00\)\. Without this head, .* falls from .*", caption
     )
     assert page.locator(".trail").inner_text().endswith("it › ·pizza")
     weight = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
@@ -77,6 +77,32 @@ def test_arithmetic_of_a_cell_ends_in_its_weight(home):
     assert float(shown[1]) == pytest.approx(float(listed.split()[-1]), abs=2e-4)
     assert "sum over all keys" in steps
     assert "s=4" in page.url
+
+
+def test_the_scale_is_explained_in_a_cell_where_it_matters(home):
+    page = home("/").page
+    page.locator(".zoom-steps").get_by_role("button", name="scale", exact=True).click()
+    current = page.locator(".zoom-steps [aria-current]")
+    assert "the weights are the same without the scale" in current.inner_text()
+    current.get_by_role("button", name="See where it matters").click()
+    sentence = current.get_by_text("Without the scale").inner_text()
+    without, weight = map(float, re.search(r"would be ([\d.]+) instead of ([\d.]+)\.", sentence).groups())
+    assert without - weight > 0.2
+    assert page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label").endswith(f"{weight:.4f}")
+
+
+def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
+    window = home("/?ch=1")
+    window.press("f")
+    page = window.page
+    assert page.evaluate("document.body.className") == "studio lecture"
+    boxes = page.locator(".flow .small, .flow .lens text").evaluate_all(
+        "(texts) => texts.map((text) => text.getBoundingClientRect().toJSON())"
+    )
+    for number, one in enumerate(boxes):
+        for other in boxes[:number]:
+            beside = one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
+            assert beside or one["bottom"] <= other["top"] + 4 or other["bottom"] <= one["top"] + 4, (one, other)
 
 
 def test_switching_a_head_off_changes_the_bars_and_back(home):

@@ -69,6 +69,25 @@ def test_all_heads_to_one_number(open_window):
 
 
 @pytest.mark.slow
+def test_a_clicked_cell_leads_to_its_arithmetic(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}")
+    page = window.page
+    canvas = maps(page).locator(".large canvas")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] * 0.2, "y": box["height"] * 0.6})
+    window.wait_until_idle()
+    answer = maps(page).locator(".sum")
+    assert "peasy look" not in answer.inner_text(), "no terminal command"
+    answer.get_by_role("button", name="How it is calculated").click()
+    assert page.locator(".zoom-steps").get_by_text("score = q · k = ").is_visible()
+    assert page.locator(".zoom").evaluate("(zoom) => zoom.getBoundingClientRect().top < innerHeight / 2")
+    page.locator(".zoom-row .key").nth(1).click()
+    window.wait_until_idle()
+    chosen = page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label")
+    number = float(chosen.rpartition(" ")[2])
+    assert shown_number(page) == pytest.approx(number, abs=1e-4), "the map follows the row"
+
+
 def test_link_restores_the_view_and_back_works(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=0&q=4&k=2")
     page = window.page

@@ -116,7 +116,7 @@ def test_attention_history_slider_and_keys(open_tiny_studio, recorded_run):
     window.screenshot("train")
     kept = window.request("runs", name="recorded")["checkpoints"]
     window.open("/home?m=recorded")
-    checkpoint = page.get_by_label("Watch the head form: checkpoint of")
+    checkpoint = page.get_by_label("Watch the head form: checkpoint after")
     text = page.get_by_label("Text").input_value()
     checkpoint.focus()
     window.press("ArrowLeft")

@@ -49,6 +49,8 @@ def test_two_models_with_the_servers_numbers(open_tiny_studio):
         assert [row[3] for row in branches] == [f"{item['logprob']:.4f}" for item in tree["branches"]]
         assert panel.locator("svg.tree text").count() >= len(tree["hypotheses"])
     assert "one attention with one head" in side(page, "a").inner_text()
+    assert page.get_by_text("not why the model answered").count() == 2
+    assert page.get_by_text("switch it off").count() == 0, "nothing can be switched here"
     window.screenshot("translate")
 
 

@@ -67,7 +67,7 @@ def align(
     weights = tables[chosen.path, chosen.head]
     pairs = tuple((source_word, word) for word, sources in sorted(links.items()) for source_word in sorted(sources))
     chosen_head = (weights, chosen.path, chosen.head)
-    return Alignment(record.model, record.tokens, target, *chosen_head, tuple(scores), pairs, record.caveat)
+    return Alignment(record.model, record.tokens, target, *chosen_head, tuple(scores), pairs)
 
 
 def _gold_links(gold: GoldPairs, source: Tokens, target: Tokens) -> dict[int, set[int]]:

@@ -23,8 +23,11 @@ _Index = int | slice | str
 Array = NDArray[Any]
 """Captured numbers: float32, or float16 if they would not fit into memory otherwise."""
 
-CAVEAT = "weights show where a head attends, not why the model answered; switch it off to test."
+CAVEAT = "weights show where a head attends, not why the model answered."
 """Shown with every attention picture."""
+
+LOOK_CAVEAT = f"{CAVEAT[:-1]}; switch it off to test."
+"""Shown where a head can be switched off."""
 
 ROLLOUT_CAVEAT = (
     "Rollout multiplies weights as if heads only copied: it ignores values, norms and feed-forward layers. "
@@ -253,7 +256,7 @@ class AttentionOverview:
     queries: int
     keys: int
     measure: AttentionMeasure = "weight"
-    caveat: str = CAVEAT
+    caveat: str = LOOK_CAVEAT
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +279,7 @@ class AttentionRecord:
     storage: str = "float32"
     next_tokens: tuple[TokenProbability, ...] = ()
     notes: tuple[str, ...] = ()
-    caveat: str = CAVEAT
+    caveat: str = LOOK_CAVEAT
     overviews: tuple[AttentionOverview, ...] = field(default=(), repr=False)
 
     @property
@@ -350,7 +353,7 @@ class HeadReport:
     sentences: int
     tokens: int
     notes: tuple[str, ...] = ()
-    caveat: str = CAVEAT
+    caveat: str = LOOK_CAVEAT
 
     def ranked(self, by: str) -> tuple[HeadScore, ...]:
         """Return the heads sorted by one score, largest first; heads without that score are left out."""

@@ -22,17 +22,17 @@ from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart
 
 _FIGURE_MODULES = (
-    "figure.js", "numbers.js", "colour.js", "links.js", "heatmap.js", "weight.js", "maps.js", "scatter.js",
+    "figure.js", "numbers.js", "colour.js", "moves.js", "links.js", "heatmap.js", "weight.js", "maps.js", "scatter.js",
 )  # fmt: skip
 """Modules of the interactive attention figures, each after the ones it imports."""
 
 _PICTURE_MODULES = (
-    "figure.js", "numbers.js", "colour.js", "weight.js", "player.js", "modelflow_layout.js", "modelflow.js",
+    "figure.js", "numbers.js", "colour.js", "moves.js", "weight.js", "player.js", "modelflow_layout.js", "modelflow.js",
     "headzoom.js", "flowview.js", "savedflow.js",
 )  # fmt: skip
 """Modules of the picture of a whole model."""
 
-_PAGE_MODULES = ("theme.js", "arithmetic.js", "page.js")
+_PAGE_MODULES = ("theme.js", "moves.js", "arithmetic.js", "page.js")
 """Modules of every saved page."""
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./[a-z_]+\.js";\n', re.MULTILINE)

@@ -1,6 +1,6 @@
 // Popover with the arithmetic of a table cell, opened by hover or focus. All text becomes text nodes.
 
-export const ARROW_MOVES = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+import { ARROW_MOVES } from "./moves.js";
 
 // `root` is a document, or an element or shadow root of one.
 export function explainCells(root, arithmetic) {

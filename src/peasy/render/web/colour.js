@@ -4,7 +4,8 @@ import { clamp } from "./numbers.js";
 
 const CIVIDIS = "00224e 123570 3b496c 575d6d 707173 8a8678 a59c74 c3b369 e1cc55 fee838";
 const BLUE_ORANGE = "0b4a8f 3f78b5 86aed6 cbdcec f4f2ee f6d6b0 eaa65a cd7419 8f4700";
-export const CATEGORY_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+const CATEGORY_COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+export const tokenColour = (index) => CATEGORY_COLOURS[index % CATEGORY_COLOURS.length];
 const SHADES = 1024;
 const ramps = new Map();
 

@@ -1,19 +1,28 @@
 // Base class of the interactive figures (web components), with element helpers, shared style and theme changes.
 
-// Create an element. Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria
-// attributes are written as they are. Children: strings and numbers become text nodes, never markup; null and false are
-// left out; arrays are flattened.
-export function make(tag, attributes = {}, ...children) {
+// Create an element: `make("p.quiet", { role: "status" }, "text")`. Classes follow the tag; attributes can be left out.
+// Attributes: `on…` are listeners, true is a bare attribute, null and false are left out; aria attributes are written
+// as they are. Children: strings and numbers become text nodes, never markup; null and false are left out; arrays are
+// flattened.
+export function make(tagAndClasses, ...parts) {
+	const [tag, ...classes] = tagAndClasses.split(".");
+	const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
 	const svg = ["svg", "g", "path", "text", "title", "circle", "rect"].includes(tag);
 	const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+	if (classes.length) element.setAttribute("class", classes.join(" "));
 	for (const [name, value] of Object.entries(attributes)) {
 		const isAria = name.startsWith("aria-");
 		if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
 		else if (isPresent(value) || (isAria && value === false))
 			element.setAttribute(name, value === true && !isAria ? "" : value);
 	}
-	element.append(...children.flat(Infinity).filter(isPresent));
+	fill(element, parts);
 	return element;
+}
+
+// Replace the children of an element.
+export function fill(element, ...children) {
+	element.replaceChildren(...children.flat(Infinity).filter(isPresent));
 }
 
 function isPresent(value) {
@@ -22,25 +31,44 @@ function isPresent(value) {
 
 // Text of unknown direction, such as tokens and names of models.
 export function bdi(...children) {
-	return make("bdi", {}, children);
+	return make("bdi", children);
 }
 
 // A paragraph in the secondary text colour.
 export function quiet(...children) {
-	return make("p", { class: "quiet" }, children);
+	return make("p.quiet", children);
 }
 
-// A button; its class is "plain", or "plain main" for the main action.
 export function button(label, onClick, attributes = {}) {
 	return make("button", { type: "button", class: "plain", ...attributes, onclick: onClick }, label);
 }
 
+// The button of the main action.
+export function mainButton(label, onClick, attributes = {}) {
+	return button(label, onClick, { class: "plain main", ...attributes });
+}
+
+// A horizontal bar; `kind` is the class of its filled part.
+export function bar(fraction, kind = null, colour = "") {
+	const filled = make("i", { class: kind, "aria-hidden": true });
+	filled.style.width = `${100 * fraction}%`;
+	filled.style.background = colour;
+	return make("span.track", filled);
+}
+
+// The caveat below every attention picture.
+export function caveatLine(caveat) {
+	return make("p.quiet.caveat", caveat.charAt(0).toUpperCase() + caveat.slice(1));
+}
+
+export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
 // Labelled <select>; `onChange` receives the chosen index.
 export function makeSelect(label, options, chosen, onChange) {
 	const select = make("select", { onchange: () => onChange(select.selectedIndex) });
-	options.forEach((option) => select.append(make("option", {}, option)));
+	options.forEach((option) => select.append(make("option", option)));
 	select.selectedIndex = chosen;
-	return make("label", {}, `${label} `, select);
+	return make("label", `${label} `, select);
 }
 
 // Children with slot="table" stay visible. The static picture in <noscript> is the fallback if drawing fails.
@@ -122,10 +150,6 @@ export function define(name, elementClass) {
 	if (!customElements.get(name)) customElements.define(name, elementClass);
 }
 
-export function cssVariable(element, name) {
-	return getComputedStyle(element).getPropertyValue(name).trim();
-}
-
 // Call `onChange` when the theme changes; returns a function that stops watching.
 function watchTheme(onChange) {
 	const observer = new MutationObserver(onChange);
@@ -150,7 +174,7 @@ const STYLE = `
 --figure-soft:var(--soft,var(--jp-content-font-color2,#4d576a));
 --figure-panel:var(--panel,var(--jp-layout-color2,#f6f7f9));
 --figure-paper:var(--paper,var(--jp-layout-color1,#fff));--figure-edge:var(--edge,var(--jp-border-color1,#d5d9e0));
---figure-accent:var(--accent,#0b5cad);--figure-link:var(--link,#0b5cad);--figure-mark:var(--mark,#b34700);
+--figure-accent:var(--accent,#0b5cad);--figure-mark:var(--mark,#b34700);
 color:var(--figure-ink);font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
 *{box-sizing:border-box}
 .frame{background:var(--figure-panel);border:1px solid var(--figure-edge);border-radius:.6rem;padding:.9rem 1rem}
@@ -173,7 +197,7 @@ aspect-ratio:1;min-width:24px;width:100%;cursor:pointer;line-height:0}
 .overview.line div{display:grid;gap:2px}
 .overview button[aria-pressed=true]{outline:3px solid var(--figure-mark);outline-offset:0}
 .large{min-width:0;overflow-x:auto;padding:3px}
-.large canvas{display:block;max-width:none;cursor:crosshair;border-radius:3px}
+.large canvas{color:var(--figure-soft);display:block;max-width:none;cursor:crosshair;border-radius:3px}
 .read{min-height:1.5em;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .read b{font-weight:600}
 .sum{background:var(--figure-paper);border:1px solid var(--figure-edge);border-radius:.4rem;padding:.5rem .7rem;
@@ -185,7 +209,7 @@ font:12.5px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 ol.top{list-style:none;margin:.3rem 0 0;padding:0;display:grid;gap:2px;max-width:28rem}
 ol.top li{display:grid;grid-template-columns:minmax(4rem,9rem) minmax(2rem,1fr) 4.5rem;gap:.5rem;align-items:center}
 ol.top bdi{text-align:right;overflow:hidden;text-overflow:ellipsis;white-space:pre}
-ol.top i{display:block;height:.7rem;background:var(--figure-link);border-radius:2px;min-width:1px}
+ol.top i{display:block;height:.7rem;background:var(--figure-accent);border-radius:2px;min-width:1px}
 ol.top span{font-variant-numeric:tabular-nums}
 .words{min-width:0;overflow-x:auto}
 .text{line-height:2;max-width:60rem;margin:.4rem 0}
@@ -198,7 +222,7 @@ svg text{font-size:13px;fill:var(--figure-ink);cursor:pointer;white-space:pre}
 svg text.axis{fill:var(--figure-soft);font-size:11px;cursor:default}
 svg text:focus{outline:none}
 svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2px;text-underline-offset:3px}
-.line{fill:none;stroke:var(--figure-link);pointer-events:none}.ribbon{pointer-events:none}
+.line{fill:none;stroke:var(--figure-accent);pointer-events:none}.ribbon{pointer-events:none}
 .away{opacity:.1}
 .gold{fill:none;stroke:var(--figure-mark);stroke-width:1.5;stroke-dasharray:5 3;pointer-events:none}
 :focus-visible{outline:3px solid var(--figure-accent);outline-offset:2px}

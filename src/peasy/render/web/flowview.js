@@ -1,14 +1,37 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
-import { bdi, button, make, quiet } from "./figure.js";
-import { HeadZoom, scaleOf } from "./headzoom.js";
-import { ModelFlow, prefersStills } from "./modelflow.js";
-import { writeNumber } from "./numbers.js";
+import { bdi, button, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
+import { HeadZoom } from "./headzoom.js";
+import { ModelFlow } from "./modelflow.js";
+import { headKeys } from "./moves.js";
+import { clamp, writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
 
 /** Name of a head in requests and data. */
 export const headName = ({ stack, layer, part, head }) => `${stack}.${layer}.${part}.${head}`;
+
+/** Heads of a URL: "2.3" is layer 2, head 3. */
+export function readHeads(text) {
+	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
+		layer: Number(layer),
+		head: Number(head),
+	}));
+}
+
+export function writeHeads(heads) {
+	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
+}
+
+export function ablations(heads) {
+	return heads.map((head) => ({ kind: "zero", ...head }));
+}
+
+/** Switch one of the heads that are off on, or another one off, too. */
+export function toggled(heads, { layer, head }) {
+	const others = heads.filter((one) => one.layer !== layer || one.head !== head);
+	return others.length < heads.length ? others : [...heads, { layer, head }];
+}
 
 export class FlowView {
 	/** @type {Record<string, any> | null} */
@@ -39,7 +62,7 @@ export class FlowView {
 	 */
 	constructor(source) {
 		this.source = source;
-		this.caption = make("p", { class: "story", role: "status" });
+		this.caption = make("p.story", { role: "status" });
 		this.flow = new ModelFlow({
 			token: (stack, row) => this.chooseToken(stack, row),
 			head: (stack, layer, part, head) => this.openHead({ stack, layer, part, head }),
@@ -57,12 +80,11 @@ export class FlowView {
 				source.onChange({ s: step || null });
 			},
 		);
-		this.rail = make("div", { class: "card flow-rail" });
-		this.switches = make("div", {});
+		this.rail = make("div.card.flow-rail");
+		this.switches = make("div");
 		this.element = make(
-			"div",
-			{ class: "home-main" },
-			make("div", { class: "story-row" }, this.caption, this.switches),
+			"div.home-main",
+			make("div.story-row", this.caption, this.switches),
 			this.flow.element,
 			this.rail,
 			legend(),
@@ -94,13 +116,12 @@ export class FlowView {
 		this.open = { ...fallback, ...story, ...nonNull(this.open ?? {}) };
 		const isThere = ({ part, num_heads }) => part === this.open.part && this.open.head < num_heads;
 		if (!this.stackOf(this.open.stack).layers[this.open.layer]?.attentions.some(isThere)) this.open = fallback;
-		const last = this.stackOf(this.open.stack).tokens.pieces.length - 1;
 		const { pieces } = this.stackOf(this.open.stack).tokens;
+		const last = pieces.length - 1;
 		const lastWord = pieces.findLastIndex((piece) => /[\p{L}\p{N}]/u.test(piece));
 		const isAnswering = this.pass.next_tokens.length > 0;
 		const fitting = this.isStory() ? story.query : isAnswering ? last : Math.max(lastWord, 0);
-		const row = q === undefined ? fitting : Number(q);
-		this.row = Math.min(Math.max(row, 0), last);
+		this.row = clamp(q === undefined ? fitting : Number(q), 0, last);
 		this.key = k === undefined ? null : Number(k);
 		this.step = Number(s) || 0;
 	}
@@ -137,7 +158,7 @@ export class FlowView {
 			size: Math.min(Math.max(window.innerHeight - 460, 260), 560),
 			narrow: window.innerWidth < PHONE,
 		});
-		this.caption.replaceChildren(...this.#captionParts());
+		fill(this.caption, this.#captionParts());
 		this.#drawRail();
 	}
 
@@ -163,7 +184,7 @@ export class FlowView {
 			class: "text-button",
 			title: "How this number is calculated",
 		});
-		return [...begin, " (", weight, "). Without it, ", word(story.token), change];
+		return [...begin, " (", weight, "). Without this head, ", word(story.token), change];
 	}
 
 	/** The token whose probability changed most, with its numbers. */
@@ -185,7 +206,8 @@ export class FlowView {
 	#drawRail() {
 		const { layer, head, part, stack } = this.open;
 		const isOff = this.isOff(stack, layer, part, head);
-		const switches = [
+		fill(
+			this.switches,
 			this.canSwitch(this.open) &&
 				(this.source.canAblate?.(this.open) ?? true) &&
 				button(`Switch this head ${isOff ? "on" : "off"}`, () => this.toggleHead(), {
@@ -194,24 +216,18 @@ export class FlowView {
 				}),
 			this.off.length > 1 && button("All heads on", () => this.setOff([])),
 			Boolean(part) && button("Play", () => this.playArithmetic(), { title: "Play the arithmetic of this weight" }),
-		];
-		this.switches.replaceChildren(...switches.filter(Boolean));
+		);
 		const cached =
 			`Grey rows: keys and values of ${this.cached} tokens come from the KV cache; ` +
 			"only the last row was computed.";
 		const bytes = byteNote(this.pass.stacks.flatMap(({ tokens }) => tokens.pieces));
-		this.rail.replaceChildren(
-			make("div", { class: "row" }, this.source.rail?.() ?? []),
-			...(bytes ? [make("p", { class: "note" }, bytes)] : []),
-			...(this.cached === undefined ? [] : [make("p", { class: "note" }, cached)]),
-			make("p", { class: "quiet caveat" }, this.#caveat()),
+		fill(
+			this.rail,
+			make("div.row", this.source.rail?.() ?? []),
+			bytes && make("p.note", bytes),
+			this.cached !== undefined && make("p.note", cached),
+			caveatLine(this.pass.caveat),
 		);
-	}
-
-	/** Whether attention explains the answer; the advice to test it stands only where a head can be switched off. */
-	#caveat() {
-		const text = this.canSwitch(this.open) ? this.pass.caveat : `${this.pass.caveat.split(";")[0]}.`;
-		return text[0].toUpperCase() + text.slice(1);
 	}
 
 	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
@@ -227,8 +243,6 @@ export class FlowView {
 			...steps,
 			queries,
 			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
-			scale: scaleOf(steps),
-			softcap: 0,
 			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
 		this.flow.writeWeights(steps.weights);
@@ -238,7 +252,7 @@ export class FlowView {
 	/** Instead of the arithmetic. */
 	showNote(text) {
 		this.head = null;
-		this.zoom.element.replaceChildren(quiet(text));
+		fill(this.zoom.element, quiet(text));
 	}
 
 	showCell() {
@@ -277,9 +291,7 @@ export class FlowView {
 
 	toggleHead() {
 		if (!this.canSwitch(this.open)) return undefined;
-		const { layer, head } = this.open;
-		const others = this.off.filter((one) => one.layer !== layer || one.head !== head);
-		return this.setOff(others.length < this.off.length ? others : [...this.off, { layer, head }]);
+		return this.setOff(toggled(this.off, this.open));
 	}
 
 	showArithmetic() {
@@ -305,6 +317,19 @@ export class FlowView {
 		if (attention && head >= 0 && head < attention.num_heads) this.openHead({ stack, layer: layer.layer, part, head });
 	}
 
+	/** Keys of the picture. */
+	keys() {
+		return [
+			{ key: "ArrowUp", label: "Previous token", run: () => this.moveToken(-1) },
+			{ key: "ArrowDown", label: "Next token", run: () => this.moveToken(1) },
+			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => this.zoom.move(-1) },
+			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => this.zoom.move(1) },
+			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead() },
+			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.zoom.togglePlay() },
+			...headKeys((layers, heads) => this.moveHead(layers, heads)),
+		];
+	}
+
 	moveToken(by) {
 		const row = this.row + by;
 		if (row >= 0 && row < this.stackOf(this.open.stack).tokens.pieces.length) this.chooseCell(row, null);
@@ -321,10 +346,10 @@ function legend() {
 		["·", "a space before the word"],
 	];
 	return make(
-		"ul",
-		{ class: "flow-legend", "aria-label": "Legend" },
+		"ul.flow-legend",
+		{ "aria-label": "Legend" },
 		entries.map(([sign, text]) =>
-			make("li", {}, make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
+			make("li", make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
 		),
 	);
 }
@@ -339,7 +364,7 @@ export function byteNote(pieces) {
 
 /** A token as a word in a sentence. */
 export function word(piece) {
-	return make("b", {}, bdi(piece.replace(/^·/, "")));
+	return make("b", bdi(piece.replace(/^·/, "")));
 }
 
 function nonNull(fields) {

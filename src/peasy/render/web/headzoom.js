@@ -1,8 +1,8 @@
 // One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
 
-import { CATEGORY_COLOURS, cssColour, fractionOf, rampOf } from "./colour.js";
-import { bdi, button, make, quiet } from "./figure.js";
-import { indices, writeNumber } from "./numbers.js";
+import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
+import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
+import { dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
 import { explainWeight } from "./weight.js";
 
@@ -17,7 +17,8 @@ const ARITHMETIC = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
 	[
 		"scale",
-		"Divide by √d: the longer the vectors, the larger their products; unscaled, one score would take everything.",
+		"Divide by √dₖ (each vector has dₖ numbers): long vectors give large scores, and the softmax would give almost " +
+			"all weight to one key.",
 	],
 	["mask", "A token may not look at what comes later; what it may see keeps its score."],
 	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
@@ -26,7 +27,7 @@ const ARITHMETIC = [
 const LAST = ARITHMETIC.length - 1;
 const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
 
-/** `head`: query, key, value, masked, weights, context as rows of numbers, scale, softcap, queries, keys (pieces). */
+/** `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title. */
 export class HeadZoom {
 	/** @type {Record<string, any> | null} */
 	head = null;
@@ -38,8 +39,8 @@ export class HeadZoom {
 	constructor(onCell, onStep) {
 		this.onCell = onCell;
 		this.onStep = onStep;
-		this.element = make("section", { class: "zoom", "aria-label": "One head, step by step" });
-		const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+		this.element = make("section.zoom", { "aria-label": "One head, step by step" });
+		const isStill = prefersStills();
 		this.player = new Player(
 			() => (isStill ? this.move(1) : this.#seek(this.step * TICKS + this.tick + 1)),
 			isStill ? STILL_TIME : TICK_TIME,
@@ -52,12 +53,13 @@ export class HeadZoom {
 	}
 
 	show(head, row, key, step = this.step) {
-		[this.head, this.row, this.key] = [head, row, key];
+		[this.head, this.row, this.key] = [{ ...head, scale: scaleOf(head) }, row, key];
 		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
-		this.list = make("ol", { class: "zoom-steps" });
-		this.element.replaceChildren(
+		this.list = make("ol.zoom-steps");
+		fill(
+			this.element,
 			this.#trail(),
-			make("div", { class: "zoom-parts" }, this.#drawRow(), make("div", {}, this.#controls(), this.list)),
+			make("div.zoom-parts", this.#drawRow(), make("div", this.#controls(), this.list)),
 		);
 		this.#draw();
 	}
@@ -88,8 +90,7 @@ export class HeadZoom {
 		const { title, queries, keys } = this.head;
 		const parts = ["model", ...title, queries[this.row], keys[this.key]];
 		return make(
-			"p",
-			{ class: "trail" },
+			"p.trail",
 			parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
 		);
 	}
@@ -102,21 +103,19 @@ export class HeadZoom {
 		const items = order.map((key) =>
 			make(
 				"li",
-				{},
 				button(bdi(keys[key]), () => this.onCell(this.row, key), {
 					class: "plain key",
 					"aria-pressed": key === this.key,
 					"aria-label": `${keys[key]}: weight ${writeNumber(row[key], 4)}`,
 				}),
 				track(row[key], key),
-				make("span", { class: "number" }, writeNumber(row[key], 4)),
+				make("span.number", writeNumber(row[key], 4)),
 			),
 		);
 		return make(
-			"div",
-			{ class: "bars zoom-row" },
-			make("h2", {}, bdi(queries[this.row]), " looks at"),
-			make("ol", {}, items),
+			"div.bars.zoom-row",
+			make("h2", bdi(queries[this.row]), " looks at"),
+			make("ol", items),
 			row.length > order.length && quiet(`${row.length - order.length} more tokens with smaller weights`),
 		);
 	}
@@ -137,13 +136,13 @@ export class HeadZoom {
 			"aria-label": "Step of the arithmetic",
 			oninput: (event) => this.#seek(Number(event.target.value)),
 		});
-		this.playButton = button(this.player.timer ? "Stop" : "Play", () => this.togglePlay(), { class: "plain main" });
+		this.playButton = mainButton(this.player.timer ? "Stop" : "Play", () => this.togglePlay());
 		this.back = button("◀", () => this.move(-1), { "aria-label": "Previous step" });
 		this.forward = button("▶", () => this.move(1), { "aria-label": "Next step" });
 		const weight = writeNumber(weights[this.row][this.key], 4);
 		return [
-			make("h2", {}, "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
-			make("div", { class: "row" }, this.playButton, this.back, this.forward, this.scrubber),
+			make("h2", "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
+			make("div.row", this.playButton, this.back, this.forward, this.scrubber),
 		];
 	}
 
@@ -155,15 +154,16 @@ export class HeadZoom {
 		this.forward.toggleAttribute("disabled", this.step === LAST);
 		const lines = this.#lines();
 		const isOpen = this.head.masked.every((row) => row.every(Number.isFinite));
-		this.list.replaceChildren(
-			...ARITHMETIC.map(([name, sentence], index) =>
+		fill(
+			this.list,
+			ARITHMETIC.map(([name, sentence], index) =>
 				make(
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
 					button(name, () => this.#seek((index + 1) * TICKS), { class: "text-button" }),
-					index === this.step && make("span", { class: "quiet" }, ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
+					index === this.step && make("span.quiet", ` ${index === 2 && isOpen ? NO_MASK : sentence}`),
 					index === this.step && this.#picture(this.tick / TICKS),
-					index <= this.step && lines[index] && make("pre", {}, lines[index]),
+					index <= this.step && lines[index] && make("pre", lines[index]),
 				),
 			),
 		);
@@ -174,8 +174,21 @@ export class HeadZoom {
 		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values][this.step].call(this, fraction);
 	}
 
-	#visible() {
-		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[this.row][key]));
+	#visible(row = this.row) {
+		return indices(this.head.keys.length).filter((key) => Number.isFinite(this.head.masked[row][key]));
+	}
+
+	#scores(row = this.row) {
+		return this.#visible(row).map((key) => dot(this.head.query[row], this.head.key[key]));
+	}
+
+	/** The cell of this head whose weight the scale changes most. */
+	#clearest() {
+		const changes = this.head.weights.flatMap((weights, row) => {
+			const without = softmax(this.#scores(row));
+			return this.#visible(row).map((key, at) => ({ row, key, change: Math.abs(without[at] - weights[key]) }));
+		});
+		return changes.reduce((best, one) => (one.change > best.change ? one : best));
 	}
 
 	/** Query and key as coloured cells, below them their products, which add up to the score. */
@@ -184,7 +197,7 @@ export class HeadZoom {
 		const [query, key] = [this.head.query[this.row], this.head.key[this.key]];
 		const products = query.map((number, index) => number * key[index]).slice(0, MAX_NUMBERS);
 		const numShown = Math.round(fraction * products.length);
-		const largest = Math.max(...products.map(Math.abs), 1e-9);
+		const largest = reachOf(products);
 		const bars = products.map((product, index) => {
 			const height = (26 * Math.abs(product)) / largest;
 			return make("rect", {
@@ -195,17 +208,14 @@ export class HeadZoom {
 				height: Math.max(height, 0.6),
 			});
 		});
-		const sum = products.slice(0, numShown).reduce((total, product) => total + product, 0);
 		const counted = numShown < products.length ? `${numShown} of ${products.length} products` : "all products";
 		return make(
-			"div",
-			{ class: "zoom-products" },
+			"div.zoom-products",
 			vectorStrip(`q of ${queries[this.row]}`, query, { numLit: numShown }),
 			vectorStrip(`k of ${keys[this.key]}`, key, { numLit: numShown }),
 			make(
-				"div",
-				{ class: "strip" },
-				make("span", {}, "products"),
+				"div.strip",
+				make("span", "products"),
 				make(
 					"svg",
 					{
@@ -217,18 +227,15 @@ export class HeadZoom {
 					bars,
 				),
 			),
-			make("p", {}, `Sum of ${counted}: `, make("b", {}, writeNumber(sum, 4))),
+			make("p", `Sum of ${counted}: `, make("b", writeNumber(sum(products.slice(0, numShown)), 4))),
 		);
 	}
 
 	/** Scores of the row as points on a line, which the scale draws together. */
 	#scaling(fraction) {
-		const { query, key, keys, scale } = this.head;
-		const visible = this.#visible();
-		const scores = visible.map((at) =>
-			query[this.row].reduce((sum, number, index) => sum + number * key[at][index], 0),
-		);
-		const reach = Math.max(...scores.map(Math.abs), 1e-9);
+		const { queries, keys, scale } = this.head;
+		const [visible, scores] = [this.#visible(), this.#scores()];
+		const reach = reachOf(scores);
 		const factor = 1 + (scale - 1) * fraction;
 		const points = scores.map((score, index) =>
 			make(
@@ -237,31 +244,33 @@ export class HeadZoom {
 					cx: 300 + (280 * score * factor) / reach,
 					cy: 16,
 					r: visible[index] === this.key ? 8 : 5,
-					fill: CATEGORY_COLOURS[visible[index] % CATEGORY_COLOURS.length],
+					fill: tokenColour(visible[index]),
 				},
-				make("title", {}, `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
+				make("title", `${keys[visible[index]]}: ${writeNumber(score * factor, 2)}`),
 			),
 		);
 		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
 		const without = softmax(scores)[visible.indexOf(this.key)];
 		const weight = this.head.weights[this.row][this.key];
-		const effect =
-			Math.abs(without - weight) < 5e-3
-				? `These scores are so far apart that this weight would be ${writeNumber(without, 4)} without the scale, too.`
-				: `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`;
+		const isClear = Math.abs(without - weight) >= 5e-3;
+		const effect = isClear
+			? `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`
+			: "Here they are so far apart that the weights are the same without the scale.";
+		const { row, key, change } = isClear ? { change: 0 } : (this.head.clearest ??= this.#clearest());
+		const name = () => `See where it matters: ${queries[row]} → ${keys[key]}`;
 		return [
 			make(
 				"svg",
 				{ viewBox: "0 0 600 32", class: "scores", "aria-hidden": true },
-				make("path", { class: "axis", d: "M10 16H590M300 8V24" }),
+				make("path.axis", { d: "M10 16H590M300 8V24" }),
 				points,
 			),
 			make(
 				"p",
-				{},
 				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
 				without !== undefined && effect,
 			),
+			change > 5e-3 && button(name(), () => this.onCell(row, key)),
 		];
 	}
 
@@ -269,8 +278,7 @@ export class HeadZoom {
 	#mask(fraction) {
 		const visible = new Set(this.#visible());
 		return make(
-			"p",
-			{ class: "zoom-mask" },
+			"p.zoom-mask",
 			this.head.keys.map((piece, key) => {
 				const isHidden = !visible.has(key) && fraction > 0.5;
 				return [make("span", { class: isHidden ? "hidden-key" : key === this.key ? "chosen" : null }, bdi(piece)), " "];
@@ -286,18 +294,17 @@ export class HeadZoom {
 		const order = this.#largest(6);
 		if (!order.includes(this.key)) order[order.length - 1] = this.key;
 		return make(
-			"div",
-			{ class: "zoom-softmax" },
-			["", "score", "", "weight", ""].map((name) => make("b", {}, name)),
+			"div.zoom-softmax",
+			["", "score", "", "weight", ""].map((name) => make("b", name)),
 			order.map((key) => {
 				const [score, weight] = [masked[this.row][key], weights[this.row][key]];
 				const length = Number.isFinite(score) ? (score - low) / (high - low || 1) : 0;
 				return [
 					make("span", { class: key === this.key ? "chosen" : null }, bdi(keys[key])),
 					track(length, key),
-					make("span", { class: "number" }, Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
+					make("span.number", Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
 					track(weight * fraction, key),
-					make("span", { class: "number" }, writeNumber(weight, 4)),
+					make("span.number", writeNumber(weight, 4)),
 				];
 			}),
 		);
@@ -324,7 +331,7 @@ export class HeadZoom {
 
 	/** The arithmetic of each step as text, with the numbers of this cell. */
 	#lines() {
-		const { query, key, masked, weights, scale, softcap } = this.head;
+		const { query, key, masked, weights, scale } = this.head;
 		const visible = this.#visible();
 		const isHidden = !Number.isFinite(masked[this.row][this.key]);
 		const mask = isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes";
@@ -335,7 +342,6 @@ export class HeadZoom {
 			visible,
 			keyIndex: this.key,
 			scale,
-			softcap,
 			decimals: 4,
 		});
 		const given = weights[this.row][this.key];
@@ -348,29 +354,23 @@ export class HeadZoom {
 function softmax(scores) {
 	const largest = Math.max(...scores);
 	const powers = scores.map((score) => Math.exp(score - largest));
-	const total = powers.reduce((sum, power) => sum + power, 0);
-	return powers.map((power) => power / total);
+	return powers.map((power) => power / sum(powers));
 }
 
 /** A bar in the colour of a token. */
-function track(fraction, token) {
-	const filled = make("i", { "aria-hidden": true });
-	filled.style.width = `${100 * fraction}%`;
-	filled.style.background = CATEGORY_COLOURS[token % CATEGORY_COLOURS.length];
-	return make("span", { class: "track" }, filled);
-}
+const track = (fraction, token) => bar(fraction, null, tokenColour(token));
 
 /**
  * The scale of the scores, from the numbers themselves: a visible score divided by its dot product.
  * @param {Record<string, number[][]>} matrices
  */
-export function scaleOf({ query, key, masked }) {
+function scaleOf({ query, key, masked }) {
 	const width = query[0].length;
 	let best = { size: 0, scale: width ** -0.5 };
 	masked.forEach((row, at) =>
 		row.forEach((score, to) => {
 			if (!Number.isFinite(score)) return;
-			const product = query[at].reduce((sum, number, index) => sum + number * key[to][index], 0);
+			const product = dot(query[at], key[to]);
 			if (Math.abs(product) > best.size) best = { size: Math.abs(product), scale: score / product };
 		}),
 	);
@@ -385,17 +385,12 @@ export function scaleOf({ query, key, masked }) {
  * @param {{ reference?: number[], numLit?: number }} [options]
  */
 function vectorStrip(label, vector, { reference = vector, numLit = vector.length } = {}) {
-	const limit = Math.max(...reference.map(Math.abs), 1e-9);
+	const limit = reachOf(reference);
 	const ramp = rampOf(true, false);
 	const cells = vector.slice(0, MAX_NUMBERS).map((number, index) => {
 		const cell = make("i", { title: writeNumber(number, 4), class: index < numLit ? null : "later" });
 		cell.style.background = cssColour(ramp, fractionOf(number, { low: -limit, high: limit }));
 		return cell;
 	});
-	return make(
-		"div",
-		{ class: "strip" },
-		make("span", {}, bdi(label)),
-		make("span", { class: "cells", "aria-hidden": true }, cells),
-	);
+	return make("div.strip", make("span", bdi(label)), make("span.cells", { "aria-hidden": true }, cells));
 }

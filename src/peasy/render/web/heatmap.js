@@ -1,6 +1,6 @@
 // Large heat map on a canvas: cells, token labels, numbers where they fit, legend and the selected cell.
 
-import { cssVariable, make } from "./figure.js";
+import { make } from "./figure.js";
 import { cssColour, fractionOf, paintMap, sizeCanvas, textColourOn } from "./colour.js";
 import { writeNumber } from "./numbers.js";
 
@@ -9,16 +9,12 @@ const SMALL_FONT = '11px system-ui,"Noto Sans",sans-serif';
 const LABEL_ANGLE = -0.84;
 
 export class HeatMap {
-	/** @type {string[]} */
-	rowLabels;
-	/** @type {string[]} */
-	columnLabels;
-
 	constructor(host, rowLabels, columnLabels) {
 		this.host = host;
 		this.canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
 		this.cellCanvas = document.createElement("canvas");
-		[this.rowLabels, this.columnLabels] = [rowLabels, columnLabels];
+		this.rowLabels = rowLabels;
+		this.columnLabels = columnLabels;
 	}
 
 	// `map`: numbers, start, rows, columns, range, ramp, decimals.
@@ -50,8 +46,8 @@ export class HeatMap {
 	draw(row, column) {
 		const { map, canvas, cellSize, left, top, pixelRatio } = this;
 		const context = canvas.getContext("2d");
-		this.inkColour = cssVariable(this.host, "--figure-ink") || "#000";
-		this.softColour = cssVariable(this.host, "--figure-soft") || "#555";
+		this.inkColour = getComputedStyle(this.host).color;
+		this.softColour = getComputedStyle(canvas).color;
 		context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
 		context.clearRect(0, 0, canvas.width, canvas.height);
 		context.imageSmoothingEnabled = cellSize < 1;

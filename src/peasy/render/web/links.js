@@ -1,8 +1,8 @@
 // Words in two columns, joined by lines or ribbons as strong as their weight. Hovering or focusing a word leaves only
 // its own links.
 
-import { Figure, define, make } from "./figure.js";
-import { CATEGORY_COLOURS } from "./colour.js";
+import { define, Figure, fill, make } from "./figure.js";
+import { tokenColour } from "./colour.js";
 import { clamp, unpackNumbers, writeNumber } from "./numbers.js";
 
 const LINE_HEIGHT = 24;
@@ -43,8 +43,7 @@ function drawColumns(spec, links, _, onHighlight) {
 	const [start, middle, end] = [leftWidth, leftWidth + gap / 2, leftWidth + gap];
 	const curve = (left, right) => `M${start} ${y(left)}C${middle} ${y(left)} ${middle} ${y(right)} ${end} ${y(right)}`;
 	const lines = links.reverse().map(([left, right, weight]) =>
-		make("path", {
-			class: "line",
+		make("path.line", {
 			d: curve(left, right),
 			"data-a": left,
 			"data-b": right,
@@ -52,7 +51,7 @@ function drawColumns(spec, links, _, onHighlight) {
 			"stroke-width": 0.8 + 4 * Math.min(weight, 1),
 		}),
 	);
-	const gold = (spec.gold ?? []).map(([left, right]) => make("path", { class: "gold", d: curve(left, right) }));
+	const gold = (spec.gold ?? []).map(([left, right]) => make("path.gold", { d: curve(left, right) }));
 	const words = [
 		...spec.left.map((word, index) => wordLabel(word, 0, index, start - 8, y(index) + 4.5, "end")),
 		...spec.right.map((word, index) => wordLabel(word, 1, index, end + 8, y(index) + 4.5, "start")),
@@ -81,19 +80,17 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 		const d =
 			`M${top} ${topEdge}C${top} ${middle} ${bottom} ${middle} ${bottom} ${bottomEdge}` +
 			`H${bottomEnd}C${bottomEnd} ${middle} ${topEnd} ${middle} ${topEnd} ${topEdge}Z`;
-		return make("path", {
-			class: "ribbon",
+		return make("path.ribbon", {
 			d,
 			"data-a": left,
 			"data-b": right,
-			fill: CATEGORY_COLOURS[left % 6],
+			fill: tokenColour(left),
 			"fill-opacity": 0.3 + 0.6 * Math.min(weight, 1),
 		});
 	});
 	const centre = (word) => word.x + word.width / 2;
 	const gold = (spec.gold ?? []).map(([left, right]) =>
-		make("path", {
-			class: "gold",
+		make("path.gold", {
 			d: `M${centre(topRow.words[left])} ${topEdge}L${centre(bottomRow.words[right])} ${bottomEdge}`,
 		}),
 	);
@@ -103,20 +100,28 @@ function drawRibbons(spec, links, [topRow, bottomRow], onHighlight) {
 			wordLabel(word, 1, index, centre(bottomRow.words[index]), bottomEdge + 18, "middle"),
 		),
 	];
-	const axes = [
-		axisLabel(spec.leftAxis, 0, "start"),
-		make("text", { class: "axis", x: 0, y: bottomEdge + 42 }, spec.rightAxis),
-	];
+	const axes = [axisLabel(spec.leftAxis, 0, "start"), make("text.axis", { x: 0, y: bottomEdge + 42 }, spec.rightAxis)];
 	const width = Math.max(topRow.width, bottomRow.width);
 	return finishPicture(spec, width, bottomEdge + 50, [...ribbons, ...gold, ...axes, ...words], words, onHighlight);
 }
 
 function finishPicture(spec, width, height, shapes, words, onHighlight) {
-	const svg = make(
-		"svg",
-		{ width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": spec.title },
-		...shapes,
-	);
+	const onPoint = (event) => {
+		const word = event.target.closest?.("text[data-side]");
+		if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
+	};
+	const attributes = {
+		width,
+		height,
+		viewBox: `0 0 ${width} ${height}`,
+		role: "group",
+		"aria-label": spec.title,
+		onpointerover: onPoint,
+		onfocusin: onPoint,
+		onpointerleave: () => onHighlight(null, null),
+		onkeydown: (event) => moveBetweenWords(event, words, spec),
+	};
+	const svg = make("svg", attributes, shapes);
 	const links = [...svg.querySelectorAll(".line, .ribbon")];
 	const highlight = (side, index) => {
 		for (const link of links) {
@@ -127,14 +132,6 @@ function finishPicture(spec, width, height, shapes, words, onHighlight) {
 			word.classList.toggle("held", Number(word.dataset.side) === side && Number(word.dataset.index) === index);
 		}
 	};
-	const onPoint = (event) => {
-		const word = event.target.closest?.("text[data-side]");
-		if (word) onHighlight(Number(word.dataset.side), Number(word.dataset.index));
-	};
-	svg.addEventListener("pointerover", onPoint);
-	svg.addEventListener("focusin", onPoint);
-	svg.addEventListener("pointerleave", () => onHighlight(null, null));
-	svg.addEventListener("keydown", (event) => moveBetweenWords(event, words, spec));
 	words.forEach((word, index) => word.setAttribute("tabindex", index === 0 ? 0 : -1));
 	return { svg, highlight };
 }
@@ -162,7 +159,7 @@ function wordLabel(word, side, index, x, y, anchor) {
 }
 
 function axisLabel(text, x, anchor) {
-	return make("text", { class: "axis", x, y: 14, "text-anchor": anchor }, text);
+	return make("text.axis", { x, y: 14, "text-anchor": anchor }, text);
 }
 
 function layOutRow(words) {
@@ -184,11 +181,11 @@ function sumWeightsBy(links, side) {
 class PeasyLinks extends Figure {
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
-		this.status = make("p", { class: "read", role: "status" });
-		this.words = make("div", { class: "words" });
-		const parts = [make("h3", {}, data.title), this.words, this.status];
-		if (data.description) parts.push(make("p", { class: "quiet" }, data.description));
-		this.fillShadowRoot(make("div", { class: "frame" }, ...parts));
+		this.status = make("p.read", { role: "status" });
+		this.words = make("div.words");
+		const parts = [make("h3", data.title), this.words, this.status];
+		if (data.description) parts.push(make("p.quiet", data.description));
+		this.fillShadowRoot(make("div.frame", parts));
 		this.repaint();
 	}
 
@@ -202,7 +199,7 @@ class PeasyLinks extends Figure {
 			picture.highlight(side, index);
 			this.status.textContent = side === null ? "" : this.describeWord(side, index, weight);
 		});
-		this.words.replaceChildren(picture.svg);
+		fill(this.words, picture.svg);
 	}
 
 	describeWord(side, index, weight) {

@@ -1,7 +1,7 @@
 // Grid of attention heat maps: thumbnails of all, one large, its tokens with links or shaded text, numbers on hover.
 
-import { Figure, define, make, makeSelect } from "./figure.js";
-import { ARROW_MOVES } from "./arithmetic.js";
+import { button, define, Figure, fill, make, makeSelect } from "./figure.js";
+import { ARROW_MOVES } from "./moves.js";
 import { paintCells, rampOf, shrinkMap, sizeCanvas } from "./colour.js";
 import { HeatMap } from "./heatmap.js";
 import { drawLinks } from "./links.js";
@@ -27,18 +27,14 @@ const CELL_HINT = "Click a cell, or press Enter, to see how its number is calcul
 const KEYS_HINT = "Keys: arrows move in the map, [ and ] change the";
 
 class PeasyMaps extends Figure {
-	/** @type {number} */
-	numMapRows;
-	/** @type {number} */
-	numMapColumns;
-	/** @type {number} */
-	rows;
-	/** @type {number} */
-	columns;
-	/** @type {number | null} */
-	row;
-	/** @type {number | null} */
-	column;
+	numMapRows = 0;
+	numMapColumns = 0;
+	rows = 0;
+	columns = 0;
+	row = 0;
+	column = 0;
+	/** @type {(() => void) | null} set by a page that shows the arithmetic itself */
+	explain = null;
 
 	async build(data) {
 		this.numbers = await unpackNumbers(data.numbers);
@@ -89,30 +85,28 @@ class PeasyMaps extends Figure {
 			indices(Math.ceil(names.length / data.tileSize)).map((index) => String(index * data.tileSize));
 		const labels = (names) => (data.tileSize === 1 ? names : starts(names));
 		this.heatMap = new HeatMap(this, labels(data.rows), labels(data.columns));
-		this.status = make("p", { class: "read", role: "status" });
-		this.arithmetic = make("div", { class: "sum", role: "status", hidden: "" });
-		this.topList = make("ol", { class: "top" });
-		this.words = make("div", { class: "words" });
+		this.status = make("p.read", { role: "status" });
+		this.arithmetic = make("div.sum", { role: "status", hidden: "" });
+		this.topList = make("ol.top");
+		this.words = make("div.words");
 		this.addPointerListeners(this.heatMap.canvas);
 		const { several } = this;
-		this.mapContainer = make("div", { class: "large" }, this.heatMap.canvas);
-		this.topListTitle = make("p", {});
-		const main = make("div", { class: "main" }, this.mapContainer, this.status, this.arithmetic);
-		const best = make("div", { class: "best" }, this.topListTitle, this.topList);
+		this.mapContainer = make("div.large", this.heatMap.canvas);
+		this.topListTitle = make("p");
+		const main = make("div.main", this.mapContainer, this.status, this.arithmetic);
+		const best = make("div.best", this.topListTitle, this.topList);
 		const columns = several
 			? [
 					[this.makeOverview(data), best],
 					[main, this.words],
 				]
 			: [[main], [best, this.words]];
-		const groups = columns.map((parts) => make("div", { class: "side-by-side" }, ...parts));
-		const body = make("div", { class: several ? "body" : "body one" }, ...groups);
+		const groups = columns.map((parts) => make("div.side-by-side", parts));
+		const body = make("div", { class: several ? "body" : "body one" }, groups);
 		const keysHint = several ? `${KEYS_HINT} ${data.downAxis}, comma and full stop the ${data.acrossAxis}.` : "";
 		const notes = [data.description, this.precisionNote(data), this.canExplain ? CELL_HINT : "", keysHint];
-		const quiet = notes.filter(Boolean).map((sentence) => make("p", { class: "quiet" }, sentence));
-		this.fillShadowRoot(
-			make("div", { class: "frame" }, make("h3", {}, data.title), this.makeToolbar(data), body, ...quiet),
-		);
+		const quiet = notes.filter(Boolean).map((sentence) => make("p.quiet", sentence));
+		this.fillShadowRoot(make("div.frame", make("h3", data.title), this.makeToolbar(data), body, quiet));
 		this.onkeydown = (event) => this.onKeyDown(event);
 	}
 
@@ -122,7 +116,7 @@ class PeasyMaps extends Figure {
 	}
 
 	makeToolbar(data) {
-		const bar = make("div", { class: "bar" });
+		const bar = make("div.bar");
 		this.mapSelects = [];
 		for (const [axis, names, chosen, onChange] of [
 			[data.downAxis, data.down, this.mapRow, (index) => this.selectMap(index, this.mapColumn)],
@@ -153,44 +147,36 @@ class PeasyMaps extends Figure {
 	makeOverview(data) {
 		this.thumbnails = [];
 		this.thumbnailCanvas = make("canvas", { "aria-hidden": true });
-		const grid = make("div", {
-			class: "overview",
+		const grid = make("div.overview", {
 			role: "group",
 			"aria-label": `${data.title}: ${data.downAxis} by ${data.acrossAxis}`,
+			onkeydown: (event) => this.onOverviewKeyDown(event),
 		});
-		grid.addEventListener("keydown", (event) => this.onOverviewKeyDown(event));
-		const text = (content, attributes = {}) => make("span", attributes, content);
-		if (this.numMapRows === 1) {
-			grid.classList.add("line");
-			grid.style.gridTemplateColumns = "repeat(auto-fill, minmax(84px, 1fr))";
-			const items = data.across.map((name, mapColumn) =>
-				make("div", {}, this.makeThumbnail(data, 0, mapColumn), text(name)),
-			);
-			grid.append(text(`${data.acrossAxis} →`, { class: "axes" }), ...items);
-		} else {
-			grid.style.gridTemplateColumns = `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
-			grid.append(
-				text(`${data.downAxis} ↓ ${data.acrossAxis} →`, { class: "axes" }),
-				text(""),
-				...data.across.map((name) => text(name)),
-			);
-			data.down.forEach((name, mapRow) => {
-				grid.append(
-					text(name, { class: "side" }),
-					...data.across.map((_, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
-				);
-			});
-		}
-		grid.append(this.thumbnailCanvas);
+		const isLine = this.numMapRows === 1;
+		grid.classList.toggle("line", isLine);
+		grid.style.gridTemplateColumns = isLine
+			? "repeat(auto-fill, minmax(84px, 1fr))"
+			: `auto repeat(${this.numMapColumns}, minmax(24px, 110px))`;
+		const names = data.across.map((name) => make("span", name));
+		const buttons = data.down.map((_row, mapRow) =>
+			data.across.map((_column, mapColumn) => this.makeThumbnail(data, mapRow, mapColumn)),
+		);
+		const rows = data.down.map((name, mapRow) => [make("span.side", name), buttons[mapRow]]);
+		fill(
+			grid,
+			make("span.axes", `${isLine ? "" : `${data.downAxis} ↓ `}${data.acrossAxis} →`),
+			isLine ? buttons[0].map((one, index) => make("div", one, names[index])) : [make("span"), names, rows],
+			this.thumbnailCanvas,
+		);
 		return grid;
 	}
 
 	makeThumbnail(data, mapRow, mapColumn) {
 		const label = `${data.downAxis} ${data.down[mapRow]}, ${data.acrossAxis} ${data.across[mapColumn]}`;
-		const onclick = () => this.selectMap(mapRow, mapColumn);
-		const button = make("button", { type: "button", "aria-label": label, title: label, onclick });
-		this.thumbnails.push(button);
-		return button;
+		const attributes = { class: null, "aria-label": label, title: label };
+		const thumbnail = button("", () => this.selectMap(mapRow, mapColumn), attributes);
+		this.thumbnails.push(thumbnail);
+		return thumbnail;
 	}
 
 	get mapIndex() {
@@ -244,10 +230,10 @@ class PeasyMaps extends Figure {
 
 	redraw() {
 		this.heatMap.show(this.mapAt(this.mapIndex), this.availableWidth);
-		this.thumbnails?.forEach((button, index) => {
+		this.thumbnails?.forEach((thumbnail, index) => {
 			const chosen = index === this.mapIndex;
-			button.setAttribute("aria-pressed", chosen);
-			button.tabIndex = chosen ? 0 : -1;
+			thumbnail.setAttribute("aria-pressed", chosen);
+			thumbnail.tabIndex = chosen ? 0 : -1;
 		});
 		[this.mapSelects[0].selectedIndex, this.mapSelects[1].selectedIndex] = [this.mapRow, this.mapColumn];
 		const label = `${this.mapName()}, ${this.rows} by ${this.columns}. Arrow keys move from cell to cell.`;
@@ -277,11 +263,12 @@ class PeasyMaps extends Figure {
 		this.emitSelect({ mapRow: this.mapRow, mapColumn: this.mapColumn, row: this.row, column: this.column });
 	}
 
-	// Show how the number of the selected cell is calculated, below the map.
+	// Show how the number of the selected cell is calculated, below the map, or lead to where the page shows it.
 	showArithmetic() {
 		if (this.row < 0 || this.column < 0 || !this.canExplain) return;
 		const [title, ...lines] = explainCell(this);
-		this.arithmetic.replaceChildren(make("strong", {}, title), ...lines.map((line) => make("pre", {}, line)));
+		const shown = this.explain ? button("How it is calculated", this.explain) : lines.map((line) => make("pre", line));
+		fill(this.arithmetic, make("strong", title), shown);
 		this.arithmetic.hidden = false;
 	}
 
@@ -294,7 +281,7 @@ class PeasyMaps extends Figure {
 		[this.row, this.column] = [row, column];
 		this.heatMap.draw(row, column);
 		if (row < 0) return;
-		this.status.replaceChildren(...this.describeCell(row, column));
+		fill(this.status, this.describeCell(row, column));
 		this.listTopKeys(row);
 		this.linksPicture?.highlight(0, row);
 		if (this.wordView === TEXT_VIEW) this.shadeText();
@@ -347,20 +334,20 @@ class PeasyMaps extends Figure {
 
 	listTopKeys(row) {
 		const weights = this.rowWeights(row);
-		this.topListTitle.replaceChildren(...(weights ? this.describeQuery(weights) : [this.missingRowNote()]));
-		if (!weights) return this.topList.replaceChildren();
+		fill(this.topListTitle, weights ? this.describeQuery(weights) : [this.missingRowNote()]);
+		if (!weights) return fill(this.topList);
 		const largest = this.topKeys(weights);
 		const maximum = Math.abs(largest[0]?.[1] ?? 1);
-		return this.topList.replaceChildren(
-			...largest.map(([key, value]) => {
+		return fill(
+			this.topList,
+			largest.map(([key, value]) => {
 				const bar = make("i");
 				bar.style.width = `${(100 * Math.abs(value)) / maximum}%`;
 				return make(
 					"li",
-					{},
-					make("bdi", {}, this.data.columns[key] ?? key),
+					make("bdi", this.data.columns[key] ?? key),
 					bar,
-					make("span", {}, writeNumber(value, this.data.top?.decimals ?? this.data.decimals)),
+					make("span", writeNumber(value, this.data.top?.decimals ?? this.data.decimals)),
 				);
 			}),
 		);
@@ -397,14 +384,13 @@ class PeasyMaps extends Figure {
 			width: this.words.clientWidth || 480,
 		};
 		const tooMany = Math.max(rows.length, columns.length) > 2 * MAX_LINKED_WORDS;
-		if (tooMany)
-			return this.words.replaceChildren(make("p", { class: "quiet" }, "Too many words for lines: choose text."));
+		if (tooMany) return fill(this.words, make("p.quiet", "Too many words for lines: choose text."));
 		this.linksPicture = drawLinks(spec, (side, index) => {
 			if (side === 0) this.selectCell(index, this.column);
 			else if (side === 1) this.linksPicture.highlight(1, index);
 			else this.linksPicture.highlight(0, this.row);
 		});
-		this.words.replaceChildren(this.linksPicture.svg);
+		fill(this.words, this.linksPicture.svg);
 		return undefined;
 	}
 
@@ -417,12 +403,15 @@ class PeasyMaps extends Figure {
 		this.tokenSpans = names
 			.slice(start, start + TEXT_WINDOW)
 			.map((name, index) => make("span", { "data-key": start + index }, name));
-		const text = make("p", { class: "text" }, ...this.tokenSpans.flatMap((span) => [span, make("wbr")]));
-		text.addEventListener("pointerover", (event) => this.selectKey(event.target.dataset.key));
-		text.addEventListener("click", (event) => this.selectQuery(event.target.dataset.key));
+		const listeners = {
+			onpointerover: ({ target }) => this.selectKey(target.dataset.key),
+			onclick: ({ target }) => this.selectQuery(target.dataset.key),
+		};
+		const spans = this.tokenSpans.flatMap((span) => [span, make("wbr")]);
+		const text = make("p.text", listeners, spans);
 		const shown = `Shown: tokens ${start} to ${start + this.tokenSpans.length - 1} of ${formatCount(names.length)}.`;
-		const notice = names.length > TEXT_WINDOW ? [make("p", { class: "quiet" }, shown)] : [];
-		this.words.replaceChildren(text, ...notice);
+		const notice = names.length > TEXT_WINDOW ? [make("p.quiet", shown)] : [];
+		fill(this.words, text, notice);
 		this.shadeText(weights);
 	}
 
@@ -442,7 +431,7 @@ class PeasyMaps extends Figure {
 			const key = this.windowStart + index;
 			const value = weights ? weights.at(key) : NaN;
 			const percent = Number.isNaN(value) ? 0 : Math.round((45 * Math.abs(value)) / maximum);
-			const colour = value < 0 ? "--figure-mark" : "--figure-link";
+			const colour = value < 0 ? "--figure-mark" : "--figure-accent";
 			span.style.background = percent ? `color-mix(in srgb, var(${colour}) ${percent}%, transparent)` : "";
 			span.classList.toggle("query", this.data.selfAttention && weights?.position === key);
 			span.classList.toggle("key", Math.floor(key / this.data.tileSize) === this.column);
@@ -500,7 +489,7 @@ class PeasyMaps extends Figure {
 }
 
 function boldLabel(text) {
-	return make("b", {}, make("bdi", {}, text));
+	return make("b", make("bdi", text));
 }
 
 define("peasy-maps", PeasyMaps);

@@ -1,9 +1,9 @@
 // Forward pass of a model as one picture: tokens, residual stream, heads of every layer, logit lens, next tokens.
 
-import { CATEGORY_COLOURS, cssColour, fractionOf, paintMap, rampOf, sizeCanvas } from "./colour.js";
-import { make } from "./figure.js";
+import { cssColour, fractionOf, paintMap, rampOf, sizeCanvas, tokenColour } from "./colour.js";
+import { fill, make, prefersStills } from "./figure.js";
 import { BAR_HEIGHT, layOut } from "./modelflow_layout.js";
-import { clamp, indices, writeNumber } from "./numbers.js";
+import { clamp, decodeBase64, indices, reachOf, writeNumber } from "./numbers.js";
 
 const MIN_RIBBON = 0.08; // weaker links are not drawn
 const LINKS_PER_ROW = 3; // of a closed layer
@@ -11,16 +11,7 @@ const MAX_PIECE = 12; // letters of a token
 const [MIN_SCALE, MAX_SCALE] = [0.78, 1.6]; // of the letters of the page; a larger picture is scrolled
 const MIN_WRITTEN = 0.1; // smaller weights of the chosen token are not written
 const MARGIN = 28; // pixels beside the picture
-
-/** The weights of one attention, `[head][row][column]` as bytes, from base64. */
-export function decodeMaps(attention) {
-	const text = atob(attention.maps);
-	const codes = new Uint8Array(text.length);
-	for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index);
-	return codes;
-}
-
-export const tokenColour = (row) => CATEGORY_COLOURS[row % CATEGORY_COLOURS.length];
+const LETTER = 13.5; // pixels; larger in lecture mode
 
 export class ModelFlow {
 	/**
@@ -30,10 +21,13 @@ export class ModelFlow {
 	constructor(on) {
 		this.on = on;
 		this.canvas = make("canvas", { "aria-hidden": true });
-		this.svg = make("svg", { class: "flow", role: "group", "aria-label": "The model with its numbers" });
-		this.element = make("div", { class: "flow-frame" }, make("div", { class: "flow-scroll" }, this.canvas, this.svg));
-		this.svg.addEventListener("pointerover", (event) => this.#onHover(event));
-		this.svg.addEventListener("pointerleave", () => this.highlight(null));
+		this.svg = make("svg.flow", {
+			role: "group",
+			"aria-label": "The model with its numbers",
+			onpointerover: (event) => this.#onHover(event),
+			onpointerleave: () => this.highlight(null),
+		});
+		this.element = make("div.flow-frame", make("div.flow-scroll", this.canvas, this.svg));
 		new ResizeObserver(() => this.pass && this.#room() !== this.shownRoom && this.show(this.pass, this.view)).observe(
 			this.element,
 		);
@@ -48,9 +42,10 @@ export class ModelFlow {
 			this.codes = new Map(
 				pass.stacks
 					.flatMap((stack) => stack.layers.flatMap((layer) => layer.attentions))
-					.map((attention) => [attention.maps, decodeMaps(attention)]),
+					.map(({ maps }) => [maps, decodeBase64(maps)]), // bytes: [head][row][column],
 			);
 		const [room, unit] = [this.#room(), letterScale()];
+		this.letter = parseFloat(getComputedStyle(this.svg).fontSize) / LETTER;
 		this.shownRoom = room;
 		this.layout = layOut(pass, { ...view, room: room / unit });
 		const { width, height } = this.layout;
@@ -58,11 +53,8 @@ export class ModelFlow {
 		this.scale = clamp(room / width, MIN_SCALE * unit, MAX_SCALE * unit);
 		this.svg.setAttribute("width", String(width * this.scale));
 		this.svg.setAttribute("height", String(height * this.scale));
-		this.svg.replaceChildren(
-			...this.layout.bands.flatMap((band) => this.#drawBand(band)),
-			...this.#drawCrossLinks(),
-			this.#drawBars(),
-		);
+		const bands = this.layout.bands.map((band) => this.#drawBand(band));
+		fill(this.svg, bands, this.#drawCrossLinks(), this.#drawBars());
 		this.#paintMaps();
 		if (this.written && this.written.open === view.open) this.writeWeights(this.written.weights);
 		this.highlight(view.token ?? null);
@@ -105,24 +97,19 @@ export class ModelFlow {
 	#drawBand(band) {
 		const rows = indices(band.numTokens);
 		return [
-			make("text", { class: "band", x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
+			make("text.band", { x: band.left, y: band.top + 14 }, bandTitle(band, this.pass)),
 			band.strip &&
 				make(
-					"text",
-					{
-						class: "small",
-						x: band.strip.left + band.strip.width,
-						y: band.top + band.header - 10,
-						"text-anchor": "end",
-					},
+					"text.small",
+					{ x: band.strip.left + band.strip.width, y: band.top + band.header - 10, "text-anchor": "end" },
 					"embedding",
 				),
-			...rows.map((row) => this.#drawStream(band, row)),
-			...(band.strip ? [this.#drawStrips(band, band.strip, band.stack.embedding, "embedding")] : []),
-			...band.layers.flatMap((layer) => this.#drawLayer(band, layer)),
-			...(band.final ? [this.#drawStrips(band, band.final, band.stack.final, "state")] : []),
-			...rows.map((row) => this.#drawToken(band, row)),
-			...(band.stack.recurrent ? [recurrentArrows(band)] : []),
+			rows.map((row) => this.#drawStream(band, row)),
+			band.strip && this.#drawStrips(band, band.strip, band.stack.embedding, "embedding"),
+			band.layers.map((layer) => this.#drawLayer(band, layer)),
+			band.final && this.#drawStrips(band, band.final, band.stack.final, "state"),
+			rows.map((row) => this.#drawToken(band, row)),
+			band.stack.recurrent && recurrentArrows(band),
 		];
 	}
 
@@ -136,12 +123,16 @@ export class ModelFlow {
 				class: `token${isCached ? " cached" : ""}`,
 				"data-token": `${band.name}:${row}`,
 				tabindex: this.#isChosen(band.name, row) ? 0 : -1,
-				role: "button",
 				"aria-label": `token ${row}: ${piece}${isCached ? ", from the KV cache" : ""}`,
 				"aria-pressed": this.#isChosen(band.name, row),
-				onclick: () => this.on.token(band.name, row),
 				onfocus: () => this.highlight({ stack: band.name, row }),
-				onkeydown: (event) => this.#onTokenKey(event, band, row),
+				...pressable(
+					() => this.on.token(band.name, row),
+					(key) => {
+						const next = { ArrowUp: row - 1, ArrowDown: row + 1, Home: 0, End: band.numTokens - 1 }[key];
+						return this.svg.querySelector(`[data-token="${band.name}:${next}"].token`);
+					},
+				),
 			},
 			[band, ...band.layers.filter(({ isNewLine }) => isNewLine)].flatMap(({ y }) => [
 				make("rect", { x: band.left, y: y(row) - rowHeight / 2, width: band.labelWidth - 4, height: rowHeight, rx: 4 }),
@@ -168,15 +159,6 @@ export class ModelFlow {
 		return token.stack === stack && token.row === row;
 	}
 
-	#onTokenKey(event, band, row) {
-		const next = { ArrowUp: row - 1, ArrowDown: row + 1, Home: 0, End: band.numTokens - 1 }[event.key];
-		if (event.key === "Enter" || event.key === " ") this.on.token(band.name, row);
-		else if (next === undefined || next < 0 || next >= band.numTokens) return;
-		else this.svg.querySelector(`[data-token="${band.name}:${next}"].token`)?.focus();
-		event.preventDefault();
-		event.stopPropagation();
-	}
-
 	/** The residual stream of one token: a line from its embedding to the end, as thick as its norm. */
 	#drawStream(band, row) {
 		const largest = Math.max(...band.layers.flatMap((layer) => layer.norms), 1e-9);
@@ -197,23 +179,22 @@ export class ModelFlow {
 		});
 		if (!lines.length) lines.push({ d: `M${from} ${band.y(row)}H${band.end - 8}`, "stroke-width": 2 });
 		return make(
-			"g",
-			{ class: "stream", "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
+			"g.stream",
+			{ "data-token": `${band.name}:${row}`, stroke: tokenColour(row) },
 			lines.map((line) => make("path", line)),
-			make("title", {}, "residual stream"),
+			make("title", "residual stream"),
 		);
 	}
 
 	/** First numbers of a vector for each token, as coloured cells. */
 	#drawStrips(band, { left, width }, vectors, name) {
 		const height = Math.max(1.5, Math.min(this.layout.rowHeight - 2, 14));
-		const limit = Math.max(...vectors.flat().map(Math.abs), 1e-9);
+		const limit = reachOf(vectors.flat());
 		const range = { low: -limit, high: limit };
 		const ramp = rampOf(true, false);
 		const cell = width / (vectors[0]?.length || 1);
 		return make(
-			"g",
-			{ class: "strips" },
+			"g.strips",
 			vectors.map((vector, row) =>
 				make(
 					"g",
@@ -227,7 +208,7 @@ export class ModelFlow {
 							fill: cssColour(ramp, fractionOf(value, range)),
 						}),
 					),
-					make("title", {}, `${name}: the first ${vector.length} of ${this.pass.d_model} numbers`),
+					make("title", `${name}: the first ${vector.length} of ${this.pass.d_model} numbers`),
 				),
 			),
 		);
@@ -246,21 +227,18 @@ export class ModelFlow {
 				rx: 6,
 			}),
 			make(
-				"g",
+				"g.layer-title",
 				{
-					class: "layer-title",
-					role: "button",
 					tabindex: 0,
 					"aria-expanded": layer.isOpen,
 					"aria-label": `layer ${layer.layer} of the ${band.name}`,
-					onclick: () => this.on.layer(band.name, layer.layer),
-					onkeydown: activate(() => this.on.layer(band.name, layer.layer)),
+					...pressable(() => this.on.layer(band.name, layer.layer)),
 				},
 				make("text", { x: layer.left, y: layer.top + 14 }, title),
 			),
-			...layer.attentions.flatMap((attention) => this.#drawAttention(band, layer, attention)),
-			...(layer.mlp ? [this.#drawMlp(band, layer)] : []),
-			...(layer.lens.length ? [this.#drawLens(band, layer)] : []),
+			layer.attentions.map((attention) => this.#drawAttention(band, layer, attention)),
+			layer.mlp && this.#drawMlp(band, layer),
+			layer.lens.length > 0 && this.#drawLens(band, layer),
 		];
 	}
 
@@ -273,18 +251,16 @@ export class ModelFlow {
 		const steps = `${this.pass.pre_norm ? "norm → " : ""}Q, K, V → ${heads} → sum`;
 		const names = band.stack.recurrent
 			? "attention to the encoder"
-			: attention.width > 130
+			: attention.width > 185 * this.letter
 				? steps
 				: isCross
 					? "cross-attention"
 					: heads;
 		return [
-			...links.flatMap((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
-			...attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
-			...indices(band.numTokens).map((row) =>
-				plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`),
-			),
-			layer.isOpen && make("text", { class: "small", x: start, y: layer.bottom + 20 }, names),
+			links.map((link) => this.#drawRibbon(band, layer, attention, link, { start, end, from: layer.y })),
+			attention.heads.map((place, head) => this.#drawHead(band, layer, attention, head, place)),
+			indices(band.numTokens).map((row) => plus(end + 5, layer.y(row), this.layout.rowHeight, `${band.name}:${row}`)),
+			layer.isOpen && make("text.small", { x: start, y: layer.bottom + 20 }, names),
 		];
 	}
 
@@ -315,13 +291,12 @@ export class ModelFlow {
 					onclick: () =>
 						shown === null ? this.on.layer(band.name, layer.layer) : this.on.cell?.({ stack: band.name, row, key }),
 				},
-				make("title", {}, shown === null ? `${sentence} (mean of the heads)` : sentence),
+				make("title", shown === null ? `${sentence} (mean of the heads)` : sentence),
 			),
 			shown !== null &&
 				weight >= MIN_WRITTEN &&
 				this.layout.rowHeight >= 14 &&
-				make("text", {
-					class: "weight",
+				make("text.weight", {
 					x: start + (isEdge ? -8 : 8),
 					"text-anchor": isEdge ? "end" : null,
 					y: y - weight * 6 - 4,
@@ -367,39 +342,30 @@ export class ModelFlow {
 	}
 
 	#drawHead(band, layer, attention, head, { left, top, side }) {
-		const { open } = this.view;
-		const isOpen =
-			open?.stack === band.name && open.layer === layer.layer && open.part === attention.part && open.head === head;
+		const isOpen = this.#shownHead(band, layer, attention) === head;
 		const isOff = this.view.isOff(band.name, layer.layer, attention.part, head);
-		const choose = () => this.on.head(band.name, layer.layer, attention.part, head);
 		const kind = attention.part === "attention" ? "" : "cross-attention, ";
 		const name = `layer ${layer.layer}, ${kind}head ${head}`;
 		return make(
 			"g",
 			{
 				class: `head${isOpen ? " open" : ""}${isOff ? " off" : ""}`,
-				role: "button",
 				tabindex: isOpen ? 0 : -1,
 				"data-head": `${band.name}.${layer.layer}.${attention.part}.${head}`,
 				"aria-pressed": isOpen,
 				"aria-label": `${name}${isOff ? ", switched off" : ""}`,
-				onclick: choose,
-				onkeydown: (event) => this.#onHeadKey(event, choose),
+				...pressable(
+					() => this.on.head(band.name, layer.layer, attention.part, head),
+					(key, target) => {
+						const heads = [...this.svg.querySelectorAll("[data-head]")];
+						return heads[heads.indexOf(target) + { ArrowLeft: -1, ArrowRight: 1 }[key]];
+					},
+				),
 			},
 			make("rect", { x: left - 1, y: top - 1, width: side + 2, height: side + 2, rx: 2 }),
-			isOff && make("text", { class: "small middle", x: left + side / 2, y: top + side / 2 }, "off"),
-			make("title", {}, `${name}${isOff ? " (off)" : ""}`),
+			isOff && make("text.small.middle", { x: left + side / 2, y: top + side / 2 }, "off"),
+			make("title", `${name}${isOff ? " (off)" : ""}`),
 		);
-	}
-
-	#onHeadKey(event, choose) {
-		const heads = [...this.svg.querySelectorAll("[data-head]")];
-		const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-		if (event.key === "Enter" || event.key === " ") choose();
-		else if (step) /** @type {SVGElement} */ (heads[heads.indexOf(event.currentTarget) + step])?.focus();
-		else return;
-		event.preventDefault();
-		event.stopPropagation();
 	}
 
 	#drawMlp(band, layer) {
@@ -408,9 +374,8 @@ export class ModelFlow {
 		const largest = Math.max(...added, 1e-9);
 		const height = Math.max(2, Math.min(this.layout.rowHeight - 6, 12));
 		return make(
-			"g",
-			{ class: "mlp" },
-			layer.isOpen && make("text", { class: "small", x: left, y: layer.bottom + 20 }, "feed-forward"),
+			"g.mlp",
+			layer.isOpen && make("text.small", { x: left, y: layer.bottom + 20 }, "feed-forward"),
 			added.map((norm, row) =>
 				make(
 					"g",
@@ -424,7 +389,7 @@ export class ModelFlow {
 						fill: tokenColour(row),
 					}),
 					plus(left + width - 6, layer.y(row), this.layout.rowHeight),
-					make("title", {}, `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
+					make("title", `feed-forward adds a vector of length ${writeNumber(norm, 2)}`),
 				),
 			),
 		);
@@ -433,12 +398,12 @@ export class ModelFlow {
 	/** What the model would say if it ended here. */
 	#drawLens(band, layer) {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
-		const place = { x: layer.left + layer.width, y: layer.bottom + 37, "text-anchor": "end" };
+		const place = { x: layer.left + layer.width, y: layer.bottom + 20 + 17 * this.letter, "text-anchor": "end" };
+		const saying = layer.width > 140 * this.letter ? "would say: " : "";
 		return make(
-			"g",
-			{ class: "lens" },
-			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : `would say: ${written[0]}`),
-			make("title", {}, `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
+			"g.lens",
+			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : saying + written[0]),
+			make("title", `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}
 
@@ -462,9 +427,8 @@ export class ModelFlow {
 		const { left, top } = this.layout.bars;
 		const tokens = this.view.nextTokens ?? this.pass.next_tokens;
 		return make(
-			"g",
-			{ class: "next" },
-			tokens.length > 0 && make("text", { class: "band", x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
+			"g.next",
+			tokens.length > 0 && make("text.band", { x: left, y: top - 8 }, this.view.barsTitle ?? "next token"),
 			tokens.map((token, row) => this.#drawBar(token, row, this.view.barsTitle ? null : this.on.nextToken)),
 		);
 	}
@@ -478,8 +442,7 @@ export class ModelFlow {
 		const lengthOf = (value) => Math.max(1.5, barWidth * value);
 		const change = was === undefined ? "" : `, before ${writeNumber(was, 2)}`;
 		const measure = this.view.barsTitle ?? "probability";
-		const bar = make("rect", {
-			class: "now",
+		const bar = make("rect.now", {
 			x: barLeft,
 			y: y + (was === undefined ? 0 : 4),
 			width: lengthOf(probability),
@@ -492,28 +455,27 @@ export class ModelFlow {
 				easing: "ease-in-out",
 			});
 		return make(
-			"g",
+			"g.bar",
 			{
-				class: "bar",
-				role: add ? "button" : "img",
+				role: "img",
 				tabindex: add ? (row ? -1 : 0) : null,
 				"aria-label": `${piece}: ${measure} ${writeNumber(probability, 2)}${change}${add ? "; add it" : ""}`,
-				...(add ? { onclick: () => add(id, piece), onkeydown: activate(() => add(id, piece)) } : {}),
+				...(add ? pressable(() => add(id, piece)) : {}),
 			},
-			make("rect", { class: "hit", x: left, y: y - 3, width, height: 24 }),
+			make("rect.hit", { x: left, y: y - 3, width, height: 24 }),
 			make(
-				"text",
-				{ class: "middle", x: barLeft - 6, y: y + 9, "text-anchor": "end" },
+				"text.middle",
+				{ x: barLeft - 6, y: y + 9, "text-anchor": "end" },
 				shorten(piece, Math.floor(labelWidth / 6.4)),
 			),
-			was !== undefined && make("rect", { class: "was", x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
+			was !== undefined && make("rect.was", { x: barLeft, y, width: lengthOf(was), height: 18, rx: 2 }),
 			bar,
 			make(
-				"text",
-				{ class: "number middle", x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
+				"text.number.middle",
+				{ x: barLeft + lengthOf(Math.max(probability, was ?? 0)) + 6, y: y + 9 },
 				writeNumber(probability, 2),
 			),
-			add && make("title", {}, "Click to add this token to the text"),
+			add && make("title", "Click to add this token to the text"),
 		);
 	}
 
@@ -569,15 +531,15 @@ function recurrentArrows(band) {
 	const d = indices(band.numTokens - 1).map(
 		(row) => `M${x} ${band.y(row)}q20 ${(band.y(1) - band.y(0)) / 2} 0 ${band.y(1) - band.y(0)}`,
 	);
-	return make("path", { class: "recurrent", d: d.join("") });
+	return make("path.recurrent", { d: d.join("") });
 }
 
 function plus(x, y, rowHeight, token = null) {
 	if (rowHeight < 12) return null;
 	const size = Math.min(4, rowHeight / 3);
 	return make(
-		"g",
-		{ class: "plus", "data-token": token },
+		"g.plus",
+		{ "data-token": token },
 		make("circle", { cx: x, cy: y, r: size + 1.5 }),
 		size > 2 && make("path", { d: `M${x - size} ${y}h${2 * size}M${x} ${y - size}v${2 * size}` }),
 	);
@@ -591,13 +553,15 @@ function shorten(piece, most = MAX_PIECE) {
 /** Size of the page's letters, 1 for 16 pixels. */
 const letterScale = () => parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
 
-export const prefersStills = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-
-function activate(run) {
-	return (event) => {
-		if (event.key !== "Enter" && event.key !== " ") return;
+/** Attributes of a part that is pressed like a button; `neighbour(key, part)` gives the part that a key leads to. */
+function pressable(press, neighbour = (_key, _part) => null) {
+	const onkeydown = (event) => {
+		const next = neighbour(event.key, event.currentTarget);
+		if (event.key === "Enter" || event.key === " ") press();
+		else if (next) next.focus();
+		else return;
 		event.preventDefault();
 		event.stopPropagation();
-		run();
 	};
+	return { role: "button", onclick: press, onkeydown };
 }

@@ -10,6 +10,13 @@ export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 export const indices = (count) => Array.from({ length: count }, (_, index) => index);
 
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
+
+export const dot = (one, other) => one.reduce((total, value, index) => total + value * other[index], 0);
+
+// The largest absolute value, and never 0: to divide by.
+export const reachOf = (values) => Math.max(...values.map(Math.abs), 1e-9);
+
 // An integer with thousands separators.
 export const formatCount = (value) => value.toLocaleString("en");
 
@@ -56,16 +63,17 @@ export async function unpackIntegers(data) {
 	return new Uint32Array(await inflate(data));
 }
 
-function inflate(data) {
-	if (Uint8Array.fromBase64) return decompress(Uint8Array.fromBase64(data));
+export function decodeBase64(data) {
+	if (Uint8Array.fromBase64) return Uint8Array.fromBase64(data);
 	const characters = atob(data);
 	const bytes = new Uint8Array(characters.length); // a plain loop: Uint8Array.from takes ten times as long
 	for (let index = 0; index < characters.length; index++) bytes[index] = characters.charCodeAt(index);
-	return decompress(bytes);
+	return bytes;
 }
 
-function decompress(bytes) {
-	return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
+function inflate(data) {
+	const compressed = new Blob([decodeBase64(data)]).stream();
+	return new Response(compressed.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 // Colour range of `count` values from `start`; symmetric around zero if any value is negative. Of many values the

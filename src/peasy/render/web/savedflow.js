@@ -38,12 +38,9 @@ class SavedFlow extends HTMLElement {
 
 	#onKey(event) {
 		if (event.target.closest("input") || event.ctrlKey || event.metaKey || event.altKey) return;
-		const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-		const token = { ArrowUp: -1, ArrowDown: 1 }[event.key];
-		if (step) this.view.zoom.move(step);
-		else if (token) this.view.moveToken(token);
-		else if (event.key === "o") this.view.toggleHead();
-		else return;
+		const binding = this.view.keys().find(({ key }) => key === event.key);
+		if (!binding) return;
+		binding.run();
 		event.preventDefault();
 	}
 }

@@ -1,6 +1,7 @@
 // Scatter plot of named points: hovering or focusing a point highlights its nearest neighbours.
 
 import { define, make } from "./figure.js";
+import { nextIndex } from "./moves.js";
 
 class PeasyPlane extends HTMLElement {
 	connectedCallback() {
@@ -9,8 +10,8 @@ class PeasyPlane extends HTMLElement {
 		const { names, neighbours } = /** @type {any} */ (this).data ?? JSON.parse(script.textContent);
 		this.points = [.../** @type {NodeListOf<SVGElement>} */ (this.querySelectorAll("path.point"))];
 		this.status = make(
-			"p",
-			{ class: "note", role: "status" },
+			"p.note",
+			{ role: "status" },
 			"Point at a name, or use the arrow keys, to see its nearest neighbours.",
 		);
 		this.append(this.status);
@@ -39,11 +40,11 @@ class PeasyPlane extends HTMLElement {
 			this.emitSelect(-1);
 		});
 		this.addEventListener("keydown", (event) => {
-			const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
 			const index = indexOf(event);
-			if (!step || index < 0) return;
+			const next = nextIndex(event, index, this.points.length);
+			if (next === undefined || index < 0) return;
 			event.preventDefault();
-			this.points[(index + step + this.points.length) % this.points.length].focus();
+			this.points[next].focus();
 		});
 		this.toggleAttribute("data-ready", true);
 	}

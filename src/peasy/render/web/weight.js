@@ -1,6 +1,6 @@
 // Arithmetic of one attention weight: score, scaled score, softmax, from the query and key vectors.
 
-import { indices, writeNumber } from "./numbers.js";
+import { dot, indices, sum, writeNumber } from "./numbers.js";
 
 const MAX_PRODUCTS = 8;
 
@@ -35,14 +35,13 @@ function commandHint({ data: { command, rows, down, across, tileSize }, row, map
 }
 
 // `query` is a vector, `keys` all key vectors; `visible` are the unmasked key positions, `keyIndex` the explained one.
-export function explainWeight({ query, keys, visible, keyIndex, scale, softcap, decimals }) {
+export function explainWeight({ query, keys, visible, keyIndex, scale, softcap = 0, decimals }) {
 	const write = (value) => writeNumber(value, decimals);
-	const dot = (key) => keys[key].reduce((sum, component, index) => sum + component * query[index], 0);
 	const scaleScore = (score) => (softcap ? Math.tanh((score * scale) / softcap) * softcap : score * scale);
-	const scaled = new Map(visible.map((key) => [key, scaleScore(dot(key))]));
+	const scaled = new Map(visible.map((key) => [key, scaleScore(dot(query, keys[key]))]));
 	const largest = Math.max(...scaled.values());
-	const total = [...scaled.values()].reduce((sum, value) => sum + Math.exp(value - largest), 0);
-	const [score, scaledScore] = [dot(keyIndex), scaled.get(keyIndex)];
+	const total = sum([...scaled.values()].map((value) => Math.exp(value - largest)));
+	const [score, scaledScore] = [dot(query, keys[keyIndex]), scaled.get(keyIndex)];
 	const power = Math.exp(scaledScore - largest);
 	const lines = [
 		`score = q · k = ${writeProducts(query, keys[keyIndex], write)} = ${write(score)}`,
@@ -68,8 +67,7 @@ function writeProducts(query, key, write) {
 		products.length <= MAX_PRODUCTS ? products : [...products].sort(largestFirst).slice(0, MAX_PRODUCTS - 2);
 	const terms = shown.map(([one, other]) => `${parenthesize(one, write)}·${parenthesize(other, write)}`);
 	if (shown.length < products.length) {
-		const sum = (list) => list.reduce((total, [, , product]) => total + product, 0);
-		const rest = sum(products) - sum(shown);
+		const rest = sum([...products.map(([, , product]) => product), ...shown.map(([, , product]) => -product)]);
 		terms.push(`${parenthesize(rest, write)} (${products.length - shown.length} smaller products)`);
 	}
 	return terms.join(" + ");

@@ -6,7 +6,7 @@ Jobs run in one subprocess.
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 from annotated_types import Ge, Le
@@ -24,6 +24,7 @@ from peasy.commands.runs import metrics_since, runs
 from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
 from peasy.experiments.experiment import ExperimentsResult
 from peasy.experiments.result import EXPERIMENTS, ExperimentResult, load_result
+from peasy.experiments.stored import stored_result
 from peasy.models.preset import ModelKind, ModelSize
 from peasy.server import upload
 from peasy.server.derive import command_route
@@ -122,7 +123,8 @@ def post_train(state: State, body: TrainBody) -> Result:
 
 def _new_run_arguments(body: TrainBody) -> tuple[list[str], str]:
     if body.kind is None:
-        raise UsageError("Training needs a kind.", hint="Give gpt, rnn, cnn, ngram, translator, encoder or words.")
+        kinds = "gpt, rnn, cnn, ngram, words, encoder, translator or rnn-translator"
+        raise UsageError("Training needs a kind of model.", hint=f"Give {kinds}.")
     name = body.run or random_run_name({run.name for run in runs().runs})
     if run_path(name).exists():
         raise InvalidInput(f"A run {name} already exists.", hint="Resume it, or choose another name.")
@@ -220,6 +222,8 @@ class ExperimentVerdicts(ExperimentsResult):
         data = super().data()
         for entry in data["experiments"]:
             entry["caveat"] = EXPERIMENTS[entry["name"]].caveat
+            if (seeds := stored_result(entry["name"])) is not None:
+                entry["stored"]["table"] = asdict(seeds.table())
             entry["last"] = None
             if (stored := load_result(entry["name"])) is not None:
                 result, time = stored
@@ -246,7 +250,7 @@ def post_last(state: State, name: Name, seed: Seed = 0) -> Result:
     """Return the last result of an experiment, with its tables and figures."""
     last = load_result(_check_experiment(name))
     if last is None:
-        raise NotFound(f"{name} has not been run yet.", hint="Run it; it takes about a minute.")
+        raise NotFound(f"{name} has not been run yet.", hint=f"Run it first; it takes {EXPERIMENTS[name].duration}.")
     result, time = last
     return StoredExperimentResult(**vars(result), time=time)
 

@@ -17,7 +17,7 @@ export function renderDocument(response) {
 	const parsed = new DOMParser().parseFromString(response.html, "text/html");
 	const content = parsed.querySelector("main") ?? parsed.body;
 	content.querySelector(":scope > h1")?.remove();
-	const container = element("div", { class: "drawn" });
+	const container = element("div.drawn");
 	const figureData = takeFigureData(content);
 	container.append(...document.importNode(content, true).childNodes);
 	container.querySelectorAll(INTERACTIVE).forEach((figure, index) => {

@@ -3,17 +3,8 @@
 import { saveBlob } from "./document.js";
 import { button, element, flexRow } from "./element.js";
 
-const INLINED_STYLES = [
-	"fill",
-	"stroke",
-	"stroke-width",
-	"stroke-dasharray",
-	"opacity",
-	"font-family",
-	"font-size",
-	"font-weight",
-	"text-anchor",
-];
+const INLINED_STYLES =
+	"fill stroke stroke-width stroke-dasharray opacity font-family font-size font-weight text-anchor".split(" ");
 const REMOVED_ATTRIBUTES = ["class", "tabindex", "data-arrows"];
 
 /** Two buttons; `getSvg` returns the picture, `getRows` its numbers with the column names first. */

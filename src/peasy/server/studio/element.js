@@ -1,8 +1,8 @@
 // Elements that pages are made of: form controls, tables, dialogs.
 
-import { bdi, button, make as element, quiet } from "/web/render/figure.js";
+import { bar, bdi, button, caveatLine, fill, mainButton, make as element, quiet } from "/web/render/figure.js";
 
-export { bdi, button, element, quiet };
+export { bar, bdi, button, caveatLine, element, fill, mainButton, quiet };
 
 let idCount = 0;
 
@@ -14,33 +14,32 @@ export function uniqueId(prefix = "part") {
 
 /** A titled section of a page in a frame. */
 export function card(label, ...children) {
-	return element("section", { class: "card", "aria-label": label }, children);
+	return element("section.card", { "aria-label": label }, children);
 }
 
 /** Title and introduction of a page. */
 export function pageHeader(title, introduction) {
-	return [element("h1", {}, title), element("p", { class: "lead" }, introduction)];
+	return [element("h1", title), element("p.lead", introduction)];
 }
 
 /** Elements in a row. */
 export function flexRow(...children) {
-	return element("div", { class: "row" }, children);
+	return element("div.row", children);
 }
 
 /** Fields and buttons in a row, aligned at the bottom: fields have their labels above. */
 export function fieldRow(...children) {
-	return element("div", { class: "row end" }, children);
+	return element("div.row.end", children);
 }
 
 /** A control (input, select or textarea) with its label. */
 export function field(label, control, hint = null) {
 	control.id ||= uniqueId("field");
 	return element(
-		"div",
-		{ class: "field" },
+		"div.field",
 		element("label", { for: control.id }, label),
 		control,
-		hint && element("span", { class: "note" }, hint),
+		hint && element("span.note", hint),
 	);
 }
 
@@ -62,14 +61,31 @@ export function select(options, chosen, onChange, attributes = {}) {
 	return control;
 }
 
-/** A segmented control of radio buttons. */
+/** An input for a number between two limits; `attributes` say more about it. */
+export function numberInput(min, max, attributes = {}) {
+	return element("input", { type: "number", min, max, ...attributes });
+}
+
+/** Lines of a text that are not empty. */
+export function linesOf(text) {
+	const lines = text.split("\n").map((line) => line.trim());
+	return lines.filter(Boolean);
+}
+
+/** A text area; `onInput` gets its text at every change. */
+export function textArea(rows, maxlength, text, onInput) {
+	const oninput = ({ target }) => onInput(target.value);
+	return element("textarea", { rows, maxlength, spellcheck: "false", oninput }, text);
+}
+
+/** A segmented control of radio buttons; `options` as in a select. */
 export function radioGroup(legend, options, chosen, onChange) {
 	const name = uniqueId("choice");
 	return element(
-		"fieldset",
-		{ class: "choices" },
-		element("legend", {}, legend),
-		options.map(([value, label]) => {
+		"fieldset.choices",
+		element("legend", legend),
+		options.map((option) => {
+			const [value, label = value] = [option].flat();
 			const input = element("input", {
 				type: "radio",
 				name,
@@ -77,7 +93,7 @@ export function radioGroup(legend, options, chosen, onChange) {
 				checked: value === chosen,
 				onchange: () => onChange(value),
 			});
-			return element("label", {}, input, element("span", {}, label));
+			return element("label", input, element("span", label));
 		}),
 	);
 }
@@ -91,13 +107,14 @@ export function radioGroup(legend, options, chosen, onChange) {
 export function slider(label, { min, max, step = 1, value, write = String }, onInput) {
 	const id = uniqueId("slider");
 	const output = element("output", { for: id }, write(value));
-	const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value) });
-	input.addEventListener("input", () => {
-		output.textContent = write(Number(input.value));
-		input.setAttribute("aria-valuetext", output.textContent);
-		onInput(Number(input.value));
-	});
-	return element("div", { class: "slider" }, element("label", { for: id }, label), input, output);
+	const oninput = () => {
+		const moved = Number(input.value);
+		setSlider(container, moved, write(moved));
+		onInput(moved);
+	};
+	const input = element("input", { id, type: "range", min, max, step, value, "aria-valuetext": write(value), oninput });
+	const container = element("div.slider", element("label", { for: id }, label), input, output);
+	return container;
 }
 
 /** Move a slider without calling its listener. */
@@ -106,13 +123,6 @@ export function setSlider(container, value, text) {
 	input.value = value;
 	output.textContent = text;
 	input.setAttribute("aria-valuetext", text);
-}
-
-/** A horizontal bar; `kind` is the class of its filled part. */
-export function bar(fraction, kind = null) {
-	const filled = element("i", { class: kind, "aria-hidden": true });
-	filled.style.width = `${100 * fraction}%`;
-	return element("span", { class: "track" }, filled);
 }
 
 const NUMERIC = /^([-−]?[\d.,]+( ?(%|[kMG]?B))?|–)?$/;
@@ -126,24 +136,20 @@ export function table(caption, columns, rows, currentRow = -1) {
 	const makeCell = (cell, index) =>
 		element("td", { class: numeric[index] ? null : "word" }, cell instanceof Node ? cell : bdi(textOf(cell)));
 	return element(
-		"figure",
-		{ class: "table", tabindex: 0 },
+		"figure.table",
+		{ tabindex: 0 },
 		element(
 			"table",
-			{},
-			caption && element("caption", {}, element("b", {}, caption)),
+			caption && element("caption", element("b", caption)),
 			element(
 				"thead",
-				{},
 				element(
 					"tr",
-					{},
 					columns.map((name) => element("th", { scope: "col" }, name)),
 				),
 			),
 			element(
 				"tbody",
-				{},
 				rows.map((cells, index) =>
 					element("tr", { "aria-current": index === currentRow || null }, cells.map(makeCell)),
 				),
@@ -154,7 +160,7 @@ export function table(caption, columns, rows, currentRow = -1) {
 
 /** Content that is closed at first. */
 export function details(label, ...content) {
-	return element("details", { class: "more" }, element("summary", {}, label), content);
+	return element("details.more", element("summary", label), content);
 }
 
 /** The numbers of the figure above, as a closed table. */
@@ -162,15 +168,12 @@ export function tableDetails(...content) {
 	return details("The numbers as a table", content);
 }
 
-/** Open a modal dialog; returns it. */
-export function openDialog(label, ...content) {
-	const dialog = element("dialog", { "aria-label": label, onclose: () => dialog.remove() }, content);
+/** Open a modal dialog with a title and a button that closes it; returns it. */
+export function openDialog(title, ...content) {
+	const close = button("Close", () => dialog.close());
+	const head = element("div.row.between", element("h2", title), close);
+	const dialog = element("dialog", { "aria-label": title, onclose: () => dialog.remove() }, head, content);
 	document.body.append(dialog);
 	dialog.showModal();
 	return dialog;
-}
-
-/** The caveat below every attention picture. */
-export function caveatLine(caveat) {
-	return element("p", { class: "quiet caveat" }, caveat.charAt(0).toUpperCase() + caveat.slice(1));
 }

@@ -1,6 +1,6 @@
 // Keyboard shortcuts: global ones, those of the open page, and the dialog that lists them.
 
-import { button, element, openDialog } from "./element.js";
+import { element, openDialog } from "./element.js";
 
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
@@ -53,47 +53,22 @@ export class KeyBindings {
 		const list = (title, bindings, prefix = "") =>
 			bindings.size > 0 &&
 			element(
-				"table",
-				{ class: "keys" },
-				element("caption", {}, element("b", {}, title)),
+				"table.keys",
+				element("caption", element("b", title)),
 				element(
 					"tbody",
-					{},
 					[...bindings.values()].map(({ key, label }) =>
 						element(
 							"tr",
-							{},
-							element("th", { scope: "row" }, element("kbd", {}, prefix + (KEY_NAMES[key] ?? key))),
-							element("td", { class: "word" }, label),
+							element("th", { scope: "row" }, element("kbd", prefix + (KEY_NAMES[key] ?? key))),
+							element("td.word", label),
 						),
 					),
 				),
 			);
 		const { page, global, navigation } = this.#groups;
-		const dialog = openDialog(
-			"Keys",
-			element(
-				"div",
-				{ class: "row between" },
-				element("h2", {}, "Keys"),
-				button("Close", () => dialog.close()),
-			),
-			list("On this page", page),
-			list("Everywhere", global),
-			list("Pages", navigation, "g "),
-		);
+		openDialog("Keys", list("On this page", page), list("Everywhere", global), list("Pages", navigation, "g "));
 	}
-}
-
-/** Bindings that move by layers and heads; `move(layers, heads)` gets the change of each. */
-export function headKeys(move) {
-	const moves = [
-		["[", "Previous layer", -1, 0],
-		["]", "Next layer", 1, 0],
-		[",", "Previous head", 0, -1],
-		[".", "Next head", 0, 1],
-	];
-	return moves.map(([key, label, ...change]) => ({ key, label, run: () => move(...change) }));
 }
 
 function isTextInput(target) {

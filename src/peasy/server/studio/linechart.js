@@ -1,8 +1,8 @@
 // Line chart that can be updated live; values by hover or arrow keys, and as a table.
 
-import { CATEGORY_COLOURS } from "/web/render/colour.js";
-import { clamp, extent, formatCount, indices, writeNumber } from "/web/render/numbers.js";
-import { bdi, element, table, tableDetails } from "./element.js";
+import { tokenColour } from "/web/render/colour.js";
+import { clamp, extent, formatCount, indices, sum, writeNumber } from "/web/render/numbers.js";
+import { bdi, element, fill, table, tableDetails } from "./element.js";
 import { downloadButtons } from "./download.js";
 
 const DASHES = ["none", "7 4", "2 4", "9 3 2 3", "12 5", "4 2"];
@@ -10,26 +10,25 @@ const [LEFT, TOP, RIGHT, BOTTOM, HEIGHT] = [52, 12, 14, 40, 280];
 const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
-	/** `write` formats values of the y axis, `writeX` those of the x axis. */
-	constructor({ title, xAxis, yAxis, write = (y) => writeNumber(y, 4), writeX = (x) => formatCount(Math.round(x)) }) {
+	constructor({ title, xAxis, yAxis }) {
 		this.title = title;
 		this.xAxis = xAxis;
 		this.yAxis = yAxis;
-		this.write = write;
-		this.writeX = writeX;
 		this.lines = [];
 		this.cursorX = null;
 		this.logarithmic = false;
-		this.svg = element("svg", {
-			class: "curves",
+		this.svg = element("svg.curves", {
 			height: HEIGHT,
 			tabindex: 0,
 			role: "application",
 			"aria-roledescription": "chart",
 			"data-arrows": "",
+			onpointermove: ({ clientX }) => this.showValues(this.xOfPixel(clientX - this.svg.getBoundingClientRect().left)),
+			onpointerleave: () => this.showValues(null),
+			onkeydown: (event) => this.onKeyDown(event),
 		});
-		this.status = element("p", { class: "read quiet", role: "status" });
-		this.legend = element("ul", { class: "legend" });
+		this.status = element("p.read.quiet", { role: "status" });
+		this.legend = element("ul.legend");
 		const checkbox = element("input", {
 			type: "checkbox",
 			onchange: () => {
@@ -37,13 +36,12 @@ export class LineChart {
 				this.draw();
 			},
 		});
-		const checkboxLabel = element("label", { class: "quiet scale" }, checkbox, " logarithmic");
-		this.tableDetails = tableDetails(element("div", {}));
+		const checkboxLabel = element("label.quiet.scale", checkbox, " logarithmic");
+		this.tableDetails = tableDetails(element("div"));
 		this.tableDetails.addEventListener("toggle", () => this.fillTable());
 		this.element = element(
-			"figure",
-			{ class: "chart" },
-			element("figcaption", {}, title, checkboxLabel),
+			"figure.chart",
+			element("figcaption", title, checkboxLabel),
 			this.legend,
 			this.svg,
 			this.status,
@@ -57,11 +55,6 @@ export class LineChart {
 				],
 			),
 		);
-		this.svg.addEventListener("pointermove", (event) =>
-			this.showValues(this.xOfPixel(event.clientX - this.svg.getBoundingClientRect().left)),
-		);
-		this.svg.addEventListener("pointerleave", () => this.showValues(null));
-		this.svg.addEventListener("keydown", (event) => this.onKeyDown(event));
 		new ResizeObserver(() => this.draw()).observe(this.element);
 	}
 
@@ -71,10 +64,11 @@ export class LineChart {
 			...line,
 			points: line.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)),
 		}));
-		this.legend.replaceChildren(
-			...this.lines.map(({ name }, index) => element("li", {}, legendSample(index), bdi(name))),
+		fill(
+			this.legend,
+			this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))),
 		);
-		const last = (points) => (points.length ? this.write(points.at(-1)[1]) : "no data yet");
+		const last = (points) => (points.length ? writeNumber(points.at(-1)[1], 4) : "no data yet");
 		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
 		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
 		this.draw();
@@ -85,7 +79,7 @@ export class LineChart {
 	fillTable() {
 		if (!this.tableDetails.open) return;
 		const rows = this.lines.flatMap(({ name, points }) =>
-			downsample(points, 100).map(([x, y]) => [name, this.writeX(x), this.write(y)]),
+			downsample(points, 100).map(([x, y]) => [name, formatCount(x), writeNumber(y, 4)]),
 		);
 		this.tableDetails.lastElementChild.replaceWith(table(this.title, ["curve", this.xAxis, this.yAxis], rows));
 	}
@@ -101,10 +95,11 @@ export class LineChart {
 		this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 		this.svg.setAttribute("width", width);
-		this.cursor = element("g", {});
-		this.svg.replaceChildren(
-			...this.drawAxes(xRange, yRange, width),
-			...this.lines.map((line, index) => this.drawLine(line, index)),
+		this.cursor = element("g");
+		fill(
+			this.svg,
+			this.drawAxes(xRange, yRange, width),
+			this.lines.map((line, index) => this.drawLine(line, index)),
 			this.cursor,
 		);
 		this.showValues(this.cursorX);
@@ -114,13 +109,13 @@ export class LineChart {
 		const shapes = [];
 		for (const tick of ticks(...xRange, width < 500 ? 4 : 7)) {
 			shapes.push(
-				element("path", { class: "rule", d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }),
+				element("path.rule", { d: `M${this.x(tick)} ${TOP}V${HEIGHT - BOTTOM}` }),
 				label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"),
 			);
 		}
 		for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
 			shapes.push(
-				element("path", { class: "rule", d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
+				element("path.rule", { d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
 				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),
 			);
 		}
@@ -136,12 +131,12 @@ export class LineChart {
 				cx: this.x(points[0][0]),
 				cy: this.y(points[0][1]),
 				r: 4,
-				fill: CATEGORY_COLOURS[index % 6],
+				fill: tokenColour(index),
 			});
 		const path = downsample(points, MAX_POINTS)
 			.map(([x, y]) => `${this.x(x).toFixed(1)} ${this.y(y).toFixed(1)}`)
 			.join("L");
-		return element("path", { class: "curve", d: path ? `M${path}` : "", ...lineStyle(index) });
+		return element("path.curve", { d: path ? `M${path}` : "", ...lineStyle(index) });
 	}
 
 	/** Show the values of all lines at x; null clears them. */
@@ -159,14 +154,14 @@ export class LineChart {
 					cx: this.x(point[0]),
 					cy: this.y(point[1]),
 					r: 4.5,
-					fill: CATEGORY_COLOURS[index % 6],
+					fill: tokenColour(index),
 					stroke: "currentColor",
 				}),
 			),
 		);
-		const readings = values.map(({ name, point }) => `${name} ${this.write(point[1])}`).join(" · ");
+		const readings = values.map(({ name, point }) => `${name} ${writeNumber(point[1], 4)}`).join(" · ");
 		this.status.textContent = values.length
-			? `${this.xAxis} ${this.writeX(values[0].point[0])}: ${readings}`
+			? `${this.xAxis} ${formatCount(values[0].point[0])}: ${readings}`
 			: "Point at the lines, or use the arrow keys, to read their values.";
 	}
 
@@ -185,14 +180,14 @@ export class LineChart {
 }
 
 function lineStyle(index) {
-	return { stroke: CATEGORY_COLOURS[index % 6], "stroke-dasharray": DASHES[index % 6] };
+	return { stroke: tokenColour(index), "stroke-dasharray": DASHES[index % 6] };
 }
 
 function legendSample(index) {
 	return element(
 		"svg",
 		{ width: 34, height: 10, "aria-hidden": "true" },
-		element("path", { class: "curve", d: "M1 5H33", ...lineStyle(index) }),
+		element("path.curve", { d: "M1 5H33", ...lineStyle(index) }),
 	);
 }
 
@@ -212,7 +207,7 @@ function downsample(points, maxPoints) {
 		points.slice(Math.round(index * size), Math.round((index + 1) * size)),
 	);
 	return [
-		...parts.slice(0, -1).map((part) => [part.at(-1)[0], part.reduce((sum, [, y]) => sum + y, 0) / part.length]),
+		...parts.slice(0, -1).map((part) => [part.at(-1)[0], sum(part.map(([, y]) => y)) / part.length]),
 		points.at(-1),
 	];
 }

@@ -1,6 +1,6 @@
 // Labelled matrix table: shaded, navigated with arrow keys; cells can be selected, edited, or left open for a quiz.
 
-import { ARROW_MOVES } from "/web/render/arithmetic.js";
+import { ARROW_MOVES } from "/web/render/moves.js";
 import { cssColour, fractionOf, rampOf, textColourOn } from "/web/render/colour.js";
 import { colourRange, toFixedHalfEven, writeNumber } from "/web/render/numbers.js";
 import { bdi, element } from "./element.js";
@@ -20,7 +20,7 @@ export class MatrixTable {
 		this.cells = spec.values.map((values, row) => values.map((value, column) => this.#makeCell(value, row, column)));
 		this.selectedCell = null;
 		this.operands = null; // matrices that this one is calculated from, set by the page
-		this.element = element("figure", { class: "matrix", "data-matrix": spec.name }, this.#makeTable());
+		this.element = element("figure.matrix", { "data-matrix": spec.name }, this.#makeTable());
 		if (!spec.onSelect && !spec.edit && !spec.openCells) this.element.tabIndex = 0;
 		if (spec.shaded) this.#shadeCells();
 	}
@@ -36,53 +36,46 @@ export class MatrixTable {
 			.join(" ");
 		const captionElement = element(
 			"caption",
-			{},
-			element("b", { class: "name" }, name),
-			math && element("span", { class: "formula" }, math),
-			caption && element("span", { class: "description" }, caption),
+			element("b.name", name),
+			math && element("span.formula", math),
+			caption && element("span.description", caption),
 		);
 		const head = element(
 			"tr",
-			{},
-			element("td", { class: "corner" }, corner),
+			element("td.corner", corner),
 			columns.map((label) => element("th", { scope: "col" }, bdi(label))),
 		);
 		const body = this.cells.map((cells, row) =>
-			element("tr", {}, this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells),
+			element("tr", this.#makeRowLabel(rows[row] ?? String(row + 1), row), cells),
 		);
-		const table = element("table", {}, captionElement, element("thead", {}, head), element("tbody", {}, body));
-		table.addEventListener("keydown", (event) => this.#onKeyDown(event));
-		table.addEventListener("focusin", (event) => this.#onFocus(event));
-		table.addEventListener("paste", (event) => this.#onPaste(event));
-		return table;
+		const listeners = {
+			onkeydown: (event) => this.#onKeyDown(event),
+			onfocusin: (event) => this.#onFocus(event),
+			onpaste: (event) => this.#onPaste(event),
+		};
+		return element("table", listeners, captionElement, element("thead", head), element("tbody", body));
 	}
 
 	#makeRowLabel(text, row) {
 		const rename = this.spec.edit?.rename;
 		if (!rename) return element("th", { scope: "row" }, bdi(text));
-		const input = element("input", {
+		const input = element("input.token", {
 			type: "text",
-			class: "token",
 			value: text,
 			size: Math.max(3, Math.min([...text].length + 1, 14)),
 			"aria-label": `token of row ${row + 1}`,
 			maxlength: 100,
+			onchange: () => rename(row, input.value),
 		});
-		input.addEventListener("change", () => rename(row, input.value));
 		return element("th", { scope: "row" }, input);
 	}
 
 	#makeCell(value, row, column) {
 		const { edit, openCells, onSelect, makeContent } = this.spec;
-		if (makeContent) return element("td", {}, makeContent(row, column));
-		if (openCells?.has(`${row},${column}`))
-			return element("td", { class: "quiz-cell" }, this.#makeInput("", row, column, "quiz"));
+		if (makeContent) return element("td", makeContent(row, column));
+		if (openCells?.has(`${row},${column}`)) return element("td.quiz-cell", this.#makeInput("", row, column, "quiz"));
 		if (edit)
-			return element(
-				"td",
-				{ class: "open" },
-				this.#makeInput(value === null ? "-inf" : String(value), row, column, "number"),
-			);
+			return element("td.open", this.#makeInput(value === null ? "-inf" : String(value), row, column, "number"));
 		const isFirst = row === 0 && column === 0;
 		const cell = element(
 			"td",
@@ -96,19 +89,17 @@ export class MatrixTable {
 	#makeInput(value, row, column, kind) {
 		const { rows, columns, name } = this.spec;
 		const label = `${name}, row ${rows[row] ?? row + 1}, column ${columns[column] ?? column + 1}`;
-		const input = element("input", {
+		return element(`input.${kind}`, {
 			type: "text",
 			inputmode: "decimal",
-			class: kind,
 			value,
 			size: 5,
 			"aria-label": label,
 			"data-at": `${row},${column}`,
 			maxlength: 40,
 			autocomplete: "off",
+			onchange: ({ target }) => kind === "number" && this.#onChange(target, row, column),
 		});
-		if (kind === "number") input.addEventListener("change", () => this.#onChange(input, row, column));
-		return input;
 	}
 
 	#onChange(input, row, column) {

@@ -1,6 +1,7 @@
 // Menu button: opens a short list of actions (export, copy).
 
-import { button, element, uniqueId } from "./element.js";
+import { nextIndex } from "/web/render/moves.js";
+import { button, element, fill, uniqueId } from "./element.js";
 
 /** `getItems` is called when the menu opens; each item has a label and run(). */
 export function menuButton(label, getItems, title) {
@@ -12,7 +13,7 @@ export function menuButton(label, getItems, title) {
 		"aria-controls": id,
 		title,
 	});
-	const container = element("div", { class: "menu-home" }, opener, list);
+	const container = element("div.menu-home", opener, list);
 	const close = (restoreFocus = true) => {
 		list.hidden = true;
 		opener.setAttribute("aria-expanded", false);
@@ -27,9 +28,7 @@ export function menuButton(label, getItems, title) {
 				item.run();
 			}),
 		);
-		list.replaceChildren(
-			...(items.length ? items : [menuItem("Nothing here yet", () => close(), { "aria-disabled": true })]),
-		);
+		fill(list, items.length ? items : [menuItem("Nothing here yet", () => close(), { "aria-disabled": true })]);
 		list.hidden = false;
 		opener.setAttribute("aria-expanded", true);
 		list.firstElementChild.focus();
@@ -44,10 +43,10 @@ export function menuButton(label, getItems, title) {
 function onMenuKeyDown(event, list, close) {
 	const items = [...list.children];
 	const current = items.indexOf(document.activeElement);
-	const next = { ArrowDown: current + 1, ArrowUp: current - 1, Home: 0, End: items.length - 1 }[event.key];
+	const next = nextIndex(event, current, items.length);
 	if (event.key === "Escape") close();
 	else if (event.key === "Tab") close(false);
-	else if (next !== undefined) items[(next + items.length) % items.length].focus();
+	else if (next !== undefined) items[next].focus();
 	else return;
 	if (event.key !== "Tab") event.preventDefault();
 	event.stopPropagation();

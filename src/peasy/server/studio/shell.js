@@ -1,12 +1,12 @@
 // Application shell: navigation rail, top bar, keyboard shortcuts, and the URL that holds all state.
 //
-// A page is a module page/<name>.js with `export const page = {name, title, letter, model?, text?}` and
-// `export class Page`: its constructor gets the element `place` and the shell, `start(state)` shows the state of the
-// URL, and `close()`, if there is one, stops what runs. `model` is a predicate that selects the models of the page's
-// model list, or true for all; `text` is the placeholder of the text field. Pages use the public methods of Shell.
+// A page is a module page/<name>.js with `export class Page`: its constructor gets the element `place` and the shell,
+// `start(state)` shows the state of the URL, and `close()`, if there is one, stops what runs. A page with a list of
+// models or a text field in the top bar also has `export const page = {model?, text?}`: `model` is the capability of
+// the listed models, `text` the placeholder of the field. Pages use the public methods of Shell.
 
 import { ApiError, noResponse, request, stream, whileWaiting } from "./api.js";
-import { button, element } from "./element.js";
+import { button, element, fill } from "./element.js";
 import { KeyBindings } from "./keys.js";
 import { PAGES } from "./pages.js";
 import { TopBar } from "./topbar.js";
@@ -74,17 +74,21 @@ export class Shell {
 	}
 
 	/** Name of the model in the URL if it fits the page, or the first that does; throws if there is none. */
-	async modelName(filter = true) {
-		const fitting = (await this.bar.listModels(filter)).map(({ name }) => name);
-		const known = (await this.bar.listModels(true)).map(({ name }) => name);
+	async modelName(capability) {
+		const fitting = (await this.bar.listModels(capability)).map(({ name }) => name);
 		const { m } = this.state;
-		const name = m && (fitting.includes(m) || !known.includes(m)) ? m : fitting[0];
+		const name = m && (fitting.includes(m) || !(await this.bar.findModel(m))) ? m : fitting[0];
 		if (!name)
 			throw new ApiError(
 				"There is no model for this page yet.",
 				"Train one on the page Train, or import one in the terminal: peasy import FOLDER.",
 			);
 		return name;
+	}
+
+	/** The forward pass of a model; the story, numbers of heads and ablations only if `fields` asks for them. */
+	async forwardPass(fields) {
+		return (await this.request("forward-pass", { story: false, head_numbers: [], ablations: false, ...fields })).result;
 	}
 
 	announce(text) {
@@ -95,13 +99,13 @@ export class Shell {
 	showError(error, container = null) {
 		if (error?.name === "AbortError") return;
 		const box = element(
-			"div",
-			{ class: "refusal", role: "alert" },
-			element("strong", {}, "✗ ", error.message),
-			error.hint && element("p", {}, error.hint),
+			"div.refusal",
+			{ role: "alert" },
+			element("strong", "✗ ", error.message),
+			error.hint && element("p", error.hint),
 			error.needsReload && button("Reload", () => location.reload()),
 		);
-		if (container) container.replaceChildren(box);
+		if (container) fill(container, box);
 		else {
 			this.clearError();
 			this.place.prepend(box);
@@ -148,19 +152,10 @@ export class Shell {
 	}
 
 	#fileItems(getRequest) {
-		const formats = {
-			SVG: "svg",
-			PNG: "png",
-			PDF: "pdf",
-			HTML: "html",
-			CSV: "csv",
-			LaTeX: "tex",
-			Markdown: "md",
-			JSON: "json",
-		};
-		return Object.entries(formats).map(([label, format]) => ({
+		const suffixes = { LaTeX: "tex", Markdown: "md" };
+		return ["SVG", "PNG", "PDF", "HTML", "CSV", "LaTeX", "Markdown", "JSON"].map((label) => ({
 			label,
-			run: () => this.saveFile(getRequest(), format),
+			run: () => this.saveFile(getRequest(), suffixes[label] ?? label.toLowerCase()),
 		}));
 	}
 
@@ -191,7 +186,7 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (known) this.place.replaceChildren(skeleton(known.title));
+		if (known) fill(this.place, skeleton(known.title));
 		if (!known) {
 			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
 			return whileWaiting(async () => this.showError(missing));
@@ -203,8 +198,8 @@ export class Shell {
 					throw error instanceof SyntaxError ? error : noResponse();
 				});
 				if (turn !== this.#openCount) return;
-				this.place.replaceChildren();
-				this.bar.configure(module.page, this.state);
+				fill(this.place);
+				this.bar.configure(module.page ?? {}, this.state);
 				const opened = new module.Page(this.place, this);
 				this.#closePage = () => opened.close?.();
 				await opened.start(this.state);
@@ -223,7 +218,7 @@ export class Shell {
 		this.#abortController = new AbortController();
 		this.keys.clearPageKeys();
 		this.menuItems = { exports: () => [], copies: () => [] };
-		this.place.replaceChildren();
+		fill(this.place);
 	}
 
 	#markCurrent(known) {
@@ -237,10 +232,9 @@ export class Shell {
 
 	start() {
 		this.rail.append(
-			element("a", { class: "brand", href: "home", "aria-label": "peasy studio" }, element("b", {}, "peasy")),
+			element("a.brand", { href: "home", "aria-label": "peasy studio" }, element("b", "peasy")),
 			element(
 				"ul",
-				{},
 				PAGES.map((page) => this.#railLink(page)),
 			),
 		);
@@ -263,7 +257,6 @@ export class Shell {
 	#railLink({ name, title, letter }) {
 		return element(
 			"li",
-			{},
 			element(
 				"a",
 				{ href: name, "data-page": name, "aria-keyshortcuts": `g ${letter}` },
@@ -276,23 +269,13 @@ export class Shell {
 	/** State shared between pages: the text and the model; a page that cannot use the model takes its own first one. */
 	sharedState() {
 		const { t, m } = this.state;
-		return { ...(t ? { t } : {}), ...(m ? { m } : {}) };
+		return { t, m };
 	}
 
 	#onLinkClick(event) {
 		const link = event.target.closest?.("a[href]");
-		if (
-			!link ||
-			event.defaultPrevented ||
-			event.button ||
-			event.ctrlKey ||
-			event.metaKey ||
-			event.shiftKey ||
-			link.origin !== location.origin ||
-			link.hasAttribute("download") ||
-			link.hash
-		)
-			return;
+		const isSpecial = event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey;
+		if (!link || isSpecial || link.origin !== location.origin || link.hasAttribute("download") || link.hash) return;
 		const name = pageOf(link);
 		if (!PAGES.some((page) => page.name === name)) return;
 		event.preventDefault();
@@ -317,8 +300,8 @@ export class Shell {
 
 /** What is seen of a page until its module is there. */
 function skeleton(title) {
-	const bars = ["", "", ""].map(() => element("div", { class: "skeleton-bar", "aria-hidden": true }));
-	return element("div", { class: "skeleton" }, element("h1", {}, title), bars);
+	const bars = ["", "", ""].map(() => element("div.skeleton-bar", { "aria-hidden": true }));
+	return element("div.skeleton", element("h1", title), bars);
 }
 
 new Shell().start();

@@ -1,6 +1,7 @@
 // Tabs: one panel at a time; arrow keys move between them.
 
-import { button, element, uniqueId } from "./element.js";
+import { nextIndex } from "/web/render/moves.js";
+import { button, element, fill, uniqueId } from "./element.js";
 
 /** Each of the `entries` has a name, a title and show(), which returns its content, or a promise of it. */
 export function tabs(entries, onChoose) {
@@ -14,7 +15,7 @@ export function tabs(entries, onChoose) {
 			"data-tab": name,
 		}),
 	);
-	const list = element("div", { class: "tabs", role: "tablist" }, buttons);
+	const list = element("div.tabs", { role: "tablist" }, buttons);
 	const choose = async (name, notify = true) => {
 		const chosen = Math.max(
 			entries.findIndex((entry) => entry.name === name),
@@ -26,17 +27,17 @@ export function tabs(entries, onChoose) {
 		});
 		panel.setAttribute("aria-labelledby", buttons[chosen].id);
 		if (notify) onChoose(entries[chosen].name);
-		panel.replaceChildren(await entries[chosen].show());
+		fill(panel, await entries[chosen].show());
 	};
 	list.addEventListener("keydown", (event) => {
 		const current = buttons.indexOf(document.activeElement);
-		const target = { ArrowRight: current + 1, ArrowLeft: current - 1, Home: 0, End: buttons.length - 1 }[event.key];
+		const target = nextIndex(event, current, buttons.length);
 		if (target === undefined) return;
 		event.preventDefault();
 		event.stopPropagation();
-		const next = buttons[(target + buttons.length) % buttons.length];
+		const next = buttons[target];
 		next.focus();
 		choose(next.dataset.tab);
 	});
-	return { element: element("div", {}, list, panel), choose, panel };
+	return { element: element("div", list, panel), choose, panel };
 }

@@ -1,7 +1,7 @@
 // Top bar: model list, text field, theme, copy and export menus, keyboard help.
 
 import { request } from "./api.js";
-import { button, element, select } from "./element.js";
+import { button, element, fill, select } from "./element.js";
 import { menuButton } from "./menu.js";
 import { THEMES, currentTheme, setTheme } from "./theme.js";
 
@@ -30,10 +30,10 @@ export class TopBar {
 			autocomplete: "off",
 			spellcheck: "false",
 			maxlength: 20000,
+			oninput: () => this.#applyTextSoon(),
+			onkeydown: ({ key }) => key === "Enter" && this.#applyText(),
 		});
-		this.text.addEventListener("input", () => this.#applyTextSoon());
-		this.text.addEventListener("keydown", (event) => event.key === "Enter" && this.#applyText());
-		this.modelContainer = element("span", { class: "model" });
+		this.modelContainer = element("span.model");
 		this.exportMenu = menuButton("Export", () => shell.menuItems.exports(), "Export what is shown (e)");
 		this.copyMenu = menuButton(
 			"Copy",
@@ -43,7 +43,7 @@ export class TopBar {
 			],
 			"Copy (c)",
 		);
-		this.note = element("span", { class: "flash", role: "status" });
+		this.note = element("span.flash", { role: "status" });
 		const themeSelect = select(
 			THEMES.map((name) => [name, `Theme: ${THEME_LABELS[name] ?? name}`]),
 			currentTheme(),
@@ -58,7 +58,7 @@ export class TopBar {
 		container.append(
 			this.modelContainer,
 			this.text,
-			element("span", { class: "tools" }, this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help),
+			element("span.tools", this.note, themeSelect, this.copyMenu.element, this.exportMenu.element, help),
 		);
 	}
 
@@ -85,17 +85,21 @@ export class TopBar {
 	}
 
 	/**
-	 * Usable models, each `{name, source, model_type, …}`, by a predicate, or all with true.
+	 * Usable models, each `{name, source, model_type, …}`: those with a capability, or all.
 	 * The list is requested once, again with `reload`.
 	 */
-	async listModels(filter = true, reload = false) {
+	async listModels(capability = null, reload = false) {
 		if (!this.#models || reload) {
 			this.#models = request("models").then(({ result }) => result.models.filter(({ error }) => !error));
 			this.#models.catch(() => (this.#models = null));
 		}
-		const models = await this.#models;
-		const fitting = filter === true ? models : models.filter(filter);
-		return fitting.toSorted(byRank);
+		const fitting = (model) => !capability || model.capabilities.includes(capability);
+		return (await this.#models).filter(fitting).toSorted(byRank);
+	}
+
+	/** The entry of a model; undefined for one that is not in the list. */
+	async findModel(name) {
+		return (await this.listModels()).find((model) => model.name === name);
 	}
 
 	async #fillModelSelect(page) {
@@ -108,12 +112,8 @@ export class TopBar {
 				(name) => this.#setState({ m: name }),
 				{ "aria-label": "Model" },
 			);
-			this.modelContainer.replaceChildren(
-				element("span", { class: "quiet", "aria-hidden": true }, "Model "),
-				this.modelSelect,
-			);
-			if (!models.length)
-				this.modelContainer.replaceChildren(element("span", { class: "quiet" }, "no model for this page yet"));
+			fill(this.modelContainer, element("span.quiet", { "aria-hidden": true }, "Model "), this.modelSelect);
+			if (!models.length) fill(this.modelContainer, element("span.quiet", "no model for this page yet"));
 			this.#showModel(await this.shell.modelName(page.model).catch(() => ""));
 		});
 	}

@@ -19,48 +19,38 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 	const weightOf = new Map(pairs);
 	const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
 		const weight = weightOf.get(key) ?? 0;
-		const token = element("span", { class: "word", title: weight ? writeNumber(weight, 4) : null }, piece);
+		const token = element("span.word", { title: weight ? writeNumber(weight, 4) : null }, piece);
 		if (weight)
-			token.style.background = `color-mix(in srgb, var(--link) ${Math.round((55 * weight) / largest)}%, transparent)`;
+			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((55 * weight) / largest)}%, transparent)`;
 		return token;
 	});
 	const indexSelect = (label, count, chosen, onChange) =>
 		element(
 			"label",
-			{},
 			label,
 			select(indices(count), chosen, (value) => onChange(Number(value))),
 		);
 	return element(
 		"div",
-		{},
 		flexRow(
 			indexSelect("layer ", layers.length, layerIndex, (value) => onChoose(value, headIndex)),
 			indexSelect("head ", keys.length, headIndex, (value) => onChoose(layerIndex, value)),
 		),
 		element(
-			"p",
+			"p.shaded",
 			{
-				class: "shaded",
 				role: "img",
 				"aria-label": `The text shaded by the attention weights of this head for ${step.piece}; numbers are listed below`,
 			},
 			tokens,
 		),
 		element(
-			"div",
-			{ class: "bars" },
+			"div.bars",
 			element(
 				"ol",
 				{ "aria-label": "Attention weights, largest first" },
 				pairs.map(([key, weight]) =>
-					element(
-						"li",
-						{},
-						bdi(pieces[key]),
-						bar(weight),
-						element("span", { class: "number" }, writeNumber(weight, 4)),
-					),
+					element("li", bdi(pieces[key]), bar(weight), element("span.number", writeNumber(weight, 4))),
 				),
 			),
 		),

@@ -9,18 +9,16 @@ export function cachePicture(pieces, step, numLayers) {
 	const cell = (isCached) => element("i", { class: isCached ? null : "new" });
 	const layerRow = (layer) =>
 		element(
-			"div",
-			{ class: "cache-row" },
-			element("span", { class: "side" }, `layer ${layer}`),
+			"div.cache-row",
+			element("span.side", `layer ${layer}`),
 			tokens.map((_, index) => cell(index < step.num_cached)),
 		);
 	const computed = `${formatCount(step.num_computed)} ${step.num_computed === 1 ? "token" : "tokens"} computed`;
 	const summary = `This step: ${computed} in every layer, ${formatCount(step.num_cached)} reused from the KV cache.`;
 	return element(
 		"div",
-		{},
-		element("p", {}, summary),
-		element("div", { class: "cache", role: "img", "aria-label": summary }, indices(numLayers).map(layerRow)),
-		element("p", { class: "quiet legend" }, cell(true), " cached keys and values ", cell(false), " computed now"),
+		element("p", summary),
+		element("div.cache", { role: "img", "aria-label": summary }, indices(numLayers).map(layerRow)),
+		element("p.quiet.legend", cell(true), " cached keys and values ", cell(false), " computed now"),
 	);
 }

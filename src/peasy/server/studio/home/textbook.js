@@ -1,19 +1,18 @@
 // Textbook panel: ten short chapters; each moves the picture, asks a question and names an experiment.
 
-import { button, element, quiet } from "../element.js";
+import { button, element, mainButton, quiet } from "../element.js";
 
 /**
- * `show` is what the chapter opens: `head: true` the head of the story, `step` of its arithmetic, or nothing.
+ * A chapter with a `step` opens the head of the story at this step of its arithmetic.
  * `answer` is the index of the right option; `experiment` measures the chapter's claim.
  */
 export const CHAPTERS = [
 	{
 		title: "A summary of the context",
 		text:
-			"To guess the next word, a model needs the words before it. Attention gives every token a summary of " +
-			"its context: a weighted sum, in which some tokens count more than others. The ribbons show the " +
-			"weights.",
-		show: { head: true, step: 0 },
+			"To guess the next word, a model needs the words before it. Attention gives every token a summary of its " +
+			"context: a weighted sum, in which some tokens count more than others. The ribbons show the weights.",
+		step: 0,
 		question: "What do wide ribbons mean?",
 		options: ["a large weight", "a long word"],
 		answer: 0,
@@ -22,9 +21,9 @@ export const CHAPTERS = [
 	{
 		title: "Query, key, value",
 		text:
-			"Each token is turned into three vectors by three learned matrices. The query says what a token looks" +
-			" for, the key what it offers, the value what it hands on.",
-		show: { head: true, step: 0 },
+			"Each token is turned into three vectors by three learned matrices. The query says what a token looks for, the " +
+			"key what it offers, the value what it hands on.",
+		step: 0,
 		question: "Which two vectors are compared?",
 		options: ["key and value", "query and key"],
 		answer: 1,
@@ -33,9 +32,9 @@ export const CHAPTERS = [
 	{
 		title: "Scores",
 		text:
-			"The score of a pair is the dot product of query and key: multiply number by number and add. A large " +
-			"score means: this key is what the query looks for.",
-		show: { head: true, step: 0 },
+			"The score of a pair is the dot product of query and key: multiply number by number and add. A large score " +
+			"means: this key is what the query looks for.",
+		step: 0,
 		question: "A score of two vectors at a right angle is",
 		options: ["0", "1"],
 		answer: 0,
@@ -44,9 +43,9 @@ export const CHAPTERS = [
 	{
 		title: "Scale",
 		text:
-			"Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the " +
-			"scores keep one size, and the softmax does not become all or nothing, which would stop learning.",
-		show: { head: true, step: 1 },
+			"Long vectors give large scores: with d numbers, their spread grows like √d. Divided by √d, the scores keep one " +
+			"size, and the softmax does not become all or nothing, which would stop learning.",
+		step: 1,
 		question: "Without the scale, a wide head is",
 		options: ["too sharp", "too even"],
 		answer: 0,
@@ -55,9 +54,9 @@ export const CHAPTERS = [
 	{
 		title: "Softmax",
 		text:
-			"e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A " +
-			"mask makes a score minus infinity, so a token cannot look at what comes later.",
-		show: { head: true, step: 3 },
+			"e to the power of each score, divided by the sum of the row: positive shares that add up to 1. A mask makes a " +
+			"score minus infinity, so a token cannot look at what comes later.",
+		step: 3,
 		question: "The weights of one row add up to",
 		options: ["the number of tokens", "1"],
 		answer: 1,
@@ -66,9 +65,9 @@ export const CHAPTERS = [
 	{
 		title: "The sum",
 		text:
-			"Every value vector is multiplied by its weight, and all are added. This is what the head hands on: " +
-			"mostly the values of the tokens with wide ribbons.",
-		show: { head: true, step: 4 },
+			"Every value vector is multiplied by its weight, and all are added. This is what the head hands on: mostly the " +
+			"values of the tokens with wide ribbons.",
+		step: 4,
 		question: "A token with weight 0 adds",
 		options: ["nothing", "its whole value"],
 		answer: 0,
@@ -77,9 +76,8 @@ export const CHAPTERS = [
 	{
 		title: "Several heads",
 		text:
-			"A layer has several heads with matrices of their own. Each may look for something else: the word " +
-			"before, the noun that “it” stands for. Click the small maps above the layers.",
-		show: { head: false },
+			"A layer has several heads with matrices of their own. Each may look for something else: the word before, the " +
+			"noun that “it” stands for. Click the small maps above the layers.",
 		question: "Do two heads of a layer share their weights?",
 		options: ["no", "yes"],
 		answer: 0,
@@ -88,9 +86,8 @@ export const CHAPTERS = [
 	{
 		title: "The block",
 		text:
-			"The heads' results are added to the token's own line, the residual stream. Then a feed-forward " +
-			"network works on each token alone, and its result is added, too. Layer follows layer.",
-		show: { head: false },
+			"The heads' results are added to the token's own line, the residual stream. Then a feed-forward network works " +
+			"on each token alone, and its result is added, too. Layer follows layer.",
 		question: "Which part mixes tokens?",
 		options: ["feed-forward", "attention"],
 		answer: 1,
@@ -99,9 +96,9 @@ export const CHAPTERS = [
 	{
 		title: "Training",
 		text:
-			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every " +
-			"weight is moved a little in the direction that makes the right word likelier.",
-		show: { head: true, step: 4 },
+			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every weight is " +
+			"moved a little in the direction that makes the right word likelier.",
+		step: 4,
 		question: "What does a language model learn to guess?",
 		options: ["the next token", "the language"],
 		answer: 0,
@@ -110,9 +107,8 @@ export const CHAPTERS = [
 	{
 		title: "The cache",
 		text:
-			"When one more token is written, the keys and values of all earlier tokens stay as they are. They are" +
-			" kept in the KV cache (grey), and only the last row is computed.",
-		show: { head: false, more: true },
+			"When one more token is written, the keys and values of all earlier tokens stay as they are. They are kept in " +
+			"the KV cache (grey), and only the last row is computed.",
 		question: "What is computed again for old tokens?",
 		options: ["nothing", "keys and values"],
 		answer: 0,
@@ -126,15 +122,14 @@ export function chapterPanel(number, open) {
 	const verdict = element("p", { role: "status", class: "quiet" });
 	const choose = (index) => (verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
 	return element(
-		"aside",
-		{ class: "textbook", "aria-label": "Textbook" },
-		element("p", { class: "quiet" }, `Chapter ${number + 1} of ${CHAPTERS.length}`),
-		element("h2", {}, title),
-		element("p", {}, text),
-		element("p", {}, element("b", {}, question)),
+		"aside.textbook",
+		{ "aria-label": "Textbook" },
+		element("p.quiet", `Chapter ${number + 1} of ${CHAPTERS.length}`),
+		element("h2", title),
+		element("p", text),
+		element("p", element("b", question)),
 		element(
-			"div",
-			{ class: "row" },
+			"div.row",
 			options.map((option, index) => button(option, () => choose(index))),
 		),
 		verdict,
@@ -144,10 +139,9 @@ export function chapterPanel(number, open) {
 			element("a", { href: "glossary" }, "Glossary"),
 		),
 		element(
-			"div",
-			{ class: "row" },
+			"div.row",
 			button("◀ Back", () => open(number - 1), { disabled: number === 0 }),
-			button("Next ▶", () => open(number + 1), { class: "plain main", disabled: number === CHAPTERS.length - 1 }),
+			mainButton("Next ▶", () => open(number + 1), { disabled: number === CHAPTERS.length - 1 }),
 		),
 	);
 }

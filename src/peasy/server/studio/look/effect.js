@@ -1,23 +1,8 @@
 // Effect of ablated heads on the next token: probabilities before and after, side by side.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, bdi, element, quiet, table, tableDetails } from "../element.js";
-
-/** Parse heads of the URL: "2.3" is layer 2, head 3. */
-export function readHeads(text) {
-	return [...(text ?? "").matchAll(/(\d+)\.(\d+)/g)].map(([, layer, head]) => ({
-		layer: Number(layer),
-		head: Number(head),
-	}));
-}
-
-export function writeHeads(heads) {
-	return heads.map(({ layer, head }) => `${layer}.${head}`).join(",");
-}
-
-export function ablations(heads) {
-	return heads.map((head) => ({ kind: "zero", ...head }));
-}
+import { renderDocument } from "../document.js";
+import { bar, bdi, element, quiet, tableDetails } from "../element.js";
 
 /** A probability as short text: .93; one that would round to zero is "<.01". */
 function formatProbability(value, decimals = 2) {
@@ -31,17 +16,17 @@ function formatProbability(value, decimals = 2) {
 export function nextTokenLine(candidates) {
 	if (!candidates?.length) return "";
 	return element(
-		"p",
-		{ class: "next" },
-		element("span", { class: "quiet" }, "next token: "),
+		"p.next",
+		element("span.quiet", "next token: "),
 		candidates.map(({ piece, probability }) =>
-			element("span", { class: "chip" }, bdi(piece), " ", element("b", {}, formatProbability(probability))),
+			element("span.chip", bdi(piece), " ", element("b", formatProbability(probability))),
 		),
 	);
 }
 
 /** Bars before and after an intervention, for every token that is likely in one of the two. */
-export function effectPanel(result) {
+export function effectPanel(response) {
+	const { result } = response;
 	const byId = new Map();
 	for (const side of ["before", "after"]) {
 		for (const { piece, id, probability } of result[side])
@@ -51,31 +36,16 @@ export function effectPanel(result) {
 	if (!tokens.length) return quiet("This model does not predict a next token.");
 	const written = (value) => (value === undefined ? "–" : formatProbability(value, 3));
 	const list = element(
-		"ol",
-		{ class: "effect", "aria-label": "Next token before and after" },
+		"ol.effect",
+		{ "aria-label": "Next token before and after" },
 		tokens.map(({ piece, before, after }) =>
 			element(
 				"li",
-				{},
 				bdi(piece),
-				element("span", { class: "pair" }, bar(before ?? 0, "was"), bar(after ?? 0)),
-				element("span", { class: "number" }, `${written(before)} → ${written(after)}`),
+				element("span.pair", bar(before ?? 0, "was"), bar(after ?? 0)),
+				element("span.number", `${written(before)} → ${written(after)}`),
 			),
 		),
 	);
-	const rows = tokens.map(({ piece, before, after }) => [
-		piece,
-		...[before, after, after - before].map((value) => (Number.isFinite(value) ? writeNumber(value, 4) : "–")),
-	]);
-	const divergence = result.kl_divergence ?? null;
-	return element(
-		"div",
-		{},
-		list,
-		divergence !== null &&
-			quiet(
-				`KL divergence of the two distributions: ${writeNumber(divergence, 4)} bits. “–”: not among the likeliest tokens.`,
-			),
-		tableDetails(table("Next token", ["token", "before", "after", "change"], rows)),
-	);
+	return element("div", list, tableDetails(renderDocument(response)));
 }

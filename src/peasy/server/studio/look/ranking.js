@@ -4,18 +4,7 @@ import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import { button, caveatLine, element, flexRow, quiet, select, table } from "../element.js";
 
-const SCORES = [
-	"sharpness",
-	"entropy",
-	"previous",
-	"next",
-	"first",
-	"own",
-	"same",
-	"induction",
-	"position",
-	"distance",
-];
+const SCORES = "sharpness entropy previous next first own same induction position distance".split(" ");
 const MAX_HEADS = 60;
 
 /** The ranking as a table whose first column opens the head, and the distance profiles of the first heads. */
@@ -34,8 +23,7 @@ export function rankingPanel(response, sortBy, onChooseHead, onSort) {
 	const rows = ranked.map((head) => [headButton(head), ...SCORES.map((score) => scoreOf(head, score))]);
 	return element(
 		"div",
-		{},
-		flexRow(element("label", {}, "rank by ", select(SCORES, sortBy, onSort))),
+		flexRow(element("label", "rank by ", select(SCORES, sortBy, onSort))),
 		quiet(
 			`${sentences} ${sentences === 1 ? "sentence" : "sentences"}, ${tokens} tokens. Scores are fractions of ` +
 				"attention; entropy is in bits, distance in positions.",

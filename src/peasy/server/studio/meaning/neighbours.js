@@ -1,13 +1,13 @@
 // Nearest neighbours of the hovered point, with cosine similarities.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bdi, element, quiet } from "../element.js";
+import { bdi, element, fill, quiet } from "../element.js";
 
 export class NeighbourList {
 	/** The `maps` have the same points, each with its neighbours as pairs [index, cosine]; `period` is a caption. */
 	constructor(maps) {
 		this.maps = maps;
-		this.element = element("aside", { class: "card near", "aria-label": "Neighbours", "aria-live": "polite" });
+		this.element = element("aside.card.near", { "aria-label": "Neighbours", "aria-live": "polite" });
 		this.show(0);
 	}
 
@@ -23,20 +23,14 @@ export class NeighbourList {
 		const list = ({ period, points }) =>
 			element(
 				"div",
-				{},
 				period && quiet(`nearest ${period} training`),
 				element(
 					"ol",
-					{},
 					points[index].neighbours.map(([other, cosine]) =>
-						element("li", {}, element("span", { class: "number" }, writeNumber(cosine, 4)), bdi(points[other].name)),
+						element("li", element("span.number", writeNumber(cosine, 4)), bdi(points[other].name)),
 					),
 				),
 			);
-		this.element.replaceChildren(
-			element("h2", {}, bdi(name)),
-			quiet(group),
-			element("div", { class: "sides" }, this.maps.map(list)),
-		);
+		fill(this.element, element("h2", bdi(name)), quiet(group), element("div.sides", this.maps.map(list)));
 	}
 }

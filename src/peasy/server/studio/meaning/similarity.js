@@ -1,7 +1,7 @@
 // Tab: similarity of two sentences as a sum over word pairs; all pairs add up to the cosine.
 
-import { writeNumber } from "/web/render/numbers.js";
-import { element, fieldRow, wideField } from "../element.js";
+import { sum, writeNumber } from "/web/render/numbers.js";
+import { element, fieldRow, fill, wideField } from "../element.js";
 import { MeaningTab } from "./tab.js";
 
 const DEFAULT_TEXTS = { a: "My phone broke, great.", b: "The laptop fell down and cracked, how wonderful." };
@@ -12,23 +12,21 @@ export class SimilarityTab extends MeaningTab {
 		this.texts = {};
 		const textField = (parameter, label) => {
 			this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];
-			const input = element("input", {
+			const input = element("input.wide", {
 				type: "text",
 				value: this.texts[parameter],
 				maxlength: 2000,
 				spellcheck: "false",
-				class: "wide",
-			});
-			input.addEventListener("input", () => {
-				this.texts[parameter] = input.value;
-				this.updateSoon({ [parameter]: input.value });
+				oninput: () => {
+					this.texts[parameter] = input.value;
+					this.updateSoon({ [parameter]: input.value });
+				},
 			});
 			return wideField(label, input);
 		};
-		this.cosine = element("p", { class: "result-text", role: "status" });
+		this.cosine = element("p.result-text", { role: "status" });
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField),
 			textField("a", "first sentence"),
 			textField("b", "second sentence"),
@@ -43,10 +41,9 @@ export class SimilarityTab extends MeaningTab {
 
 	draw({ pairs, cosine }, rendered) {
 		const contributions = pairs.flat();
-		const sum = contributions.reduce((total, value) => total + value, 0);
-		const parts = `${contributions.length} word pairs, ${writeNumber(sum, 4)}`;
-		this.cosine.textContent = `cosine ${writeNumber(cosine, 4)} = sum of ${parts}`;
+		const parts = `${contributions.length} word pairs (${writeNumber(sum(contributions), 4)})`;
+		this.cosine.textContent = `cosine ${writeNumber(cosine, 4)} = sum over ${parts}`;
 		rendered.querySelector("p.plain")?.remove();
-		this.resultContainer.replaceChildren(rendered);
+		fill(this.resultContainer, rendered);
 	}
 }

@@ -1,6 +1,6 @@
 // Tab: sentences and documents on a 2-D map, with clusters and nearest neighbours.
 
-import { button, details, element, field, fieldRow, select, wideField } from "../element.js";
+import { button, details, element, field, fieldRow, fill, select, linesOf, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -26,13 +26,11 @@ export class TextMap extends MeaningTab {
 		super(shell, models, "embed", "encoder", "m");
 		this.openTab = openTab;
 		this.text = this.state.d ?? DEFAULT_TEXT;
-		this.input = element("textarea", { rows: 9, spellcheck: "false", maxlength: 200000 }, this.text);
-		this.input.addEventListener("input", () => this.setText(this.input.value));
-		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true });
-		file.addEventListener("change", () => this.readFiles([...file.files]));
+		this.input = textArea(9, 200000, this.text, (text) => this.setText(text));
+		const onchange = () => this.readFiles([...file.files]);
+		const file = element("input", { type: "file", accept: ".txt,.md,text/*", multiple: true, onchange });
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField, this.clusterSlider(4), field("or files, one document each", file)),
 			wideField("texts, one per line; an empty line starts a new document", this.input),
 			this.resultContainer,
@@ -61,12 +59,7 @@ export class TextMap extends MeaningTab {
 	}
 
 	documents() {
-		const documents = this.text.split(/\n\s*\n/).map((document) =>
-			document
-				.split("\n")
-				.map((line) => line.trim())
-				.filter(Boolean),
-		);
+		const documents = this.text.split(/\n\s*\n/).map(linesOf);
 		return documents.filter((document) => document.length);
 	}
 
@@ -78,9 +71,10 @@ export class TextMap extends MeaningTab {
 		const neighbours = new NeighbourList([{ points: result.points }]);
 		const picture = rendered.querySelector("figure.picture");
 		const plane = picture.querySelector("peasy-plane");
-		this.resultContainer.replaceChildren(
+		fill(
+			this.resultContainer,
 			this.pairForm(result),
-			element("div", { class: "map" }, picture, neighbours.element),
+			element("div.map", picture, neighbours.element),
 			details("Neighbours of all texts", rendered),
 		);
 		neighbours.follow([plane]);
@@ -90,8 +84,7 @@ export class TextMap extends MeaningTab {
 			: "";
 		picture.append(
 			element(
-				"p",
-				{ class: "note" },
+				"p.note",
 				`${documentNote}The map keeps ${Math.round(100 * result.explained_variance)} % of the variance; neighbours ` +
 					"are by cosine in all dimensions.",
 			),

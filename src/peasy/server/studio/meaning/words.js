@@ -1,6 +1,6 @@
 // Tab: words on two maps, with their vectors at initialization and after training.
 
-import { details, element, fieldRow, quiet, wideField } from "../element.js";
+import { details, element, fieldRow, fill, quiet, textArea, wideField } from "../element.js";
 import { NeighbourList } from "./neighbours.js";
 import { MeaningTab } from "./tab.js";
 
@@ -11,13 +11,11 @@ const DEFAULT_WORDS =
 export class WordMap extends MeaningTab {
 	constructor(shell, models) {
 		super(shell, models, "words", "words", "mw");
-		this.input = element("textarea", { rows: 2, spellcheck: "false", maxlength: 4000 }, this.state.w ?? DEFAULT_WORDS);
-		this.input.addEventListener("input", () =>
-			this.updateSoon({ w: this.input.value === DEFAULT_WORDS ? null : this.input.value }),
+		this.input = textArea(2, 4000, this.state.w ?? DEFAULT_WORDS, (words) =>
+			this.updateSoon({ w: words === DEFAULT_WORDS ? null : words }),
 		);
 		this.element = element(
 			"div",
-			{},
 			fieldRow(this.modelField, this.clusterSlider(5)),
 			wideField("words, separated by spaces", this.input),
 			this.resultContainer,
@@ -37,8 +35,8 @@ export class WordMap extends MeaningTab {
 		rendered.querySelectorAll("h2").forEach((heading) => heading.remove());
 		const sides = ["Before training", "After training"].map((title, index) =>
 			element(
-				"section",
-				{ class: "side card", "aria-label": title },
+				"section.side.card",
+				{ "aria-label": title },
 				pictures[index],
 				quiet(`The map keeps ${Math.round(100 * result.explained_variance[index])} % of the variance.`),
 			),
@@ -49,8 +47,9 @@ export class WordMap extends MeaningTab {
 		]);
 		const planes = sides.map((side) => side.querySelector("peasy-plane"));
 		const unknown = result.unknown.length ? ` Unknown to the model: ${result.unknown.join(", ")}.` : "";
-		this.resultContainer.replaceChildren(
-			element("div", { class: "sides" }, sides),
+		fill(
+			this.resultContainer,
+			element("div.sides", sides),
 			neighbours.element,
 			quiet(result.description, unknown),
 			details("Neighbours of all words", rendered),

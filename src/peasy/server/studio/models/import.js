@@ -1,13 +1,25 @@
 // Import of a model from the local Hugging Face cache, after confirmation.
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { button, details, element, field, fieldRow, flexRow, openDialog, quiet, select } from "../element.js";
+import {
+	button,
+	details,
+	element,
+	field,
+	fieldRow,
+	flexRow,
+	openDialog,
+	mainButton,
+	quiet,
+	select,
+} from "../element.js";
 
 export function importForm(shell, cards, onImported) {
 	const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
 	const terminalHint =
-		"Import other models in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.";
-	if (!cached.length) return quiet(`The Hugging Face cache of this machine is empty. ${terminalHint}`);
+		"Your own model: train one on the page Train, or import one in the terminal, which asks before it downloads: " +
+		"peasy import FOLDER, or a Hugging Face id.";
+	if (!cached.length) return quiet(terminalHint);
 	const modelSelect = select(
 		cached.map(({ name }) => name),
 		cached[0].name,
@@ -38,28 +50,23 @@ function confirmImport(shell, card, onImported) {
 			.at(-1)
 			.replace(/[^\w.-]+/g, "-"),
 	});
-	const errorContainer = element("div", {});
-	const copyButton = button(
-		"Copy",
-		async () => {
-			copyButton.disabled = true;
-			try {
-				const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
-				dialog.close();
-				onImported(result.name);
-			} catch (error) {
-				shell.showError(error, errorContainer);
-				copyButton.disabled = false;
-			}
-		},
-		{ class: "plain main" },
-	);
+	const errorContainer = element("div");
+	const copyButton = mainButton("Copy", async () => {
+		copyButton.disabled = true;
+		try {
+			const { result } = await shell.request("import", { model: card.name, name: nameInput.value.trim(), yes: true });
+			dialog.close();
+			onImported(result.name);
+		} catch (error) {
+			shell.showError(error, errorContainer);
+			copyButton.disabled = false;
+		}
+	});
 	const dialog = openDialog(
 		"Import",
-		element("h2", {}, "Import this model?"),
+		element("h2", "Import this model?"),
 		element(
 			"p",
-			{},
 			`${card.name} (${formatCount(card.parameters)} parameters, ${writeNumber(card.bytes / 1e6, 1)} MB) will be ` +
 				"copied into peasy's data directory. Nothing is downloaded.",
 		),

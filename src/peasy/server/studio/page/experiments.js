@@ -1,11 +1,8 @@
 // Page Experiments: claims about attention. What do you think? Then the verdict, one picture, and the numbers.
 
-import { writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bar, button, details, element, flexRow, pageHeader, quiet, table } from "../element.js";
+import { bar, button, details, element, fill, flexRow, mainButton, pageHeader, quiet, table } from "../element.js";
 import { JobPanel, formatDuration, formatTimeAgo } from "../train/jobpanel.js";
-
-export const page = { name: "experiments", title: "Experiments", letter: "e" };
 
 const GUESSES = { yes: "It holds", no: "It does not" };
 const MAX_COMPARED = 6; // comparisons in the picture; the table has all
@@ -16,7 +13,7 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.cards = element("div", { class: "cards" });
+		this.cards = element("div.cards");
 		this.detail = element("section", { "aria-label": "Result" });
 		this.jobPanel = new JobPanel(shell, ["experiment"], (job) => this.onJobUpdate(job));
 		place.append(
@@ -50,12 +47,13 @@ export class Page {
 	}
 
 	drawCards() {
-		this.cards.replaceChildren(
-			...this.experiments.map((entry) =>
+		fill(
+			this.cards,
+			this.experiments.map((entry) =>
 				element(
-					"article",
-					{ class: "card", "aria-current": entry.name === this.name || null },
-					element("h2", {}, entry.claim),
+					"article.card",
+					{ "aria-current": entry.name === this.name || null },
+					element("h2", entry.claim),
 					quiet(entry.question),
 					this.guesses[entry.name] && verdictLine(entry.last ?? entry.stored),
 					flexRow(this.cardControls(entry)),
@@ -69,14 +67,13 @@ export class Page {
 		const { name, claim, last, stored } = entry;
 		const { running } = this.jobPanel;
 		if (!last && !stored)
-			return button(`Measure it (${durationOf(entry)})`, () => this.run(name), {
+			return mainButton(`Measure it (${durationOf(entry)})`, () => this.run(name), {
 				disabled: running,
-				class: "plain main",
 				"aria-label": `Run ${name}`,
 			});
 		if (this.guesses[name]) return button("Show", () => this.choose(name), { "aria-label": `Show ${name}` });
 		return [
-			element("span", { class: "quiet" }, "What do you think?"),
+			element("span.quiet", "What do you think?"),
 			...Object.entries(GUESSES).map(([guess, label]) =>
 				button(label, () => this.guess(name, guess), { "aria-label": `${label}: ${claim}` }),
 			),
@@ -93,14 +90,14 @@ export class Page {
 		this.name = this.entry?.name ?? null;
 		this.result = null;
 		this.drawCards();
-		if (!this.entry) return this.detail.replaceChildren();
+		if (!this.entry) return fill(this.detail);
 		const { name, last } = this.entry;
 		const duration = durationOf(this.entry);
 		return this.shell.attempt(async () => {
 			const response = last && (await this.shell.request("experiments/last", { name, html: true }));
 			if (this.name !== name) return;
 			this.result = response?.result ?? null;
-			this.detail.replaceChildren(...this.resultParts(response));
+			fill(this.detail, this.resultParts(response));
 			this.detail.append(
 				flexRow(
 					button(last ? `Run again (${duration})` : `Measure it here (${duration})`, () => this.run(name), {
@@ -123,14 +120,19 @@ export class Page {
 			element("h2", { tabindex: -1 }, claim),
 			verdictLine(last ?? stored) ?? quiet("Not measured on this machine yet."),
 			guess && quiet(`You said: ${GUESSES[guess].toLowerCase()}.`),
-			element("p", {}, (last ?? stored)?.verdict),
+			element("p", (last ?? stored)?.verdict),
 			picture,
-			caveat && element("p", { class: "note" }, element("b", {}, "Caveat: "), caveat),
-			stored && details("Measured with several seeds", quiet(stored.origin), comparisonTable(stored)),
+			caveat && element("p.note", element("b", "Caveat: "), caveat),
+			stored &&
+				details(
+					"Measured with several seeds",
+					quiet(stored.origin),
+					table(null, stored.table.columns, stored.table.rows),
+				),
 			shown && details(`Last run on this machine: ${formatTimeAgo(last.time)}, seed ${last.seed}`, shown),
 			response &&
 				details("All numbers as JSON", element("pre", { tabindex: 0 }, JSON.stringify(this.result.numbers, null, 1))),
-		].filter(Boolean);
+		];
 	}
 
 	async choose(name) {
@@ -191,39 +193,15 @@ function comparisonBars({ comparisons, seeds }) {
 		const line = (name, { mean, low, high }, kind) =>
 			element(
 				"li",
-				{},
-				element("span", {}, name),
+				element("span", name),
 				bar(Math.abs(mean) / largest, kind),
-				element("span", { class: "number", title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
+				element("span.number", { title: `${low} to ${high}` }, String(Number(mean.toPrecision(3)))),
 			);
 		return [
-			element("li", { class: "bar-title" }, one.name),
+			element("li.bar-title", one.name),
 			line(one.value_name, one.value, null),
 			line(one.control_name, one.control, "was"),
 		];
 	});
-	return element(
-		"figure",
-		{ class: "bars compared" },
-		element("figcaption", {}, `Mean of ${seeds.length} seeds`),
-		element("ol", {}, items),
-	);
-}
-
-function comparisonTable({ comparisons }) {
-	// an effect without spread is infinite, which JSON has as a word
-	const written = (value, decimals) => (Number.isFinite(value) ? writeNumber(value, decimals) : (value ?? "–"));
-	const range = ({ mean, low, high }) => `${writeNumber(mean, 4)} [${writeNumber(low, 4)}, ${writeNumber(high, 4)}]`;
-	return table(
-		null,
-		["comparison", "value", "control", "effect size", "p", "outcome"],
-		comparisons.map((one) => [
-			one.name,
-			range(one.value),
-			range(one.control),
-			written(one.effect_size, 2),
-			written(one.p_value, 4),
-			one.outcome,
-		]),
-	);
+	return element("figure.bars.compared", element("figcaption", `Mean of ${seeds.length} seeds`), element("ol", items));
 }

@@ -1,56 +1,60 @@
 // Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
 import { clamp, writeNumber } from "/web/render/numbers.js";
+import { prefersStills } from "/web/render/figure.js";
+import { Player } from "/web/render/player.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, element, field, fieldRow, flexRow, quiet, slider } from "../element.js";
+import {
+	bdi,
+	button,
+	card,
+	element,
+	field,
+	fieldRow,
+	fill,
+	flexRow,
+	mainButton,
+	numberInput,
+	pageHeader,
+	quiet,
+	slider,
+} from "../element.js";
 import { attentionPanel, selfAttentionLayers } from "../generate/attention.js";
 import { cachePicture } from "../generate/cache.js";
 import { nextTokenPanel } from "../generate/nexttoken.js";
-import { headKeys } from "../keys.js";
+import { headKeys } from "/web/render/moves.js";
 
-const canGenerate = (model) => model.capabilities.includes("generate");
-
-export const page = {
-	name: "generate",
-	title: "Generate",
-	letter: "g",
-	model: canGenerate,
-	text: "A prompt for the model to continue",
-};
+export const page = { model: "generate", text: "A prompt for the model to continue" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
-const REDUCED_MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Page {
-	/** @type {number} */
-	seed;
-	/** @type {number} */
-	maxTokens;
+	seed = 0;
+	maxTokens = 0;
 	/** @type {string[] | null} */
 	promptPieces;
-	/** @type {string} */
-	caveat;
+	caveat = "";
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.controls = element("div", { class: "card" });
-		this.tokenLine = element("p", { class: "tokens", "data-arrows": "" });
+		this.controls = element("div.card");
+		this.tokenLine = element("p.tokens", { "data-arrows": "" });
 		this.candidates = card("Next token");
 		this.attention = card("Attention");
 		this.cache = card("KV cache");
-		this.cacheComparison = element("section", {});
+		this.cacheComparison = element("section");
 		place.append(
-			element("h1", {}, "Generate"),
-			element(
-				"p",
-				{ class: "lead" },
-				"The model writes one token after the other; see what it could have written, and why.",
-			),
+			...pageHeader("Generate", "The model writes one token after the other; see what it could have written, and why."),
 			this.controls,
 			this.tokenLine,
-			element("div", { class: "split" }, this.candidates, element("div", {}, this.attention, this.cache)),
+			element("div.split", this.candidates, element("div", this.attention, this.cache)),
 			this.cacheComparison,
+		);
+		this.player = new Player(
+			() => this.showArrived(),
+			prefersStills() ? 0 : TOKEN_INTERVAL,
+			(playing) => (this.playButton.textContent = playing ? "Pause" : "Generate"),
 		);
 		shell.keys.add([
 			{ key: " ", label: "Generate or pause", run: () => this.togglePlay() },
@@ -71,9 +75,9 @@ export class Page {
 		[this.seed, this.maxTokens] = [number("seed", 1), number("n", 24)];
 		[this.layer, this.head] = [number("l", 0), number("h", 0)];
 		[this.steps, this.pendingSteps, this.promptPieces, this.position] = [[], [], null, 0]; // steps: tokens shown so far
-		this.cacheComparison.replaceChildren();
+		fill(this.cacheComparison);
 		this.drawControls();
-		this.model = await this.shell.modelName(canGenerate);
+		this.model = await this.shell.modelName("generate");
 		this.text = state.t?.trim() ? state.t : DEFAULT_TEXT;
 		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		const numShown = number("at", -1);
@@ -82,8 +86,7 @@ export class Page {
 	}
 
 	close() {
-		clearInterval(this.playTimer);
-		this.playTimer = null;
+		if (this.player.timer) this.player.stop();
 		this.streamAbort?.abort();
 		this.streamAbort = null;
 	}
@@ -104,19 +107,17 @@ export class Page {
 				this.shell.setState({ [parameter]: value });
 				this.updateCandidates();
 			});
-		const numberInput = (property, parameter, min, max) =>
-			element("input", {
-				type: "number",
-				min,
-				max,
+		const countInput = (property, parameter, min, max) =>
+			numberInput(min, max, {
 				value: this[property],
-				onchange: (event) => {
-					this[property] = clamp(Number(event.target.value) || min, min, max);
-					this.shell.setState({ [parameter]: event.target.value });
+				onchange: ({ target }) => {
+					this[property] = clamp(Number(target.value) || min, min, max);
+					this.shell.setState({ [parameter]: target.value });
 				},
 			});
-		this.playButton = button("Generate", () => this.togglePlay(), { class: "plain main" });
-		this.controls.replaceChildren(
+		this.playButton = mainButton("Generate", () => this.togglePlay());
+		fill(
+			this.controls,
 			flexRow(
 				samplingSlider("temperature", "temperature", "temp", { min: 0, max: 2, step: 0.05 }),
 				samplingSlider("top-k", "top_k", "topk", { min: 0, max: 50, write: (value) => String(value || "all") }),
@@ -129,8 +130,8 @@ export class Page {
 					this.shell.setState({ at: null });
 					this.start(this.shell.state);
 				}),
-				field("seed", numberInput("seed", "seed", 0, 1e6)),
-				field("tokens", numberInput("maxTokens", "n", 1, 200)),
+				field("seed", countInput("seed", "seed", 0, 1e6)),
+				field("tokens", countInput("maxTokens", "n", 1, 200)),
 				button("Inspect this text", () => this.shell.navigate("look", { m: this.model, t: this.fullText() })),
 			),
 		);
@@ -147,22 +148,23 @@ export class Page {
 	async updateCandidates() {
 		this.candidatesAbort?.abort();
 		if (this.position >= this.steps.length && this.steps.at(-1)?.piece === "<eos>") {
-			this.candidates.replaceChildren(element("h2", {}, "The text has ended"), quiet("The model wrote <eos>."));
+			fill(this.candidates, element("h2", "The text has ended"), quiet("The model wrote <eos>."));
 			return;
 		}
 		const abort = (this.candidatesAbort = new AbortController());
 		await this.shell.attempt(async () => {
-			const { result } = await this.shell.request(
+			const response = await this.shell.request(
 				"next-token",
-				this.requestBody({ generated_ids: this.generatedIds(this.position) }),
+				this.requestBody({ generated_ids: this.generatedIds(this.position), html: true }),
 				{ signal: abort.signal },
 			);
 			if (abort !== this.candidatesAbort) return;
 			this.shell.clearError();
 			const step = this.steps[this.position];
-			this.candidates.replaceChildren(
-				element("h2", {}, step ? "Probabilities at this position" : "Next-token probabilities"),
-				nextTokenPanel(result, step?.id ?? null, (choice) => this.continueWith(choice)),
+			fill(
+				this.candidates,
+				element("h2", step ? "Probabilities at this position" : "Next-token probabilities"),
+				nextTokenPanel(response, step?.id ?? null, (choice) => this.continueWith(choice)),
 			);
 			if (!this.steps.length) this.drawTokens();
 		}, this.candidates);
@@ -170,7 +172,7 @@ export class Page {
 
 	/** The user chooses the token: the step comes from the server, only its token is replaced. */
 	async continueWith({ id, piece, probability }) {
-		this.pause();
+		this.player.stop();
 		await this.startStream(this.position, 1);
 		await this.streamEnd;
 		if (!this.pendingSteps.length) return;
@@ -179,13 +181,18 @@ export class Page {
 	}
 
 	togglePlay() {
-		return this.playTimer ? this.pause() : this.generate(false);
+		return this.player.timer ? this.player.stop() : this.generate(false);
 	}
 
-	pause() {
-		clearInterval(this.playTimer);
-		this.playTimer = null;
-		this.playButton.textContent = "Generate";
+	/** Show a token that has arrived; false when there will be no more. */
+	showArrived() {
+		if (this.pendingSteps.length) this.showNextStep();
+		else if (!this.streamAbort) {
+			this.updateCandidates();
+			this.compareCache();
+			return false;
+		}
+		return true;
 	}
 
 	/** Show tokens as they arrive, at a readable pace; with `atOnce` show `numTokens` of them immediately. */
@@ -197,23 +204,11 @@ export class Page {
 			while (this.pendingSteps.length && this.steps.length < numTokens) this.showNextStep(false);
 			return this.selectPosition(this.steps.length ? this.steps.length - 1 : 0);
 		}
-		this.playButton.textContent = "Pause";
-		this.playTimer = setInterval(
-			() => {
-				if (this.pendingSteps.length) this.showNextStep();
-				else if (!this.streamAbort) {
-					this.pause();
-					this.updateCandidates();
-					this.compareCache();
-				}
-			},
-			REDUCED_MOTION.matches ? 0 : TOKEN_INTERVAL,
-		);
-		return undefined;
+		return this.player.toggle();
 	}
 
 	async generateOne() {
-		this.pause();
+		this.player.stop();
 		if (this.position < this.steps.length) await this.startStream(this.position);
 		this.position = this.steps.length;
 		if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
@@ -257,7 +252,7 @@ export class Page {
 		this.position = this.steps.length;
 		this.drawTokens();
 		this.drawStep();
-		if (updateCandidates && !this.playTimer) this.updateCandidates();
+		if (updateCandidates && !this.player.timer) this.updateCandidates();
 		this.shell.setState({ at: this.steps.length });
 	}
 
@@ -274,9 +269,9 @@ export class Page {
 			"aria-pressed": this.position >= this.steps.length,
 		});
 		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) =>
-			element("span", { class: "given" }, piece),
+			element("span.given", piece),
 		);
-		this.tokenLine.replaceChildren(...prompt, ...this.steps.map(tokenButton), caret);
+		fill(this.tokenLine, prompt, this.steps.map(tokenButton), caret);
 	}
 
 	selectPosition(position) {
@@ -300,8 +295,9 @@ export class Page {
 		const step = this.steps[Math.min(this.position, this.steps.length - 1)];
 		if (!step) return;
 		const pieces = [...(this.promptPieces ?? []), ...this.steps.map(({ piece }) => piece)];
-		this.attention.replaceChildren(
-			element("h2", {}, "Attention when generating ", bdi(step.piece)),
+		fill(
+			this.attention,
+			element("h2", "Attention when generating ", bdi(step.piece)),
 			attentionPanel(
 				step,
 				pieces,
@@ -312,8 +308,9 @@ export class Page {
 			),
 		);
 		const numLayers = selfAttentionLayers(step).length || 1;
-		this.cache.replaceChildren(
-			element("h2", {}, "KV cache"),
+		fill(
+			this.cache,
+			element("h2", "KV cache"),
 			cachePicture(pieces, step, numLayers),
 			button("Compare with no cache", () => this.compareCache(true)),
 		);
@@ -331,7 +328,7 @@ export class Page {
 			});
 			const rendered = renderDocument(response);
 			rendered.querySelector("h2")?.remove();
-			this.cacheComparison.replaceChildren(element("h2", {}, "With and without the KV cache"), rendered);
+			fill(this.cacheComparison, element("h2", "With and without the KV cache"), rendered);
 		}, this.cacheComparison);
 	}
 }

@@ -1,14 +1,12 @@
 // Page Glossary: terms of the field in a sentence each, with a filter.
 
-import { element, field, pageHeader } from "../element.js";
+import { element, field, fill, pageHeader } from "../element.js";
 import { GROUPS } from "../terms.js";
-
-export const page = { name: "glossary", title: "Glossary", letter: "y" };
 
 export class Page {
 	constructor(place) {
 		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
-		this.list = element("div", {});
+		this.list = element("div");
 		place.append(
 			...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."),
 			field("filter", filter),
@@ -26,19 +24,15 @@ export class Page {
 		const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(
 			({ terms }) => terms.length,
 		);
-		this.list.replaceChildren(
-			...shown.map(({ title, terms }) =>
+		fill(
+			this.list,
+			shown.map(({ title, terms }) =>
 				element(
-					"section",
-					{ class: "card" },
-					element("h2", {}, title),
+					"section.card",
+					element("h2", title),
 					element(
 						"dl",
-						{},
-						terms.flatMap(([term, meaning]) => [
-							element("dt", {}, element("b", {}, term)),
-							element("dd", {}, withCode(meaning)),
-						]),
+						terms.flatMap(([term, meaning]) => [element("dt", element("b", term)), element("dd", withCode(meaning))]),
 					),
 				),
 			),
@@ -48,5 +42,5 @@ export class Page {
 
 /** Text whose `parts` between backticks are code. */
 function withCode(text) {
-	return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
+	return text.split("`").map((part, index) => (index % 2 ? element("code", part) : part));
 }

@@ -1,16 +1,23 @@
 // Page Home: one sentence through a whole model, drawn from its numbers; heads open to the arithmetic of one weight.
 
-import { FlowView, headName, word } from "/web/render/flowview.js";
+import { FlowView, ablations, headName, readHeads, word, writeHeads } from "/web/render/flowview.js";
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, openDialog, quiet, slider, tableDetails, table } from "../element.js";
+import {
+	button,
+	element,
+	fill,
+	flexRow,
+	mainButton,
+	openDialog,
+	quiet,
+	slider,
+	table,
+	tableDetails,
+} from "../element.js";
 import { CHAPTERS, chapterPanel } from "../home/textbook.js";
-import { headKeys } from "../keys.js";
 import { latestOnly } from "../latest.js";
-import { ablations, readHeads, writeHeads } from "../look/effect.js";
 
-const canBeDrawn = (model) => model.capabilities.includes("look");
-
-export const page = { name: "home", title: "Home", letter: "h", model: canBeDrawn, text: "A sentence for the model" };
+export const page = { model: "look", text: "A sentence for the model" };
 
 const PRESETS = [
 	{ label: "What does “it” mean?", m: "stories", t: "The pizza came out of the oven and it" },
@@ -39,23 +46,23 @@ export class Page {
 			rail: () => this.railItems(),
 			nextToken: (_id, piece) => this.addToken(piece),
 		});
-		this.book = element("div", {});
-		this.numbers = element("div", {});
+		this.book = element("div");
+		this.numbers = element("div");
 		this.view.element.append(this.numbers);
-		this.checkpoints = element("div", { class: "checkpoints" });
+		this.checkpoints = element("div.checkpoints");
 		this.view.rail.before(this.checkpoints);
 		this.bookButton = button("Textbook", () => this.openChapter(this.state.ch ? -1 : 0), {
 			class: "plain textbook-button",
 			title: "Ten short chapters that move the picture",
 		});
-		this.presets = element("div", { class: "row presets", role: "group", "aria-label": "Examples" });
-		this.title = element("h1", {}, "One sentence through a Transformer");
-		this.lead = element("p", { class: "lead" }, leadOf("decoder"));
+		this.presets = element("div.row.presets", { role: "group", "aria-label": "Examples" });
+		this.title = element("h1", "One sentence through a Transformer");
+		this.lead = element("p.lead", leadOf("decoder"));
 		place.append(
-			element("div", { class: "row between" }, this.title, this.bookButton),
+			element("div.row.between", this.title, this.bookButton),
 			this.lead,
 			this.presets,
-			element("div", { class: "home" }, this.view.element, this.book),
+			element("div.home", this.view.element, this.book),
 		);
 		this.runLatest = latestOnly(shell, this.view.flow.element);
 		shell.onStateChange((state) => this.start(state));
@@ -68,10 +75,10 @@ export class Page {
 
 	async start(state) {
 		this.state = { ...state };
-		const entries = await this.shell.bar.listModels(canBeDrawn);
+		const entries = await this.shell.bar.listModels("look");
 		const models = entries.map(({ name }) => name);
 		const first = PRESETS.find(({ m }) => models.includes(m));
-		this.name = state.m ?? first?.m ?? (await this.shell.modelName(canBeDrawn));
+		this.name = state.m ?? first?.m ?? (await this.shell.modelName("look"));
 		const entry = entries.find(({ name }) => name === this.name);
 		this.isRun = entry?.source === "run";
 		this.isSmall = entry?.parameters < SMALL;
@@ -89,11 +96,12 @@ export class Page {
 
 	drawPresets(models) {
 		const known = PRESETS.filter(({ m }) => models.includes(m));
-		this.presets.replaceChildren(
-			...known.map(({ label, m, t }) =>
+		fill(
+			this.presets,
+			known.map(({ label, m, t }) =>
 				button(label, () => this.navigate({ m, t }), { "aria-pressed": m === this.name && t === this.text }),
 			),
-			element("a", { class: "plain", href: "models" }, "Your own model"),
+			button("Your own model", () => this.shell.navigate("models")),
 		);
 	}
 
@@ -110,9 +118,8 @@ export class Page {
 		return { model: this.model, text: this.text, ...fields };
 	}
 
-	async requestPass(fields) {
-		const quick = { story: false, head_numbers: [], ablations: false };
-		return (await this.shell.request("forward-pass", this.body({ ...quick, ...fields }))).result;
+	requestPass(fields) {
+		return this.shell.forwardPass(this.body(fields));
 	}
 
 	/** Request and draw the picture; the head that matters is searched for while it can be seen already. */
@@ -195,7 +202,7 @@ export class Page {
 		const shown = steps.includes(step) ? steps.indexOf(step) : last;
 		this.model = shown === last ? this.name : `${this.name}@${step}`;
 		const control = slider(
-			"Watch the head form: checkpoint of",
+			"Watch the head form: checkpoint after",
 			{ min: 0, max: last, value: shown, write: (index) => `step ${steps[index]}` },
 			(index) => {
 				this.model = index === last ? this.name : `${this.name}@${steps[index]}`;
@@ -203,7 +210,7 @@ export class Page {
 				return this.load();
 			},
 		);
-		this.checkpoints.replaceChildren(...(last > 0 ? [control] : []));
+		fill(this.checkpoints, last > 0 && control);
 	}
 
 	/** Steps of the kept checkpoints; an imported model has none. */
@@ -221,13 +228,10 @@ export class Page {
 		const body = this.body({ edit: ablations(this.view.off) });
 		const frame =
 			'<iframe src="forward-pass.html" width="100%" height="900" title="One sentence through a model"></iframe>';
-		const dialog = openDialog(
+		openDialog(
 			"Share this picture",
-			element("h2", {}, "Share this picture"),
 			flexRow(
-				button("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html"), {
-					class: "plain main",
-				}),
+				mainButton("Save as one HTML file", () => this.shell.saveFile({ command: "forward-pass", body }, "html")),
 				quiet("Offline and clickable: with the numbers of its heads, and the next token without each of them."),
 			),
 			flexRow(
@@ -238,7 +242,6 @@ export class Page {
 				button("Copy the iframe", () => this.shell.copyText(frame, "iframe")),
 				quiet("For a page or a slide beside the saved file. In a notebook: peasy.forward_pass(…).widget()"),
 			),
-			button("Close", () => dialog.close()),
 		);
 	}
 
@@ -257,7 +260,7 @@ export class Page {
 			table("Next token", ["token", "probability"], rows),
 			table("Logit lens", ["layer", "would say"], lens),
 		];
-		this.numbers.replaceChildren(...(rows.length ? [tableDetails(...tables)] : []));
+		fill(this.numbers, rows.length > 0 && tableDetails(tables));
 		if (kind === "encoder") this.drawSimilarity();
 	}
 
@@ -271,7 +274,8 @@ export class Page {
 			const nearest = items.reduce((one, other) => (other.probability > one.probability ? other : one));
 			this.view.similar = { title: "cosine with", items };
 			this.view.draw();
-			this.view.caption.replaceChildren(
+			fill(
+				this.view.caption,
 				"The mean of all rows is the vector of the sentence. It is nearest to ",
 				word(nearest.piece),
 				` (cosine ${writeNumber(nearest.probability, 2)}).`,
@@ -317,22 +321,22 @@ export class Page {
 		const open = (chapter) => this.openChapter(chapter);
 		const isOpen = Boolean(CHAPTERS[number]);
 		this.bookButton.setAttribute("aria-expanded", String(isOpen));
-		this.book.replaceChildren(...(isOpen ? [chapterPanel(number, open)] : []));
+		fill(this.book, isOpen && chapterPanel(number, open));
 	}
 
 	async openChapter(number) {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
 		this.drawBook();
 		this.book.querySelector("h2")?.scrollIntoView?.({ block: "nearest" });
-		const { show } = CHAPTERS[number] ?? {};
-		if (!show || !this.view.pass) return;
-		this.view.step = show.step ?? 0;
-		this.setState({ s: this.view.step || null });
+		const { step } = CHAPTERS[number] ?? {};
+		if (number < 0 || !this.view.pass) return;
+		this.view.step = step ?? 0;
+		this.setState({ s: step || null });
 		const { story } = this.base;
-		if (show.head && story) {
+		if (step !== undefined && story) {
 			this.setState({ q: story.query });
 			this.view.row = story.query;
-			await this.view.openHead({ stack: story.stack, layer: story.layer, part: story.part, head: story.head });
+			await this.view.openHead(story);
 		} else if (this.view.head) this.view.showCell();
 	}
 
@@ -342,13 +346,7 @@ export class Page {
 		this.keysEnabled = true;
 		const { view } = this;
 		this.shell.keys.add([
-			...headKeys((layers, heads) => view.moveHead(layers, heads)),
-			{ key: "ArrowUp", label: "Previous token", run: () => view.moveToken(-1) },
-			{ key: "ArrowDown", label: "Next token", run: () => view.moveToken(1) },
-			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => view.zoom.move(-1) },
-			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => view.zoom.move(1) },
-			{ key: " ", label: "Play the arithmetic, or stop", run: () => view.zoom.togglePlay() },
-			{ key: "o", label: "Switch this head off or on", run: () => view.toggleHead() },
+			...view.keys(),
 			{ key: "+", label: "One more token", run: () => this.addToken(view.pass.next_tokens[0]?.piece ?? "<>") },
 			{
 				key: "f",

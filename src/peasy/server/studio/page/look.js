@@ -1,19 +1,30 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
-import { byteNote, headName } from "/web/render/flowview.js";
-import { HeadZoom, scaleOf } from "/web/render/headzoom.js";
+import { ablations, byteNote, headName, readHeads, toggled, writeHeads } from "/web/render/flowview.js";
+import { HeadZoom } from "/web/render/headzoom.js";
 import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, card, caveatLine, element, field, flexRow, select, table, tableDetails } from "../element.js";
-import { headKeys } from "../keys.js";
+import {
+	bdi,
+	button,
+	card,
+	caveatLine,
+	element,
+	field,
+	fill,
+	flexRow,
+	pageHeader,
+	select,
+	table,
+	tableDetails,
+} from "../element.js";
+import { headKeys } from "/web/render/moves.js";
 import { latestOnly } from "../latest.js";
-import { ablations, effectPanel, nextTokenLine, readHeads, writeHeads } from "../look/effect.js";
+import { effectPanel, nextTokenLine } from "../look/effect.js";
 import { rankingPanel } from "../look/ranking.js";
 import { tabs } from "../tabs.js";
 
-const hasAttention = (model) => model.capabilities.includes("look");
-
-export const page = { name: "look", title: "Look", letter: "l", model: hasAttention, text: "A sentence to inspect" };
+export const page = { model: "look", text: "A sentence to inspect" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const LONG_TEXT = 600; // characters above which the tokens are counted before the attention is requested
@@ -21,24 +32,26 @@ const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
 
 export class Page {
-	/** @type {number | null} */
-	key;
+	key = 0;
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.sentence = element("p", { class: "sentence" });
+		this.sentence = element("p.sentence");
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and heads that are off");
 		this.zoom = new HeadZoom(
-			(row, key) => this.maps?.selectCell(row, key),
+			(row, key) => {
+				this.maps.selectCell(row, key);
+				this.maps.emitSelection();
+			},
 			() => {},
 		);
+		this.runView = latestOnly(shell, null);
 		this.runZoom = latestOnly(shell, this.zoom.element, this.zoom.element);
-		this.headNumbers = element("div", {});
-		this.tabPlace = element("div", {});
+		this.headNumbers = element("div");
+		this.tabPlace = element("div");
 		place.append(
-			element("h1", {}, "Look"),
-			element("p", { class: "lead" }, "What each attention head of a model looks at, on your own text."),
+			...pageHeader("Look", "What each attention head of a model looks at, on your own text."),
 			this.sentence,
 			this.tabPlace,
 		);
@@ -64,7 +77,7 @@ export class Page {
 		[this.query, this.key] = [state.q, state.k].map((position) => (position === undefined ? null : Number(position)));
 		this.ablatedHeads = readHeads(state.off);
 		const before = JSON.stringify(this.requestBody());
-		this.model = await this.shell.modelName(hasAttention);
+		this.model = await this.shell.modelName("look");
 		this.text = state.t?.trim() || DEFAULT_TEXT;
 		this.shell.bar.setDefaults({ m: this.model, t: this.text });
 		// a cell of the text before says nothing about this one
@@ -74,13 +87,13 @@ export class Page {
 		}
 		this.isLong = await this.checkLength();
 		await this.makeTabs();
-		this.sentence.replaceChildren(bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
+		fill(this.sentence, bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 
 	/** Only the tabs that this model has: heads are ranked by self-attention, the logit lens predicts tokens. */
 	async makeTabs() {
-		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		const entry = await this.shell.bar.findModel(this.model);
 		const isRecurrent = entry?.model_type === "recurrent-translator";
 		const predicts = !isRecurrent && !entry?.capabilities.includes("embed");
 		const entries = [
@@ -93,7 +106,7 @@ export class Page {
 			this.shell.setState({ tab: name === "attention" ? null : name });
 			this.state.tab = name;
 		});
-		this.tabPlace.replaceChildren(this.tabs.element);
+		fill(this.tabPlace, this.tabs.element);
 	}
 
 	close() {
@@ -104,7 +117,7 @@ export class Page {
 		return { model: this.model, text: this.text, ...fields };
 	}
 
-	/** Request a view of /api/look with the ablated heads, rendered as a document too unless `html` is false. */
+	/** Request a view of /api/look with the ablated heads, rendered as a document too. */
 	requestLook(fields) {
 		return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
 	}
@@ -142,9 +155,8 @@ export class Page {
 		this.numTokens = (result.ids ?? result.tokens).length;
 		if (this.numTokens <= MAX_TOKENS) return false;
 		// the overview has one layer; how many there are, the pass of a short text says
-		const short = { text: this.text.slice(0, 20), story: false, head_numbers: [], ablations: false };
-		const pass = await this.shell.request("forward-pass", this.requestBody(short));
-		this.layers = indices(pass.result.stacks.at(-1).num_layers);
+		const pass = await this.shell.forwardPass(this.requestBody({ text: this.text.slice(0, 20) }));
+		this.layers = indices(pass.stacks.at(-1).num_layers);
 		return true;
 	}
 
@@ -159,29 +171,24 @@ export class Page {
 			},
 			this.picture,
 		);
-		return element("div", {}, this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
+		return element("div", this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
 	}
 
 	/** The overview of a long text has no next tokens: they are requested apart, if the model writes. */
 	async addNextTokens(result) {
-		const entry = (await this.shell.bar.listModels(true)).find(({ name }) => name === this.model);
+		const entry = await this.shell.bar.findModel(this.model);
 		if (!this.isLong || !entry?.capabilities.includes("generate")) return;
 		const next = await this.shell.request("next-token", this.requestBody({ top: 5 }));
 		result.next_tokens = next.result.choices;
 	}
 
-	/** Request a view and draw it in `container`, which is returned at once; errors of outdated requests are ignored. */
-	showView(fields, draw, container = element("div", {})) {
-		const turn = (this.turn = (this.turn ?? 0) + 1);
-		const ifNewest = (act) => (argument) => turn === this.turn && act(argument);
-		container.classList.add("busy");
-		this.requestLook(fields)
-			.then((response) => draw(response, container))
-			.then(
-				ifNewest(() => this.shell.clearError()),
-				ifNewest((error) => this.shell.showError(error, container)),
-			)
-			.finally(() => container.classList.remove("busy"));
+	/** Request a view and draw it in `container`, which is returned at once. */
+	showView(fields, draw, container = element("div")) {
+		const drawView = async (response) => {
+			await draw(response, container);
+			this.shell.clearError();
+		};
+		this.runView(() => this.requestLook(fields), drawView, container);
 		return container;
 	}
 
@@ -193,17 +200,17 @@ export class Page {
 			rendered
 				.querySelectorAll(".figure:has(peasy-links), figure.table, details:has(figure.table)")
 				.forEach((figure) => figure.remove());
+		if (this.maps && !this.isLong) this.maps.explain = () => this.zoom.element.scrollIntoView();
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
 		const caveat = response.result.caveat ?? "";
 		const bytes = byteNote(response.result.tokens.pieces);
 		const isMissing = !rendered.textContent.toLowerCase().includes(caveat.toLowerCase());
-		this.picture.replaceChildren(
-			...[
-				this.isLong && this.overviewNote(response.result),
-				bytes && element("p", { class: "note" }, bytes),
-				rendered,
-				caveat && isMissing && caveatLine(caveat),
-			].filter(Boolean),
+		fill(
+			this.picture,
+			this.isLong && this.overviewNote(response.result),
+			bytes && element("p.note", bytes),
+			rendered,
+			caveat && isMissing && caveatLine(caveat),
 		);
 		return this.maps?.ready?.then(() => this.restoreSelection());
 	}
@@ -216,10 +223,9 @@ export class Page {
 			this.tabs.choose("attention", false);
 		};
 		return element(
-			"div",
-			{ class: "note" },
-			`${formatCount(numTokens)} tokens: the map is an overview in tiles of one layer. Click a tile to see its rows ` +
-				"exactly below.",
+			"div.note",
+			`${formatCount(numTokens)} tokens: the map is an overview of one layer in tiles. Click a tile to see its rows ` +
+				"below, with exact numbers.",
 			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
 		);
 	}
@@ -267,13 +273,14 @@ export class Page {
 			}),
 		);
 		const effect = element("div", { role: "status" });
-		this.ablationPanel.replaceChildren(
+		fill(
+			this.ablationPanel,
 			nextTokenLine(this.response?.result.next_tokens),
 			flexRow(
 				button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
 					"aria-pressed": isOff,
 				}),
-				chips.length > 0 && element("span", { class: "quiet" }, "off:"),
+				chips.length > 0 && element("span.quiet", "off:"),
 				chips,
 				button("This row step by step", () => this.tabs.choose("steps")),
 				!this.isLong &&
@@ -286,8 +293,7 @@ export class Page {
 		);
 		if (!this.ablatedHeads.length) return;
 		await this.shell.attempt(async () => {
-			const { result } = await this.requestLook({ view: "effect", layers: [layer], heads: [head], html: false });
-			effect.replaceChildren(effectPanel(result));
+			fill(effect, effectPanel(await this.requestLook({ view: "effect", layers: [layer], heads: [head] })));
 		}, effect);
 	}
 
@@ -312,21 +318,21 @@ export class Page {
 			stacks.map((stack) => headName({ stack, layer, part, head })),
 		);
 		const edit = ablations(this.ablatedHeads);
-		const body = { ...this.requestBody(), edit, head_numbers: names, story: false, ablations: false };
 		return this.runZoom(
-			() => this.shell.request("forward-pass", body),
-			({ result }) => {
-				const found = result.head_numbers.find(({ part }) => part === "attention") ?? result.head_numbers[0];
+			() => this.shell.forwardPass(this.requestBody({ edit, head_numbers: names })),
+			({ head_numbers: heads }) => {
+				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
 				const { part, steps: matrices } = found ?? {};
-				this.zoom.element.replaceChildren();
-				this.headNumbers.replaceChildren();
+				fill(this.zoom.element);
+				fill(this.headNumbers);
 				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
 				const title = [`layer ${layer}`, `head ${head}`];
-				this.zoom.show({ ...matrices, queries, keys, scale: scaleOf(matrices), softcap: 0, title }, query, key);
+				this.zoom.show({ ...matrices, queries, keys, title }, query, key);
 				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight, 4))]);
-				this.headNumbers.replaceChildren(
+				fill(
+					this.headNumbers,
 					tableDetails(table(`Weights of layer ${layer}, head ${head}`, ["query ↓ key →", ...keys], rows)),
 				);
 			},
@@ -334,8 +340,7 @@ export class Page {
 	}
 
 	toggleHead(layer, head) {
-		const others = this.ablatedHeads.filter((ablated) => ablated.layer !== layer || ablated.head !== head);
-		this.ablatedHeads = others.length < this.ablatedHeads.length ? others : [...this.ablatedHeads, { layer, head }];
+		this.ablatedHeads = toggled(this.ablatedHeads, { layer, head });
 		this.state.off = writeHeads(this.ablatedHeads);
 		this.shell.setState({ off: this.state.off || null }, { push: true });
 		this.tabs.choose(this.state.tab ?? "attention", false);
@@ -345,27 +350,29 @@ export class Page {
 		const { query } = this.queryField();
 		return this.showView(this.stepsFields(), (response, container) => {
 			const { target, tokens, caveat } = response.result;
-			const queryLabel =
-				this.query !== null && element("span", {}, "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
+			const queryLabel = this.query !== null && element("span", "query: ", bdi((target ?? tokens).pieces[query] ?? ""));
 			const showAllRows = () => {
 				this.query = null;
 				this.shell.setState({ q: null, k: null });
 				this.tabs.choose("steps", false);
 			};
 			const head = flexRow(
-				element("b", {}, `Layer ${this.layer}, head ${this.head}`),
+				element("b", `Layer ${this.layer}, head ${this.head}`),
 				queryLabel,
 				button("All rows", showAllRows, { disabled: this.query === null }),
 				button("Back to the map", () => this.tabs.choose("attention")),
 			);
-			container.replaceChildren(head, renderDocument(response), caveatLine(caveat));
+			fill(container, head, renderDocument(response), caveatLine(caveat));
 		});
 	}
 
 	showHeads() {
 		return this.showView(this.rankFields(), (response, container) => {
 			const show = (score) =>
-				container.replaceChildren(rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort));
+				fill(
+					container,
+					rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort),
+				);
 			const onSort = (score) => {
 				this.state.by = score;
 				this.shell.setState({ by: score });
@@ -382,9 +389,7 @@ export class Page {
 	}
 
 	showLens() {
-		return this.showView({ view: "lens" }, (response, container) =>
-			container.replaceChildren(renderDocument(response)),
-		);
+		return this.showView({ view: "lens" }, (response, container) => fill(container, renderDocument(response)));
 	}
 }
 

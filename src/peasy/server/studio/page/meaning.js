@@ -6,8 +6,6 @@ import { TextMap } from "../meaning/texts.js";
 import { WordMap } from "../meaning/words.js";
 import { tabs } from "../tabs.js";
 
-export const page = { name: "meaning", title: "Meaning", letter: "m" };
-
 const TAB_CLASSES = { words: WordMap, texts: TextMap, why: SimilarityTab };
 const TITLES = { words: "Words before and after", texts: "Texts on a map", why: "Compare two sentences" };
 
@@ -32,7 +30,7 @@ export class Page {
 	}
 
 	async start(state) {
-		this.models = await this.shell.bar.listModels(true, true);
+		this.models = await this.shell.bar.listModels(null, true);
 		await this.show(state);
 	}
 

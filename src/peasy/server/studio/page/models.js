@@ -3,13 +3,24 @@
 import { renderDocument } from "../document.js";
 import { ModelFlow } from "/web/render/modelflow.js";
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, button, details, element, flexRow, pageHeader, quiet, table, wideField } from "../element.js";
+import {
+	bdi,
+	button,
+	details,
+	element,
+	fill,
+	flexRow,
+	linesOf,
+	mainButton,
+	pageHeader,
+	quiet,
+	table,
+	wideField,
+} from "../element.js";
 import { importForm } from "../models/import.js";
 import { snippets } from "../models/snippet.js";
 import { tabs } from "../tabs.js";
 import { byRank } from "../topbar.js";
-
-export const page = { name: "models", title: "Models", letter: "o" };
 
 const PAGE_LINKS = {
 	generate: ["generate?m=", "Generate text"],
@@ -27,16 +38,15 @@ const EXAMPLES = {
 };
 
 export class Page {
-	/** @type {string} */
-	name;
+	name = "";
 	/** @type {any} */
 	card;
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.list = element("div", { class: "list" });
+		this.list = element("div.list");
 		this.detail = element("section", { "aria-label": "Model" });
-		this.importContainer = element("div", {});
+		this.importContainer = element("div");
 		place.append(
 			...pageHeader(
 				"Models",
@@ -63,7 +73,8 @@ export class Page {
 	async load() {
 		this.cards = (await this.shell.request("models")).result.models.toSorted(byRank);
 		this.drawList();
-		this.importContainer.replaceChildren(
+		fill(
+			this.importContainer,
 			importForm(this.shell, this.cards, async (name) => {
 				await this.load();
 				this.choose(name);
@@ -73,13 +84,14 @@ export class Page {
 
 	drawList() {
 		if (!this.cards.length)
-			return this.list.replaceChildren(quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
+			return fill(this.list, quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
 		const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
 			button(name, () => this.choose(name), { class: "text-button" }),
 			source,
 			...(error ? [`not usable: ${error}`, "", ""] : [model_type, formatCount(parameters), formatBytes(bytes)]),
 		]);
-		return this.list.replaceChildren(
+		return fill(
+			this.list,
 			table(
 				null,
 				["name", "source", "kind", "parameters", "weights"],
@@ -96,7 +108,7 @@ export class Page {
 
 	async show(state) {
 		const card = this.cards.find(({ name }) => name === state.m) ?? this.cards.find(({ error }) => !error);
-		if (!card) return this.detail.replaceChildren();
+		if (!card) return fill(this.detail);
 		const same = this.card?.name === card.name;
 		[this.card, this.name, this.tab] = [card, card.name, state.tab ?? "figure"];
 		this.drawList();
@@ -116,21 +128,21 @@ export class Page {
 		const links = card.capabilities.flatMap((capability) => {
 			if (!(capability in PAGE_LINKS)) return [];
 			const [path, label] = PAGE_LINKS[capability];
-			return element("a", { class: "chip", href: `${path}${encodeURIComponent(card.name)}` }, label);
+			return element("a.chip", { href: `${path}${encodeURIComponent(card.name)}` }, label);
 		});
-		this.detail.replaceChildren(element("h2", {}, bdi(card.name)), flexRow(links), this.tabs.element);
+		fill(this.detail, element("h2", bdi(card.name)), flexRow(links), this.tabs.element);
 		return this.tabs.choose(this.tab, false);
 	}
 
 	/** The model as the same picture as on the home page, with its numbers; its parts as a diagram are folded. */
 	async showFigure() {
-		const container = element("div", {});
+		const container = element("div");
 		await this.shell.attempt(async () => {
 			const described = renderDocument(await this.shell.request("models", { name: this.name, html: true }));
 			if (!this.card.capabilities.includes("look")) return container.append(described);
 			const diagram = described.querySelector("figure.picture:has(svg)");
 			const parts = [...described.children];
-			const at = parts.findIndex((part) => part === diagram);
+			const at = parts.indexOf(diagram);
 			container.append(await this.flowPicture(), ...parts.slice(0, at));
 			container.append(details("Parts of the model with their sizes", parts.slice(at)));
 			return undefined;
@@ -145,8 +157,7 @@ export class Page {
 			return this.shell.navigate("home", { m: this.name, t: text, ...head });
 		};
 		const flow = new ModelFlow({ token: () => open(), head: (...place) => open(place), layer: () => open() });
-		const body = { model: this.name, text, story: false, head_numbers: [], ablations: false };
-		const { result } = await this.shell.request("forward-pass", body);
+		const result = await this.shell.forwardPass({ model: this.name, text });
 		requestAnimationFrame(() => flow.show(result, { isOff: () => false, size: 300, narrow: window.innerWidth < 700 }));
 		return flow.element;
 	}
@@ -158,35 +169,26 @@ export class Page {
 			placeholder: "Your own texts, one per line; without any, three built-in sentences are used.",
 		});
 		const container = element("div", { role: "status" });
-		const start = button(
-			"Prove",
-			async () => {
-				const prompts = input.value
-					.split("\n")
-					.map((line) => line.trim())
-					.filter(Boolean)
-					.slice(0, 8);
-				this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
-				start.disabled = true;
-				container.replaceChildren(quiet("Comparing execution paths …"));
-				await this.shell.attempt(async () => {
-					const response = await this.shell.request("prove", { ...this.proofBody, html: true });
-					const { passed, verdict } = response.result;
-					container.replaceChildren(
-						element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
-						renderDocument(response),
-					);
-				}, container);
-				start.disabled = false;
-			},
-			{ class: "plain main" },
-		);
+		const start = mainButton("Prove", async () => {
+			const prompts = linesOf(input.value).slice(0, 8);
+			this.proofBody = { model: this.name, ...(prompts.length ? { prompts } : {}) };
+			start.disabled = true;
+			fill(container, quiet("Comparing execution paths …"));
+			await this.shell.attempt(async () => {
+				const response = await this.shell.request("prove", { ...this.proofBody, html: true });
+				const { passed, verdict } = response.result;
+				fill(
+					container,
+					element("p", { class: `verdict ${passed ? "good" : "bad"}` }, `${passed ? "✓" : "✗"} ${verdict}`),
+					renderDocument(response),
+				);
+			}, container);
+			start.disabled = false;
+		});
 		return element(
 			"div",
-			{},
 			element(
-				"p",
-				{ class: "lead" },
+				"p.lead",
 				"The same numbers on different execution paths: with and without KV cache, alone and in a batch, fused " +
 					"kernel and formula. Each equality with its measured difference.",
 			),
@@ -199,18 +201,15 @@ export class Page {
 	showSnippets() {
 		return element(
 			"div",
-			{},
 			element(
-				"p",
-				{ class: "lead" },
+				"p.lead",
 				"While the studio is open, this address serves an OpenAI-compatible API; peasy serve does the same without " +
 					"the studio.",
 			),
 			snippets(this.card).map(({ title, text }) =>
 				element(
-					"div",
-					{ class: "snippet" },
-					element("h3", {}, title),
+					"div.snippet",
+					element("h3", title),
 					button("Copy", () => this.shell.copyText(text, title), { "aria-label": `Copy ${title}` }),
 					element("pre", { tabindex: 0 }, text),
 				),

@@ -1,12 +1,10 @@
 // Page Train: start, follow, stop and resume runs, and compare kinds of models.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { button, element, pageHeader, quiet, table } from "../element.js";
+import { button, element, fill, pageHeader, quiet, table } from "../element.js";
 import { TrainForm } from "../train/form.js";
 import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
-
-export const page = { name: "train", title: "Train", letter: "r" };
 
 /** Name of a data set or file; an upload without the number that the server put before it. */
 const dataName = (data) =>
@@ -21,7 +19,7 @@ export class Page {
 		this.runs = [];
 		this.jobPanel = new JobPanel(shell, ["train", "compare"], (job) => this.onJobUpdate(job));
 		this.form = new TrainForm(shell, (command, body) => this.startJob(command, body));
-		this.list = element("div", { class: "list" });
+		this.list = element("div.list");
 		this.runView = new RunView(shell, { onResume: (body) => this.startJob("train", body) });
 		place.append(
 			...pageHeader(
@@ -32,7 +30,7 @@ export class Page {
 			this.form.element,
 			this.jobPanel.element,
 			this.runView.element,
-			element("h2", {}, "Runs"),
+			element("h2", "Runs"),
 			this.list,
 		);
 		shell.setExports(() => ({
@@ -94,17 +92,15 @@ export class Page {
 	}
 
 	drawList() {
-		if (!this.runs.length) return this.list.replaceChildren(quiet("No runs yet: start one above."));
+		if (!this.runs.length) return fill(this.list, quiet("No runs yet: start one above."));
 		const names = this.names ?? [];
 		const rows = this.runs.map(({ name, kind, preset, data, state, validation_loss: loss }) => {
 			const box = element("input", {
 				type: "checkbox",
 				checked: names.includes(name),
 				"aria-label": `Show ${name} beside the others`,
+				onchange: () => this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)),
 			});
-			box.addEventListener("change", () =>
-				this.chooseRuns(box.checked ? [...names, name] : names.filter((other) => other !== name)),
-			);
 			return [
 				box,
 				button(name, () => this.chooseRuns([name]), { class: "text-button" }),
@@ -114,8 +110,9 @@ export class Page {
 				loss === null || loss === undefined ? "" : writeNumber(loss, 4),
 			];
 		});
-		const columns = [element("span", { class: "unseen" }, "shown"), "name", "kind", "data", "state", "validation loss"];
-		return this.list.replaceChildren(
+		const columns = [element("span.unseen", "shown"), "name", "kind", "data", "state", "validation loss"];
+		return fill(
+			this.list,
 			table(
 				null,
 				columns,

@@ -3,10 +3,10 @@
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
 import { element, flexRow, pageHeader, setSlider, slider } from "../element.js";
-import { headKeys } from "../keys.js";
+import { headKeys } from "/web/render/moves.js";
 import { TranslatorPanel } from "../translate/panel.js";
 
-export const page = { name: "translate", title: "Translate", letter: "t", text: "A text to translate" };
+export const page = { text: "A text to translate" };
 
 const DEFAULT_TEXT = "Sunday, November 15, 2026";
 const DEFAULT_BEAMS = 4;
@@ -23,7 +23,7 @@ export class Page {
 
 	async start(state) {
 		const { shell } = this;
-		const models = await shell.bar.listModels((model) => model.capabilities.includes("translate"), true);
+		const models = await shell.bar.listModels("translate", true);
 		if (!models.length)
 			throw new ApiError(
 				"There is no translation model yet.",
@@ -42,7 +42,7 @@ export class Page {
 			this.panels.forEach((panel) => panel.translateSoon(this.text, value));
 		});
 		const exampleLinks = EXAMPLES.map((example) =>
-			element("a", { class: "chip", href: `translate?t=${encodeURIComponent(example)}` }, example),
+			element("a.chip", { href: `translate?t=${encodeURIComponent(example)}` }, example),
 		);
 		this.place.append(
 			...pageHeader(
@@ -51,10 +51,9 @@ export class Page {
 					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
 					"changes.",
 			),
-			flexRow(this.beamSlider, element("span", { class: "quiet" }, "Try "), exampleLinks),
+			flexRow(this.beamSlider, element("span.quiet", "Try "), exampleLinks),
 			element(
-				"div",
-				{ class: "sides" },
+				"div.sides",
 				this.panels.map((panel) => panel.element),
 			),
 		);

@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { button, card, details, element, field, fieldRow, quiet, select } from "../element.js";
+import { button, card, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
 import { latex, markdown, csv, numpy } from "../work/copy.js";
@@ -22,12 +22,7 @@ import { quizPanel } from "../work/quiz.js";
 import { scalePanel } from "../work/scale.js";
 import { showOptions } from "../work/options.js";
 
-export const page = {
-	name: "work",
-	title: "Work",
-	letter: "w",
-	text: "Any sentence of at least two words, or choose an example below",
-};
+export const page = { text: "Any sentence of at least two words, or choose an example below" };
 
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
@@ -38,13 +33,13 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.header = element("header", {});
-		this.options = element("div", { class: "options" });
+		this.header = element("header");
+		this.options = element("div.options");
 		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
-		this.stepBar = element("nav", { class: "step-bar", "aria-label": "Steps" });
-		this.board = element("section", { class: "board", "aria-live": "off" });
-		this.arithmetic = element("section", { class: "card sum-card", "aria-label": "Arithmetic", role: "status" });
-		this.extras = element("div", { class: "more" });
+		this.stepBar = element("nav.step-bar", { "aria-label": "Steps" });
+		this.board = element("section.board", { "aria-live": "off" });
+		this.arithmetic = element("section.card.sum-card", { "aria-label": "Arithmetic", role: "status" });
+		this.extras = element("div.more");
 		place.append(this.header, this.formulaDetails, this.stepBar, this.board, this.arithmetic, this.extras);
 		this.runLatest = latestOnly(shell, this.board);
 		this.player = new Player(() => this.moveStep(1), STEP_TIME);
@@ -164,9 +159,10 @@ export class Page {
 		const hint = this.isNetwork
 			? "Every number can be clicked."
 			: "Attention on paper: every number can be clicked, and every input changed.";
-		this.header.replaceChildren(
-			element("h1", {}, title || "Work"),
-			element("p", { class: "lead" }, `${description ? `${description}. ` : ""}${hint}`),
+		fill(
+			this.header,
+			element("h1", title || "Work"),
+			element("p.lead", `${description ? `${description}. ` : ""}${hint}`),
 			note ? quiet(note) : "",
 			source ? quiet(`From: ${source}`) : "",
 			fieldRow(
@@ -207,19 +203,19 @@ export class Page {
 		const steps = this.sections.map(({ number, title, label }) =>
 			element(
 				"li",
-				{},
-				button([element("b", {}, `${number} `), title], () => this.showSection(number), {
+				button([element("b", `${number} `), title], () => this.showSection(number), {
 					"aria-current": number === this.sectionNumber ? "step" : null,
 					"aria-label": `Step ${number}: ${label}`,
 				}),
 			),
 		);
 		const index = this.sectionIndex();
-		this.stepBar.replaceChildren(
+		fill(
+			this.stepBar,
 			button("◀", () => this.moveStep(-1), { "aria-label": "Previous step", disabled: index === 0 }),
-			element("ol", {}, steps),
+			element("ol", steps),
 			button("▶", () => this.moveStep(1), { "aria-label": "Next step", disabled: index === this.sections.length - 1 }),
-			element("span", { class: "quiet" }, `step ${index + 1} of ${this.sections.length}`),
+			element("span.quiet", `step ${index + 1} of ${this.sections.length}`),
 		);
 	}
 
@@ -266,15 +262,16 @@ export class Page {
 
 	drawBoard() {
 		const isQuiz = Boolean(this.state.quiz) && !this.isNetwork;
-		this.arithmetic.replaceChildren(
-			quiet(
-				isQuiz
-					? "In a quiz, the arithmetic comes with the marks."
-					: "Click a number, or use the arrow keys, to see how it is calculated.",
-			),
-		);
+		const isGiven = this.section().steps.every(({ name }) => fieldOf(baseName(name), this.example));
+		const hint = isGiven
+			? "These numbers are given: change any of them. All others are calculated from them in the next steps."
+			: "Click a number, or use the arrow keys, to see how it is calculated.";
+		fill(this.arithmetic, quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : hint));
 		this.matrices = new Map();
-		this.board.replaceChildren(...this.section().steps.map((step) => this.drawEquation(step, isQuiz)));
+		fill(
+			this.board,
+			this.section().steps.map((step) => this.drawEquation(step, isQuiz)),
+		);
 		const [stepName, row, column] = (this.state.c ?? "").split(",");
 		const matrix = this.matrices.get(stepName);
 		if (matrix && !isQuiz) {
@@ -286,7 +283,7 @@ export class Page {
 	drawEquation(step, isQuiz) {
 		const operands = [];
 		const parts = equationOf(step, this.result.steps, this.example).map((part) => {
-			if (typeof part === "string") return element("span", { class: "sign" }, part);
+			if (typeof part === "string") return element("span.sign", part);
 			const matrix = new MatrixTable(this.matrixSpec(part.step, part.transposed));
 			operands.push({ ...part, matrix });
 			return matrix.element;
@@ -299,8 +296,7 @@ export class Page {
 		};
 		if (isQuiz && !editedField && step.values.length * step.columns.length <= 400) {
 			return element(
-				"div",
-				{ class: "equation" },
+				"div.equation",
 				parts,
 				quizPanel(step, spec, this.example, this.shell, () => this.drawBoard()),
 			);
@@ -311,10 +307,9 @@ export class Page {
 		matrix.operands = operands;
 		this.matrices.set(step.name, matrix);
 		return element(
-			"div",
-			{ class: "equation" },
+			"div.equation",
 			parts,
-			element("div", {}, matrix.element, editedField && this.sizeButtons(editedField, step)),
+			element("div", matrix.element, editedField && this.sizeButtons(editedField, step)),
 		);
 	}
 
@@ -366,13 +361,12 @@ export class Page {
 			this.changeExample(resizeExample(this.example, editedField, newHeight, newWidth));
 		const rowsChange = ["x", "q", "source_x"].includes(editedField);
 		return element(
-			"div",
-			{ class: "row small" },
+			"div.row.small",
 			rowsChange && button("+ row", resizeTo(height + 1, width)),
 			rowsChange && button("− row", resizeTo(height - 1, width), { disabled: height < 2 }),
 			button("+ column", resizeTo(height, width + 1)),
 			button("− column", resizeTo(height, width - 1), { disabled: width < 2 }),
-			element("span", { class: "quiet" }, "Paste cells from a spreadsheet into any cell."),
+			element("span.quiet", "Paste cells from a spreadsheet into any cell."),
 		);
 	}
 
@@ -385,9 +379,10 @@ export class Page {
 		await this.shell.attempt(async () => {
 			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
 			if (this.state.c !== cell) return;
-			this.arithmetic.replaceChildren(
-				element("strong", {}, result.cell.title),
-				...result.cell.lines.map((line) => element("pre", {}, line)),
+			fill(
+				this.arithmetic,
+				element("strong", result.cell.title),
+				result.cell.lines.map((line) => element("pre", line)),
 			);
 		}, this.arithmetic);
 	}
@@ -408,7 +403,7 @@ export class Page {
 		if (section === 4) panels.push(scalePanel(this.shell, Number(this.state.dk) || 64, onDimension));
 		if (section === 5 && this.result.steps.some((step) => baseName(step.name) === "scores"))
 			panels.push(this.normalisationPanel());
-		this.extras.replaceChildren(...panels);
+		fill(this.extras, panels);
 	}
 
 	/** The same scores normalised by softmax and by the sum, side by side; an error is shown in its place. */
@@ -417,21 +412,18 @@ export class Page {
 			["softmax", "softmax"],
 			["sum", "division by the sum"],
 		].map(([normalise, name]) => {
-			const container = element("div", {});
-			this.shell.attempt(
-				async () => container.replaceChildren(await this.normalisedMatrix(normalise, name)),
-				container,
-			);
+			const container = element("div");
+			this.shell.attempt(async () => fill(container, await this.normalisedMatrix(normalise, name)), container);
 			return container;
 		});
 		return card(
 			"Softmax or division by the sum",
-			element("h2", {}, "Softmax or division by the sum?"),
+			element("h2", "Softmax or division by the sum?"),
 			quiet(
 				"Both make each row add up to 1. With division by the sum, a negative score gives a negative weight, a row " +
 					"that sums to 0 has no weights at all, and a large score stands out less.",
 			),
-			element("div", { class: "equation" }, sides),
+			element("div.equation", sides),
 		);
 	}
 

@@ -1,7 +1,18 @@
 // Form of a new run: kind of model, data, size, budget.
 
 import { ApiError } from "../api.js";
-import { details, element, field, fieldRow, flexRow, radioGroup, select, wideField } from "../element.js";
+import {
+	details,
+	element,
+	field,
+	fieldRow,
+	fill,
+	flexRow,
+	numberInput,
+	radioGroup,
+	select,
+	wideField,
+} from "../element.js";
 
 const KINDS = [
 	["gpt", "gpt: decoder-only Transformer"],
@@ -30,10 +41,10 @@ export class TrainForm {
 		this.data = select([], "", () => this.saveChoices());
 		this.size = select(SIZES, "tiny", () => this.saveChoices());
 		this.file = element("input", { type: "file", accept: ".txt,.tsv,.jsonl,text/*" });
-		this.minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", value: 1 });
-		this.steps = element("input", { type: "number", min: 1, max: 1000000, step: 1, placeholder: "or" });
-		this.seed = element("input", { type: "number", min: 0, max: 2 ** 31, step: 1, value: 0 });
-		this.keep = element("input", { type: "number", min: 1, max: 100, step: 1, placeholder: "3" });
+		this.minutes = numberInput(0.05, 1440, { step: "any", value: 1 });
+		this.steps = numberInput(1, 1e6);
+		this.seed = numberInput(0, 2 ** 31, { value: 0 });
+		this.keep = numberInput(1, 100, { placeholder: "3" });
 		this.name = element("input", {
 			type: "text",
 			maxlength: 60,
@@ -66,16 +77,23 @@ export class TrainForm {
 		);
 		this.kindField = field("kind", this.kind);
 		this.kindsField = element(
-			"fieldset",
-			{ class: "checks", hidden: true },
-			element("legend", {}, "kinds"),
-			this.kindBoxes.map((box) => element("label", {}, box, box.value)),
+			"fieldset.checks",
+			{ hidden: true },
+			element("legend", "kinds"),
+			this.kindBoxes.map((box) => element("label", box, box.value)),
 		);
 		this.fileField = field("your text", this.file, ".txt; .tsv with two columns for translators");
 		this.fileField.hidden = true;
 		this.element = element(
-			"form",
-			{ class: "card", "aria-label": "New run", novalidate: true },
+			"form.card",
+			{
+				"aria-label": "New run",
+				novalidate: true,
+				onsubmit: (event) => {
+					event.preventDefault();
+					this.submit();
+				},
+			},
 			flexRow(this.mode),
 			fieldRow(
 				this.kindField,
@@ -83,9 +101,9 @@ export class TrainForm {
 				field("data", this.data),
 				this.fileField,
 				field("size", this.size, "number of layers and width of the vectors"),
-				field("minutes", this.minutes, "longest time"),
-				field("steps", this.steps, "one batch of texts each"),
-				field("seed", this.seed, "same seed, same start"),
+				field("minutes", this.minutes, "training stops then"),
+				field("steps", this.steps, "instead of minutes"),
+				field("seed", this.seed, "same seed, same result"),
 				field("name", this.name),
 			),
 			details(
@@ -93,18 +111,15 @@ export class TrainForm {
 				wideField("sentence whose attention is recorded at every checkpoint", this.sentence),
 				field("checkpoints to keep", this.keep, "more of them let you watch a head form on Home"),
 			),
-			flexRow(this.submitButton, (this.note = element("span", { class: "quiet", role: "status" }))),
+			flexRow(this.submitButton, (this.note = element("span.quiet", { role: "status" }))),
 		);
-		this.element.addEventListener("submit", (event) => {
-			event.preventDefault();
-			this.submit();
-		});
 	}
 
 	async load(state) {
 		const { corpora } = (await this.shell.request("data")).result;
-		this.data.replaceChildren(
-			...corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
+		fill(
+			this.data,
+			corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
 			element("option", { value: "" }, "your own text …"),
 		);
 		this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";

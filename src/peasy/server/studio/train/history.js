@@ -2,7 +2,7 @@
 
 import { clamp, formatCount } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, caveatLine, element, field, fieldRow, quiet, select, setSlider, slider } from "../element.js";
+import { bdi, button, element, field, fieldRow, fill, quiet, select, setSlider, slider } from "../element.js";
 import { Player } from "/web/render/player.js";
 
 const FRAME_TIME = 700; // milliseconds per checkpoint
@@ -18,11 +18,11 @@ export class AttentionHistory {
 			(playing) => (this.playButton.textContent = playing ? "Pause" : "Play"),
 		);
 		this.bar = fieldRow();
-		this.container = element("div", {});
+		this.container = element("div");
 		this.element = element(
 			"section",
 			{ "aria-label": "Attention during training" },
-			element("h2", {}, "Attention during training"),
+			element("h2", "Attention during training"),
 			this.bar,
 			this.container,
 		);
@@ -31,7 +31,7 @@ export class AttentionHistory {
 	clear() {
 		this.player.stop();
 		[this.run, this.maps, this.result] = [null, null, null];
-		[this.bar, this.container].forEach((part) => part.replaceChildren());
+		[this.bar, this.container].forEach((part) => fill(part));
 	}
 
 	async show(run, state) {
@@ -62,14 +62,15 @@ export class AttentionHistory {
 
 	showEmpty() {
 		[this.maps, this.result] = [null, null];
-		this.bar.replaceChildren();
-		this.container.replaceChildren(
+		fill(this.bar);
+		fill(
+			this.container,
 			quiet("Nothing recorded yet. Models with attention are recorded at every checkpoint; other models have none."),
 		);
 	}
 
 	draw(response) {
-		const { steps, module_paths, module_path, text, caveat } = response.result;
+		const { steps, module_paths, module_path, text } = response.result;
 		this.result = response.result;
 		const rendered = renderDocument(response);
 		this.maps = rendered.querySelector("peasy-maps");
@@ -92,11 +93,8 @@ export class AttentionHistory {
 				},
 			),
 		);
-		this.bar.replaceChildren(attention, this.slider, this.playButton);
-		[...rendered.children]
-			.filter((child) => child.matches("p.note") && child.textContent.toLowerCase() === caveat.toLowerCase())
-			.forEach((child) => child.remove());
-		this.container.replaceChildren(element("p", { class: "sentence" }, bdi(text)), rendered, caveatLine(caveat));
+		fill(this.bar, attention, this.slider, this.playButton);
+		fill(this.container, element("p.sentence", bdi(text)), rendered);
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.showStep(detail.mapColumn));
 		this.maps?.ready?.then(() => frame !== last && this.maps.selectMap(this.maps.mapRow, frame));
 	}

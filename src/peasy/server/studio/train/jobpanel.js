@@ -2,7 +2,7 @@
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { button, element, flexRow } from "../element.js";
+import { button, element, fill, flexRow } from "../element.js";
 
 const POLL_INTERVAL = 600; // milliseconds
 const STATE_TEXTS = {
@@ -20,15 +20,15 @@ export class JobPanel {
 		this.commands = commands;
 		this.onUpdate = onUpdate;
 		this.job = null;
-		this.stateLine = element("p", {});
-		this.progressText = element("p", { class: "quiet" });
-		this.progressBar = element("i", {});
-		this.progress = element("div", { class: "progress", "aria-hidden": true }, this.progressBar);
+		this.stateLine = element("p");
+		this.progressText = element("p.quiet");
+		this.progressBar = element("i");
+		this.progress = element("div.progress", { "aria-hidden": true }, this.progressBar);
 		this.stopButton = button("Stop and save", () => this.stop());
-		this.errorContainer = element("div", {});
+		this.errorContainer = element("div");
 		this.element = element(
-			"section",
-			{ class: "card live", "aria-label": "Job", hidden: true },
+			"section.card.live",
+			{ "aria-label": "Job", hidden: true },
 			this.stateLine,
 			this.progress,
 			this.progressText,
@@ -98,7 +98,7 @@ export class JobPanel {
 				new ApiError(job.error?.message ?? "The job failed.", job.error?.hint ?? ""),
 				this.errorContainer,
 			);
-		else this.errorContainer.replaceChildren();
+		else fill(this.errorContainer);
 		if (previous?.id !== job.id || previous.state !== job.state) this.shell.announce(this.stateLine.textContent);
 		if (previous === null || previous.state !== job.state || this.running) this.onUpdate(job);
 	}

@@ -1,7 +1,7 @@
 // Details of one run with the loss curves of others beside it: losses, samples, attention at every checkpoint.
 
 import { formatCount, writeNumber } from "/web/render/numbers.js";
-import { bdi, button, element, field, fieldRow, quiet, table } from "../element.js";
+import { bdi, element, field, fieldRow, fill, mainButton, numberInput, quiet, table } from "../element.js";
 import { LineChart } from "../linechart.js";
 import { AttentionHistory } from "./history.js";
 import { formatDuration } from "./jobpanel.js";
@@ -15,12 +15,12 @@ export class RunView {
 		this.names = [];
 		this.metrics = new Map();
 		this.job = null;
-		this.title = element("h2", {});
-		this.facts = element("p", { class: "quiet" });
-		this.resumeForm = element("div", {});
+		this.title = element("h2");
+		this.facts = element("p.quiet");
+		this.resumeForm = element("div");
 		this.lossChart = new LineChart({ title: "Loss", xAxis: "step", yAxis: "loss" });
-		this.comparison = element("div", {});
-		this.samples = element("div", {});
+		this.comparison = element("div");
+		this.samples = element("div");
 		this.history = new AttentionHistory(shell);
 		this.element = element(
 			"section",
@@ -29,11 +29,9 @@ export class RunView {
 			this.facts,
 			this.resumeForm,
 			element(
-				"div",
-				{ class: "sides" },
+				"div.sides",
 				element(
-					"div",
-					{ class: "card" },
+					"div.card",
 					this.lossChart.element,
 					quiet(
 						"Loss: how surprised the model is by the next token, on average. Lower is better; on validation texts, " +
@@ -41,7 +39,7 @@ export class RunView {
 					),
 					this.comparison,
 				),
-				element("div", { class: "card" }, element("h2", {}, "Samples"), this.samples),
+				element("div.card", element("h2", "Samples"), this.samples),
 			),
 			this.history.element,
 		);
@@ -103,7 +101,7 @@ export class RunView {
 		await this.history.update();
 		const { result } = job;
 		const isShown = job.command === "compare" && result?.models.every(({ run }) => this.names.includes(run));
-		this.comparison.replaceChildren(...(isShown ? [this.comparisonTable(result)] : []));
+		fill(this.comparison, isShown && this.comparisonTable(result));
 	}
 
 	countCheckpoints() {
@@ -123,7 +121,6 @@ export class RunView {
 		]);
 		return element(
 			"div",
-			{},
 			table(`${budget}; the best on ${measure} first`, ["kind", "parameters", "time", ...names], rows),
 			notes.map((note) => quiet(note)),
 		);
@@ -137,7 +134,7 @@ export class RunView {
 		for (const name of this.names)
 			lines.push({ name: `${name}, validation`, points: losses(this.metrics.get(name).events, "validated") });
 		this.lossChart.show(lines);
-		this.title.replaceChildren(bdi(first));
+		fill(this.title, bdi(first));
 		this.facts.textContent = this.summarize(main);
 		this.drawResumeForm(first, main);
 		this.drawSamples(main.samples);
@@ -160,17 +157,13 @@ export class RunView {
 		const state = live || this.job ? "busy" : events.some(({ event }) => event === "finished") ? "finished" : "stopped";
 		if (this.resumeForm.dataset.state === `${name} ${state}`) return;
 		this.resumeForm.dataset.state = `${name} ${state}`;
-		if (state === "busy") return this.resumeForm.replaceChildren();
-		const minutes = element("input", { type: "number", min: 0.05, max: 1440, step: "any", placeholder: "unchanged" });
-		const resumeButton = button(
-			"Resume",
-			() => this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
-			{ class: "plain main" },
+		if (state === "busy") return fill(this.resumeForm);
+		const minutes = numberInput(0.05, 1440, { step: "any", placeholder: "unchanged" });
+		const resumeButton = mainButton("Resume", () =>
+			this.onResume({ run: name, resume: true, ...(minutes.value ? { minutes: Number(minutes.value) } : {}) }),
 		);
 		const link = element("a", { href: `look?m=${encodeURIComponent(name)}` }, "Inspect its attention");
-		this.resumeForm.replaceChildren(
-			fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link),
-		);
+		fill(this.resumeForm, fieldRow(state === "stopped" && [field("total minutes", minutes), resumeButton], link));
 		return undefined;
 	}
 
@@ -181,15 +174,15 @@ export class RunView {
 				prompts.map((prompt, index) =>
 					element(
 						"li",
-						{},
-						element("small", {}, `after step ${formatCount(step)}`),
-						bdi(element("b", {}, prompt), " ▸ ", texts[index]),
+						element("small", `after step ${formatCount(step)}`),
+						bdi(element("b", prompt), " ▸ ", texts[index]),
 					),
 				),
 			);
-		this.samples.replaceChildren(
+		fill(
+			this.samples,
 			items.length
-				? element("ul", { class: "samples" }, items.slice(0, 6))
+				? element("ul.samples", items.slice(0, 6))
 				: quiet("No samples yet; models that do not generate text have none."),
 		);
 	}

@@ -2,21 +2,18 @@
 
 import { clamp, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, caveatLine, details, element, field, fieldRow, quiet, select } from "../element.js";
+import { bdi, button, caveatLine, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
 
 const UNSURE = 0.6; // mean probability of the tokens below which a text is probably outside of what the model knows
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
-	/** @type {number | null} */
-	layer;
-	/** @type {number | null} */
-	head;
+	layer = 0;
+	head = 0;
 	/** @type {number[]} */
 	layers;
-	/** @type {number} */
-	numHeads;
+	numHeads = 0;
 
 	constructor(letter, models, defaultModel, shell, onModelChange) {
 		this.letter = letter;
@@ -33,16 +30,16 @@ export class TranslatorPanel {
 				onModelChange();
 			},
 		);
-		this.kindLabel = element("span", { class: "quiet" });
-		this.knows = element("p", { class: "quiet" });
-		this.translation = element("p", { class: "result-text", "aria-live": "polite" });
-		this.warning = element("p", { class: "note warning", role: "status" });
-		this.heads = element("div", {});
-		this.picture = element("div", {});
+		this.kindLabel = element("span.quiet");
+		this.knows = element("p.quiet");
+		this.translation = element("p.result-text", { "aria-live": "polite" });
+		this.warning = element("p.note.warning", { role: "status" });
+		this.heads = element("div");
+		this.picture = element("div");
 		this.tree = element("section", { "aria-label": "Beams" });
 		this.element = element(
-			"section",
-			{ class: "side card", "aria-label": `Translator ${letter}` },
+			"section.side.card",
+			{ "aria-label": `Translator ${letter}` },
 			fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel),
 			this.knows,
 			this.translation,
@@ -85,8 +82,10 @@ export class TranslatorPanel {
 		const turn = (this.turn += 1);
 		this.element.classList.add("busy");
 		try {
-			const { result } = await this.shell.request("beams", { model: this.model, text, num_beams: numBeams });
+			const body = { model: this.model, text, num_beams: numBeams, html: true };
+			const response = await this.shell.request("beams", body);
 			if (turn !== this.turn) return;
+			const { result } = response;
 			this.text = text;
 			this.target = result.hypotheses[0].text;
 			const probability = Math.exp(result.hypotheses[0].score);
@@ -95,15 +94,16 @@ export class TranslatorPanel {
 					? `Unsure: the mean probability of its tokens is ${writeNumber(probability, 2)}. This text is probably outside ` +
 						"of what the model knows."
 					: "";
-			this.tree.replaceChildren(
-				element("h2", {}, result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
-				...drawTree(result),
+			fill(
+				this.tree,
+				element("h2", result.num_beams === 1 ? "One beam" : `${result.num_beams} beams`),
+				drawTree(response),
 			);
 			await this.align(turn);
 		} catch (error) {
 			if (turn !== this.turn) return;
 			this.target = null;
-			[this.translation, this.warning, this.heads, this.tree].forEach((part) => part.replaceChildren());
+			[this.translation, this.warning, this.heads, this.tree].forEach((part) => fill(part));
 			this.shell.showError(error, this.picture);
 		} finally {
 			if (turn === this.turn) this.element.classList.remove("busy");
@@ -121,8 +121,8 @@ export class TranslatorPanel {
 		const { result } = response;
 		[this.layer, this.head] = [result.layer, result.head];
 		this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
-		this.translation.replaceChildren(bdi(result.target.text || "(nothing)"));
-		this.heads.replaceChildren(...this.headGrid(result));
+		fill(this.translation, bdi(result.target.text || "(nothing)"));
+		fill(this.heads, this.headGrid(result));
 		this.drawAlignment(response);
 	}
 
@@ -135,12 +135,12 @@ export class TranslatorPanel {
 			(child) => child !== ribbons && !(child.matches("p.plain") && result.description.includes(child.textContent)),
 		);
 		const caveat = caveatLine(result.caveat);
-		this.picture.replaceChildren(
+		fill(
+			this.picture,
 			ribbons,
 			element(
-				"ul",
-				{ class: "facts" },
-				this.facts(result).map((fact) => element("li", {}, fact)),
+				"ul.facts",
+				this.facts(result).map((fact) => element("li", fact)),
 			),
 			caveat,
 			details(
@@ -165,15 +165,14 @@ export class TranslatorPanel {
 		const numHeads = Math.max(...heads.map(({ head }) => head)) + 1;
 		[this.layers, this.numHeads] = [layers, numHeads];
 		if (heads.length === 1) return [quiet("This model has one attention with one head.")];
-		const grid = element("div", {
-			class: "heads-grid",
+		const grid = element("div.heads-grid", {
 			role: "group",
 			"aria-label": "Layer and head; the star marks the head that aligns best",
 		});
 		grid.style.gridTemplateColumns = `auto repeat(${numHeads}, auto)`;
 		for (const layer of layers) {
 			grid.append(
-				element("span", {}, `layer ${layer}`),
+				element("span", `layer ${layer}`),
 				...indices(numHeads).map((head) => {
 					const isBest = best.layer === layer && best.head === head;
 					const isChosen = this.layer === layer && this.head === head;

@@ -3,12 +3,14 @@
 import { writeNumber } from "/web/render/numbers.js";
 import { textWidth } from "/web/render/links.js";
 import { downloadButtons } from "../download.js";
-import { details, element, quiet, table } from "../element.js";
+import { renderDocument } from "../document.js";
+import { details, element, quiet } from "../element.js";
 
 const [ROW_HEIGHT, GAP] = [27, 26];
 
-/** Elements that show the result of /api/beams. */
-export function drawTree({ branches, hypotheses, num_beams }) {
+/** Elements that show the response of /api/beams. */
+export function drawTree(response) {
+	const { branches, hypotheses, num_beams } = response.result;
 	const roots = groupTokens(branches);
 	let numLeaves = 0;
 	const layOut = (group, x) => {
@@ -26,9 +28,8 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 	const groups = roots.flatMap(flattenGroup);
 	const size = [Math.max(...groups.map((group) => group.x + group.width)) + 12, numLeaves * ROW_HEIGHT + 6];
 	const svg = element(
-		"svg",
+		"svg.tree",
 		{
-			class: "tree",
 			width: size[0],
 			height: size[1],
 			viewBox: `0 0 ${size.join(" ")}`,
@@ -39,33 +40,19 @@ export function drawTree({ branches, hypotheses, num_beams }) {
 		element("circle", { cx: root.x + 3, cy: root.y, r: 4, fill: "currentColor" }),
 		groups.map(drawNode),
 	);
-	const rows = branches.map((branch) => [
-		branch.step,
-		hypothesisText(branches, branch),
-		writeNumber(branch.probability, 4),
-		writeNumber(branch.logprob, 4),
-		outcome(branch),
-	]);
-	const columns = ["token", "hypothesis", "probability", "log-probability", "outcome"];
+	const tables = renderDocument(response);
+	const cells = ({ cells: found }) => [...found].map(({ textContent }) => textContent);
 	return [
-		element("div", { class: "tree-home", tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
+		element("div.tree-home", { tabindex: 0, role: "group", "aria-label": "Beam search tree" }, svg),
 		quiet(
 			"● a finished hypothesis with its rank; × a hypothesis pruned because others were likelier. Thick lines are " +
 				"likely tokens.",
 		),
-		details(
-			"The tree as a table",
-			table(
-				"Hypotheses",
-				["", "text", "score"],
-				hypotheses.map(({ text, score }, index) => [index + 1, text, writeNumber(score, 4)]),
-			),
-			table("Every branch", columns, rows),
-		),
+		details("The tree as a table", tables),
 		downloadButtons(
 			"beams",
 			() => svg,
-			() => [columns, ...rows],
+			() => [...[...tables.querySelectorAll("table")].at(-1).rows].map(cells),
 		),
 	];
 }
@@ -117,20 +104,12 @@ function drawNode(group) {
 	return element(
 		"g",
 		{ class: group.won ? "won" : group.mark === "×" ? "gone" : null },
-		element(
-			"title",
-			{},
-			`${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`,
-		),
-		element("text", { class: "word", x: group.x, y: group.y + 4.5 }, group.text),
+		element("title", `${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`),
+		element("text.word", { x: group.x, y: group.y + 4.5 }, group.text),
 		group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark),
 	);
 }
 
 function outcome({ status, rank }) {
 	return rank === null ? status : rank === 0 ? "best" : `finished, rank ${rank + 1}`;
-}
-
-function hypothesisText(branches, branch) {
-	return branch.parent < 0 ? branch.piece : hypothesisText(branches, branches[branch.parent]) + branch.piece;
 }

@@ -49,31 +49,21 @@ export function equationOf(step, steps, example) {
 		steps.find((candidate) => candidate.name === (head ? `head-${head}.${name}` : name)) ??
 		steps.find((candidate) => candidate.name === name);
 	const operand = (name, options = {}) => (find(name) ? [{ step: find(name), ...options }] : []);
-	const projection = (input, weights) => (find(weights) ? [...operand(input), "·", ...operand(weights), "="] : []);
-	switch (baseName(step.name)) {
-		case "query":
-			return projection("x", "w_q");
-		case "key":
-			return projection(find("source") ? "source" : "x", "w_k");
-		case "value":
-			return projection(find("source") ? "source" : "x", "w_v");
-		case "scores":
-			return scoresEquation(example, operand);
-		case "scaled":
-			return [...operand("scores"), scaleOperator(example), "="];
-		case "masked":
-			return ["+ M", "="];
-		case "weights":
-			return find("scores")
-				? [normaliseOperator(example), ...(find("masked") ? operand("masked") : operand("scaled")), "="]
-				: [];
-		case "context":
-			return [...operand("weights"), "·", ...operand("value"), "="];
-		case "output":
-			return [...operand("concat"), "·", ...operand("w_o"), "="];
-		default:
-			return [];
-	}
+	const product = (left, right) => (find(right) ? [...operand(left), "·", ...operand(right), "="] : []);
+	const input = find("source") ? "source" : "x";
+	const equations = {
+		query: () => product("x", "w_q"),
+		key: () => product(input, "w_k"),
+		value: () => product(input, "w_v"),
+		scores: () => scoresEquation(example, operand),
+		scaled: () => [...operand("scores"), scaleOperator(example), "="],
+		masked: () => ["+ M", "="],
+		weights: () => [normaliseOperator(example), ...operand(find("masked") ? "masked" : "scaled"), "="],
+		context: () => product("weights", "value"),
+		output: () => product("concat", "w_o"),
+	};
+	const isGiven = baseName(step.name) === "weights" && !find("scores");
+	return isGiven ? [] : (equations[baseName(step.name)]?.() ?? []);
 }
 
 function scoresEquation(example, operand) {

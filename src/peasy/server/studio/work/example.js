@@ -1,53 +1,17 @@
 // Editable worked example: numbers, tokens, settings; short enough for a URL.
 
-const FIELDS = [
-	"title",
-	"description",
-	"source",
-	"note",
-	"tokens",
-	"features",
-	"x",
-	"row_dim",
-	"col_dim",
-	"source_tokens",
-	"source_x",
-	"w_q",
-	"w_k",
-	"w_v",
-	"w_o",
-	"q",
-	"k",
-	"v",
-	"weights",
-	"heads",
-	"scoring",
-	"scale",
-	"mask",
-	"bias",
-	"causal",
-	"window",
-	"normalise",
-	"last_step",
-];
+const FIELDS = (
+	"title description source note tokens features x row_dim col_dim source_tokens source_x w_q w_k w_v w_o q k v " +
+	"weights heads scoring scale mask bias causal window normalise last_step"
+).split(" ");
 const DEFAULTS = { row_dim: 0, col_dim: 1, heads: 1, scoring: "scaled-dot", causal: false, normalise: "softmax" };
 const MAX_URL_LENGTH = 6000; // characters of an example in a URL; servers refuse much longer ones
 
+const INPUTS = ["x", "w_q", "w_k", "w_v", "w_o", "weights"]; // steps with the name of their field
+
 /** Field of the example that holds the numbers of a step; null for computed steps. */
 export function fieldOf(step, example) {
-	const fields = {
-		x: "x",
-		source: "source_x",
-		w_q: "w_q",
-		w_k: "w_k",
-		w_v: "w_v",
-		w_o: "w_o",
-		query: "q",
-		key: "k",
-		value: "v",
-		weights: "weights",
-	};
-	const name = fields[step];
+	const name = INPUTS.includes(step) ? step : { source: "source_x", query: "q", key: "k", value: "v" }[step];
 	return name && example[name] ? name : null;
 }
 
@@ -147,6 +111,11 @@ function fitNames(names, count) {
 	return Array.from({ length: count }, (_, index) => names[index] ?? `word ${index + 1}`);
 }
 
+const IDENTITY = [
+	[1, 0],
+	[0, 1],
+];
+
 /** Starting point for the user's own numbers. */
 export const BLANK_EXAMPLE = {
 	title: "Own numbers",
@@ -156,18 +125,9 @@ export const BLANK_EXAMPLE = {
 		[0, 1],
 		[1, 1],
 	],
-	w_q: [
-		[1, 0],
-		[0, 1],
-	],
-	w_k: [
-		[1, 0],
-		[0, 1],
-	],
-	w_v: [
-		[1, 0],
-		[0, 1],
-	],
+	w_q: IDENTITY,
+	w_k: IDENTITY,
+	w_v: IDENTITY,
 };
 
 /** Additive (Bahdanau) scoring with simple weights, for vectors of these dimensions. */

@@ -1,57 +1,39 @@
 // Options of the worked example: scoring, normalisation, mask and scale; every change is computed at once.
 
-import { button, quiet, radioGroup } from "../element.js";
+import { button, fill, quiet, radioGroup } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { additiveScoring, keysOf, scoringOf } from "./example.js";
 
-const SCORINGS = [
-	["dot", "dot"],
-	["cosine", "cosine"],
-	["scaled-dot", "scaled dot"],
-	["additive", "additive"],
-];
-const NORMALISATIONS = [
-	["softmax", "softmax"],
-	["sum", "by sum"],
-	["none", "none"],
-];
+const SCORINGS = ["dot", "cosine", ["scaled-dot", "scaled dot"], "additive"];
+const NORMALISATIONS = ["softmax", ["sum", "by sum"], "none"];
+const MASKS = ["none", "causal", ["own", "custom"]];
 
 export function showOptions(container, example, onChange, steps) {
 	if (example.weights) {
-		return container.replaceChildren(
-			quiet("The weights are given in this example: scoring and normalisation have no effect."),
-		);
+		return fill(container, quiet("The weights are given in this example: scoring and normalisation have no effect."));
 	}
 	const scoring = scoringOf(example);
 	const mask = example.mask || example.bias || example.window ? "own" : example.causal ? "causal" : "none";
 	const dimensions = queryAndKeyDimensions(steps);
-	return container.replaceChildren(
+	return fill(
+		container,
 		radioGroup("scoring", SCORINGS, scoring, (kind) =>
 			onChange({ scoring: kind === "additive" ? additiveScoring(...dimensions) : kind }),
 		),
 		radioGroup("normalise", NORMALISATIONS, example.normalise ?? "softmax", (normalise) => onChange({ normalise })),
-		radioGroup(
-			"mask",
-			[
-				["none", "none"],
-				["causal", "causal"],
-				["own", "custom"],
-			],
-			mask,
-			(kind) => onChange(maskFields(example, kind)),
-		),
+		radioGroup("mask", MASKS, mask, (kind) => onChange(maskFields(example, kind))),
 		radioGroup("scale", scaleOptions(example), String(example.scale ?? "default"), (scale) =>
 			onChange({ scale: scale === "default" ? null : Number(scale) }),
 		),
-		...(mask === "own" ? [maskTable(example, onChange)] : []),
-		...(scoring === "additive" ? additiveTables(example.scoring, onChange) : []),
+		mask === "own" && maskTable(example, onChange),
+		scoring === "additive" && additiveTables(example.scoring, onChange),
 	);
 }
 
 function scaleOptions(example) {
 	const defaultLabel = scoringOf(example) === "scaled-dot" ? "1/√dₖ" : "default";
 	const scales = new Set(["1", "0.1", "10", String(example.scale ?? 1)]);
-	return [["default", defaultLabel], ...[...scales].map((scale) => [scale, scale])];
+	return [["default", defaultLabel], ...scales];
 }
 
 function maskFields(example, kind) {

@@ -1,17 +1,16 @@
 // Quiz on one matrix: some cells are open, answers are marked as by `peasy check`.
 
-import { writeNumber } from "/web/render/numbers.js";
-import { button, element, flexRow, quiet } from "../element.js";
+import { sum, writeNumber } from "/web/render/numbers.js";
+import { button, element, fill, flexRow, mainButton, quiet } from "../element.js";
 import { MatrixTable } from "../matrix.js";
 import { compact } from "./example.js";
 
-const VERDICT_SIGNS = { right: "✓", wrong: "✗", truncated: "✂", follows: "↳", blank: "?" };
-const VERDICT_TEXTS = {
-	right: "right",
-	wrong: "wrong",
-	truncated: "truncated instead of rounded",
-	follows: "consistent with an earlier mistake",
-	blank: "no answer yet",
+const VERDICTS = {
+	right: ["✓", "right"],
+	wrong: ["✗", "wrong"],
+	truncated: ["✂", "truncated instead of rounded"],
+	follows: ["↳", "consistent with an earlier mistake"],
+	blank: ["?", "no answer yet"],
 };
 
 /** Open cells: about half of them, always the same for a table, at least one. */
@@ -25,8 +24,8 @@ function chooseOpenCells(step) {
 /** The matrix with open cells, and buttons that mark it and show the answers. */
 export function quizPanel(step, spec, example, shell, onRestart) {
 	const matrix = new MatrixTable({ ...spec, openCells: chooseOpenCells(step) });
-	const summary = element("p", { class: "verdict", role: "status" });
-	const reasons = element("ul", { class: "reasons" });
+	const summary = element("p.verdict", { role: "status" });
+	const reasons = element("ul.reasons");
 	const openInputs = () => [...matrix.element.querySelectorAll("input.quiz")];
 	const mark = () =>
 		shell.attempt(async () => {
@@ -42,7 +41,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 		});
 	matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
 	const bar = flexRow(
-		button("Mark", mark, { class: "plain main" }),
+		mainButton("Mark", mark),
 		button("Show the answers", () => {
 			showAnswers();
 			mark();
@@ -50,10 +49,9 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 		button("Start again", onRestart),
 	);
 	return element(
-		"div",
-		{ class: "quiz" },
+		"div.quiz",
 		matrix.element,
-		quiet("Calculate the open cells; two decimals are enough. Enter marks them."),
+		quiet("Calculate the open cells (two decimals are enough) and press Enter to mark them."),
 		bar,
 		summary,
 		reasons,
@@ -84,24 +82,17 @@ function showMarks(result, step, matrix, summary, reasons) {
 			counts[verdict] += 1;
 			cell.dataset.verdict = verdict;
 			cell.querySelector(".sign")?.remove();
-			cell.append(
-				element(
-					"span",
-					{ class: "sign", title: VERDICT_TEXTS[verdict] },
-					VERDICT_SIGNS[verdict],
-					element("span", { class: "unseen" }, VERDICT_TEXTS[verdict]),
-				),
-			);
+			const [sign, title] = VERDICTS[verdict];
+			cell.append(element("span.sign", { title }, sign, element("span.unseen", title)));
 			if (verdict === "wrong" || verdict === "truncated")
-				explanations.push(element("li", {}, element("b", {}, `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
+				explanations.push(element("li", element("b", `${step.rows[r]} × ${step.columns[c]}: `), mark.reason));
 		}),
 	);
-	const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
 	const passed = !counts.wrong && !counts.blank;
 	summary.className = `verdict ${passed ? "good" : counts.wrong ? "bad" : "note"}`;
-	const others = { wrong: "wrong", truncated: VERDICT_TEXTS.truncated, blank: "open" };
-	summary.textContent = `${counts.right} of ${total} right${Object.entries(others)
+	const others = { wrong: "wrong", truncated: VERDICTS.truncated[1], blank: "open" };
+	summary.textContent = `${counts.right} of ${sum(Object.values(counts))} right${Object.entries(others)
 		.map(([verdict, text]) => (counts[verdict] ? `, ${counts[verdict]} ${text}` : ""))
 		.join("")}.`;
-	reasons.replaceChildren(...explanations);
+	fill(reasons, explanations);
 }

@@ -1,25 +1,28 @@
 // Effect of the division by √dₖ: random vectors of a chosen dimension, with and without it.
 
 import { writeNumber } from "/web/render/numbers.js";
-import { bar, card, element, quiet, slider, table, tableDetails } from "../element.js";
+import { bar, card, element, fill, quiet, slider, tableDetails } from "../element.js";
+import { renderDocument } from "../document.js";
 import { latestOnly } from "../latest.js";
 
 const MAX_POWER = 10; // 2^10 = 1024
 
 /** @param {import("../shell.js").Shell} shell */
 export function scalePanel(shell, dimension, onChange) {
-	const charts = element("div", { class: "bars-pair" });
-	const summary = element("div", {});
+	const charts = element("div.bars-pair");
+	const summary = element("div");
 	const runLatest = latestOnly(shell, charts, summary);
 	const show = (power) =>
 		runLatest(
-			() => shell.request("scale", { d_k: 2 ** power }),
-			({ result }) => {
-				charts.replaceChildren(
+			() => shell.request("scale", { d_k: 2 ** power, html: true }),
+			(response) => {
+				const { result } = response;
+				fill(
+					charts,
 					weightBars("Without: softmax(q·k)", result.without),
 					weightBars("With: softmax(q·k / √dₖ)", result.with),
 				);
-				summary.replaceChildren(describe(result), tableDetails(numbersTable(result)));
+				fill(summary, describe(result), tableDetails(renderDocument(response)));
 			},
 		);
 	const power = Math.round(Math.log2(dimension));
@@ -34,7 +37,7 @@ export function scalePanel(shell, dimension, onChange) {
 	show(power);
 	return card(
 		"Why √dₖ",
-		element("h2", {}, "Why √dₖ?"),
+		element("h2", "Why √dₖ?"),
 		quiet(
 			"One random query and eight random keys with components of variance 1. The larger the dimension, the larger " +
 				"the scores; without the division one key gets almost all the weight, and the gradient vanishes.",
@@ -48,9 +51,8 @@ export function scalePanel(shell, dimension, onChange) {
 function weightBars(title, side) {
 	const largest = Math.max(...side.weights);
 	return element(
-		"figure",
-		{ class: "bars" },
-		element("figcaption", {}, title),
+		"figure.bars",
+		element("figcaption", title),
 		element(
 			"ol",
 			{ "aria-label": title },
@@ -58,9 +60,9 @@ function weightBars(title, side) {
 				element(
 					"li",
 					{ class: weight === largest && "most" },
-					element("span", {}, `key ${index + 1}`),
+					element("span", `key ${index + 1}`),
 					bar(weight),
-					element("span", { class: "number" }, writeNumber(weight, 4)),
+					element("span.number", writeNumber(weight, 4)),
 				),
 			),
 		),
@@ -76,19 +78,9 @@ function describe(result) {
 	const largest = ({ weights }) => writeNumber(Math.max(...weights), 3);
 	return element(
 		"p",
-		{},
 		`At dₖ = ${result.d_k} the scores have variance ${writeNumber(result.without.variance, 2)} without and ` +
 			`${writeNumber(result.with.variance, 2)} with the division. The largest weight is ` +
 			`${largest(result.without)} without, ${largest(result.with)} with. ` +
 			`The gradient of the softmax is ${result.with.gradient.toPrecision(3)} with the division.${comparison}`,
 	);
-}
-
-function numbersTable(result) {
-	const rows = ["variance", "entropy", "gradient"].map((name) => [
-		name,
-		result.without[name].toPrecision(4),
-		result.with[name].toPrecision(4),
-	]);
-	return table(`dₖ = ${result.d_k}, ${result.draws} draws`, ["scores and weights", "without", "with 1/√dₖ"], rows);
 }

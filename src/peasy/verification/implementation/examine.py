@@ -49,8 +49,8 @@ from peasy.verification.implementation.reading import Reading, read_cores
 from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_MAX_ATTEMPTS, _MAX_SECONDS = 12, 30.0
-"""Calls that are judged at most, if none of them can be compared; and CPU seconds after which no other one is tried."""
+_MAX_ATTEMPTS, _MAX_GUESSED, _MAX_SECONDS = 12, 3, 10.0
+"""Calls that are judged at most, if none of them can be compared, also with guessed settings; and their CPU seconds."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -86,7 +86,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
     start = time.process_time()
-    for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
+    for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
@@ -94,7 +94,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
-        if attempt.guessed or time.process_time() > start + _MAX_SECONDS:
+        if (attempt.guessed and number >= _MAX_GUESSED) or time.process_time() > start + _MAX_SECONDS:
             break
     if best is not None:
         return best
@@ -247,7 +247,7 @@ def _what_was_seen(trace: Trace) -> str:
 
 def _context(state: Examination, attempt: Attempt) -> Context:
     first = next(iter(attempt.subject.inputs.values()))
-    roles = {name: role if role != "x" else "" for name, role in attempt.roles.items()}
+    roles = {name: role if role != "x" and role_of(name) else "" for name, role in attempt.roles.items()}  # no guesses
     if "x" in attempt.roles.values() and "source" in attempt.roles.values():
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)
@@ -269,7 +269,7 @@ def _scaling_caller(state: Examination) -> str:
 
 
 def _named_causal(name: str) -> bool:
-    return bool(re.search(r"causal|masked|autoregressive", name.rpartition(".")[2].lower()))
+    return bool(re.search(r"(?<!non)(?<!non_)(?:causal|masked|autoregressive)", name.rpartition(".")[2].lower()))
 
 
 def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:

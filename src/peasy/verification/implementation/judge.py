@@ -125,7 +125,7 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
     """Return what queries, keys and values are made from: by their inputs, and by layers where inputs do not tell."""
     inputs = [context.input_roles.get(rows.input, "") for rows in (reading.query, reading.key, reading.value)]
     layers = _layer_roles(reading, context, found)
-    if not set(inputs) & {"query", "key", "value", "source"}:
+    if len(context.input_roles) == 1 or not set(inputs) & {"query", "key", "value", "source"}:
         return tuple(layers)
     roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(inputs)]
     if inputs[1] == inputs[2] and "value" not in context.input_roles.values():  # one input for keys and values
@@ -798,7 +798,7 @@ def _context_tokens(subject: RepeatedCall, reading: Reading, codes: Array, numbe
             trace = subject.trace(overrides={core.context.index: override})
             if len(trace.results) != len(results):
                 return None
-            moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > 1e-5 * max(
+            moved = np.abs(np.nan_to_num(to_float(trace.results[number][0]) - base)) > 1e-4 * max(
                 1.0, float(np.nanmax(np.abs(base)))
             )
             seen.append(moved.any(axis=-1))

@@ -26,16 +26,31 @@ def package_root(file: Path) -> Path:
 
 
 def project_folders(file: Path) -> list[Path]:
-    """Return folders that imports may start from: the package root, and `src` and the root of the project around it."""
+    """Return folders that imports may start from: the package root, `src` and the root of the project around it.
+
+    Without the usual files of a project's root it is the folder that has the modules which the file imports.
+    """
     root = package_root(file)
-    folders = [root]
+    folders, tops = [root], set(_imported_names(file))
     for parent in (root, *list(root.parents)[:4]):
+        if any((parent / top).is_dir() or (parent / f"{top}.py").exists() for top in tops):
+            folders.append(parent)
         if any(
             (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
         ):
             folders += [parent, parent / "src"]
             break
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _imported_names(file: Path) -> Iterator[str]:
+    """Yield the first parts of the absolute imports of a file."""
+    with contextlib.suppress(SyntaxError, UnicodeDecodeError):
+        for node in ast.walk(ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]
+            elif isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
@@ -57,9 +72,9 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
     missing: list[str] = []
     try:
         loaded = _import_with_stand_ins(file, missing)
-    except SyntaxError:
-        raise
     except Exception as error:
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            raise
         with StandInFinder(missing), StatementFinder(project_folders(file)):
             _forget_modules(file)
             loaded = _import_in_package(file)
@@ -202,6 +217,7 @@ class StandInModule(types.ModuleType):
 
 def _known_object(origin: str) -> Any:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
+    import torch
     from torch import nn
 
     from peasy.verification.implementation.package_functions import KNOWN
@@ -210,8 +226,17 @@ def _known_object(origin: str) -> Any:
         def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
             super().__init__(inputs, outputs, bias)
 
+    class TransposedLinear(nn.Module):  # of transformers, which has moved it
+        def __init__(self, outputs: int, inputs: int) -> None:
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.ones(inputs, outputs)), nn.Parameter(torch.zeros(outputs))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight + self.bias
+
     known: dict[str, Any] = {
         "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
+        "Conv1D": TransposedLinear,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
         "get_model_parallel_world_size": lambda: 1, "print0": print,
@@ -273,6 +298,9 @@ class StandIn:
 
     def __getitem__(self, key: Any) -> "StandIn":
         return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())  # with __getitem__ alone, a loop over it would not end
 
     def __or__(self, other: Any) -> Any:
         return self

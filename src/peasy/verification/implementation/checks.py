@@ -10,7 +10,8 @@ import numpy as np
 from peasy.verification.implementation.arguments import seeded_array
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
-from peasy.verification.implementation.judge import Context, Judgement, judge
+from peasy.verification.implementation.judge import judge
+from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores

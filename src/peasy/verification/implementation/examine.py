@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
+from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of, source_of
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
@@ -32,9 +32,11 @@ from peasy.verification.implementation.checks import (
     check_output_projection,
     rotary_is_relative,
 )
+from peasy.verification.implementation.comparison import judge_output
 from peasy.verification.implementation.core import attention_products, find_cores
 from peasy.verification.implementation.expected import explain_difference, read_expected
-from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
+from peasy.verification.implementation.judge import judge
+from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
@@ -46,7 +48,7 @@ from peasy.verification.implementation.masks import (
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
-from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
+from peasy.verification.implementation.trace import NotRepeatable, Place, Trace, to_float
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
 _MAX_ATTEMPTS, _MAX_GUESSED, _MAX_SECONDS = 12, 3, 10.0
@@ -366,12 +368,26 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
         found.mistake("mask of another sequence", mask_place(reading))
     elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
+    elif not trial.changed and (inner.unknown or _waits_for_another_argument(attempt, trial, trace)):
+        state.notes.append(f"{next(iter(trial.constants))} has no effect with the other arguments as they are.")
     elif not trial.changed:
         found.mistake("mask ignored", None)
     elif judge_pattern(subject, reading, False, Judgement()) == "causal":
         found.convention("a mask argument, whatever it holds, makes it causal")
     else:
         found.not_understood("The effect of its mask argument is not known here.")
+
+
+def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace) -> bool:
+    """Return whether the code names a mask but did not use it in this call: it may need another argument, too."""
+    (name, mask), code = next(iter(trial.constants.items())), attempt.module
+    source = source_of(code.forward if is_module(code) else code)
+    uses = len(re.findall(rf"\b{name}\b(?!\s*[:=][^=])", source))
+    numbers = to_float(mask)
+    return uses > 0 and not any(
+        tuple(value.shape) == numbers.shape and np.array_equal(to_float(value), numbers)
+        for op in trace.ops for value in op.values
+    )  # fmt: skip
 
 
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:

@@ -198,6 +198,8 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
     except Exception as error:
         if _in_peasy(error) and STRICT:
             raise
+        if judge_by_output(attempt, found):
+            return found
         found.not_understood(f"{failure(error, attempt.subject.text, state.file).summary()}, when traced.")
     return found
 

@@ -46,7 +46,9 @@ def project_folders(file: Path) -> list[Path]:
 def _imported_names(file: Path) -> Iterator[str]:
     """Yield the first parts of the absolute imports of a file."""
     with contextlib.suppress(SyntaxError, UnicodeDecodeError):
-        for node in ast.walk(ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8"))):
+        for node in ast.walk(
+            ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig"))
+        ):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 yield node.module.partition(".")[0]
             elif isinstance(node, ast.Import):
@@ -68,11 +70,11 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
         return _run_alone(file, notebook_source(file)), []
     if package_root(file) == file.resolve().parent and _works_at_import(file):
         note = "Loops and calls at the top level of the file were not run: only its definitions."
-        return _run_alone(file, file.read_text(encoding="utf-8")), [note]
+        return _run_alone(file, file.read_text(encoding="utf-8-sig")), [note]
     missing: list[str] = []
     try:
         loaded = _import_with_stand_ins(file, missing)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may read its command line when it is imported
         if isinstance(error, SyntaxError) and error.filename == str(file):
             raise
         with StandInFinder(missing), StatementFinder(project_folders(file)):
@@ -95,7 +97,7 @@ def _forget_modules(file: Path) -> None:
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
     """Add numbers that a script sets under `if __name__ == "__main__"` and its classes use as globals."""
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in ast.parse(file.read_text(encoding="utf-8-sig")).body:
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
             for line in node.body:
                 if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name | ast.Tuple):
@@ -127,7 +129,7 @@ def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
 def _works_at_import(file: Path) -> bool:
     """Return whether a file has loops at its top level: a script that trains or reads data when it is imported."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8-sig"))
     except (SyntaxError, UnicodeDecodeError):
         return False
     return any(isinstance(node, ast.For | ast.While) for node in tree.body)
@@ -138,7 +140,7 @@ def _import_in_package(file: Path) -> types.ModuleType:
     if len(parts) > 1:
         return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     if any(isinstance(finder, StatementFinder) for finder in sys.meta_path):
-        return _run_alone(file, file.read_text(encoding="utf-8"))
+        return _run_alone(file, file.read_text(encoding="utf-8-sig"))
     name = _module_name(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -168,7 +170,7 @@ class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Run the statements of the module's file."""
         file = Path(str(module.__file__))
-        _run_statements(module, file, file.read_text(encoding="utf-8"))
+        _run_statements(module, file, file.read_text(encoding="utf-8-sig"))
 
     def __enter__(self) -> None:
         sys.meta_path.insert(0, self)
@@ -321,7 +323,7 @@ def _module_name(file: Path) -> str:
 def notebook_source(file: Path) -> str:
     """Return the code cells of a notebook as one source; magics and shell lines become comments."""
     try:
-        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(file.read_text(encoding="utf-8-sig"))["cells"]
     except (ValueError, KeyError, TypeError):
         raise InvalidInput(f"{file.name} is not a notebook.", hint="Give a .ipynb file as Jupyter saves it.") from None
     lines: list[str] = []
@@ -397,7 +399,7 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
 def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
     """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
+        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8-sig")
         nodes = ast.parse(text).body
     except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
         return

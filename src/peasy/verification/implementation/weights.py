@@ -30,6 +30,7 @@ def _groups(reading: Reading) -> dict[str, Array]:
         "queries": (token_k + 1) * big + head,
         "heads": (token_q + 1) * big + token_k,
         "batch": (head * big + time_q) * big + time_k,
+        "heads of all sequences": time_q * big + time_k,
         "all scores": n,
     }
 
@@ -62,7 +63,8 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
         return
     if over != "keys":
-        names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch"}
+        names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch",
+                 "heads of all sequences": "softmax over heads"}  # fmt: skip
         found.mistake(names.get(over, "softmax over all scores"), _softmax_place(_axis_op(reading)))
     if reading.extra is not None:
         found.convention("attention sink: an additional score in the softmax")
@@ -86,7 +88,8 @@ def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
     made = None if repeated else line_that_sets(op.place, r"(self\.\w+)\(", r".*Softmax\(")
     if made is not None:
         return made
-    if op.callers and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
+    nested = repeated and op.place is not None and op.place.code.count("softmax") > 1
+    if op.callers and not nested and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
         return op.callers[0]
     return op.place
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from peasy.errors import InvalidInput, UsageError
-from peasy.verification.implementation import catalogue, judge
+from peasy.verification.implementation import catalogue, comparison
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.loading import StandIn, load_module
@@ -184,8 +184,8 @@ def test_parameters_are_filled_before_comparing():
 
 def test_without_the_formula_nothing_is_equal(monkeypatch):
     """Inverse: "equal" comes from numbers that were compared."""
-    original = judge.attend
-    monkeypatch.setattr(judge, "attend", lambda q, *args, **options: original(q * 1.01, *args, **options))
+    original = comparison.attend
+    monkeypatch.setattr(comparison, "attend", lambda q, *args, **options: original(q * 1.01, *args, **options))
     assert examine(right.torch_fused).verdict == NOT_COMPARED
 
 

@@ -194,7 +194,7 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 arguments[parameter.name] = _weight_matrix(role, sizes, library)
                 continue
             hint = config if config and role == "config" else hints.get(parameter.name)
-            value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None)
+            value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None, cls)
             value = unknown if value is None and parameter.default is parameter.empty else value
             if role == "dropout" and not hasattr(cls, "eval"):
                 value = 0.0  # dropout that cannot be switched off
@@ -208,6 +208,12 @@ def _string_options(cls: type, name: str) -> list[str]:
     text = "".join(source_of(base) for base in cls.__mro__ if base.__module__.partition(".")[0] != "torch")
     found = re.findall(rf"\b{name}\s*(?:==|in)\s*[\[({{]?\s*[\"'](\w+)[\"']", text)
     return list(dict.fromkeys(found))
+
+
+def _setting_options(cls: type) -> dict[str, str]:
+    """Return the first string that the code of a class compares each setting of its configuration with."""
+    found = re.findall(r"\bconfig\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"'](\w+)[\"']", source_of(cls))
+    return dict(reversed(found))
 
 
 def source_of(code: Any) -> str:
@@ -225,12 +231,13 @@ def _source(code: Any) -> str:
 
 
 def _constructor_argument(
-    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool, guess: bool
+    parameter: inspect.Parameter, hint: Any, sizes: Sizes, required_only: bool, guess: bool, cls: type
 ) -> Any:
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
-        return make_config(hint, sizes, guess, required_only) if required or parameter.default is None else UNKNOWN
+        given = required or parameter.default is None
+        return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
     if role == "scale" and isinstance(parameter.default, bool):
@@ -298,21 +305,31 @@ def _is_config_class(hint: Any) -> bool:
     )
 
 
-def make_config(hint: Any, sizes: Sizes, guess: bool = False, keep_length: bool = False) -> Any:
-    """Make a configuration: of the annotated class with small sizes, or an object that answers every known name."""
+def make_config(
+    hint: Any, sizes: Sizes, guess: bool = False, keep_length: bool = False, options: Mapping[str, str] | None = None
+) -> Any:
+    """Make a configuration: of the annotated class with small sizes, or an object that answers every known name.
+
+    With `guess`, required numbers whose names are not known are small.
+    """
     if not _is_config_class(hint):
-        return ConfigGuess(sizes, guess=guess)
+        return ConfigGuess(sizes, options, guess)
+    small = {"int": 2, "float": 0.0, "bool": False, "str": ""} if guess else {}
     try:
         known = {p.name: p for p in signature_of(hint)}
-        arguments = {
+        required = {
+            name: getattr(p.annotation, "__name__", p.annotation) for name, p in known.items() if p.default is p.empty
+        }
+        arguments = {name: small[kind] for name, kind in required.items() if kind in small}
+        arguments |= {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
             and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None))
             and not (keep_length and p.default is not p.empty and role_of(name, True) == "length")
         }  # fmt: skip
-        made = hint(**arguments)
+        made = hint(**arguments | {name: text for name, text in (options or {}).items() if name in required})
     except Exception:
-        return ConfigGuess(sizes, guess=guess)
+        return ConfigGuess(sizes, options, guess)
     for name in [
         n for n in getattr(made, "__dict__", {}) if n not in known
     ]:  # classes that keep sizes as plain attributes
@@ -394,11 +411,25 @@ def _declared_axes(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
         shape = re.fullmatch(r"(\w+)\.shape", ast.unparse(node.left))
         if shape:
             yield shape[1], [ast.unparse(each) for each in node.comparators[0].elts]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("einsum") and len(node.args) == 3:
+        pattern = re.fullmatch(r"['\"](\w+), *(\w+) *-> *(\w+)['\"]", ast.unparse(node.args[0]))
+        axes = _einsum_axes([pattern[1], pattern[2]], pattern[3]) if pattern else ()
+        yield from (
+            (array.id, each) for array, each in zip(node.args[1:], axes, strict=False) if isinstance(array, ast.Name)
+        )
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("rearrange") and len(node.args) > 1:
         array, pattern = node.args[:2]
         text = str(pattern.value).partition("->")[0] if isinstance(pattern, ast.Constant) else "..."
         if isinstance(array, ast.Name) and not {*"(."} & {*text}:
             yield array.id, text.split()
+
+
+def _einsum_axes(operands: list[str], result: str) -> Iterator[list[str]]:
+    """Yield the names of the axes of both factors of a product: summed, of one factor only, or of both."""
+    for letters, other in (operands, operands[::-1]):
+        shared = [letter for letter in letters if letter in other and letter in result]
+        names = {letter: "d" if letter in other else "length" for letter in letters}
+        yield [{**names, **dict(zip(shared, ("batch", "heads"), strict=False))}[letter] for letter in letters]
 
 
 def _axis_letters(names: list[str]) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 from peasy.formula.attention import attend
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array
-from peasy.verification.implementation.judge import Judgement
+from peasy.verification.implementation.judgement import Judgement
 
 _SCALES = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
 

@@ -135,13 +135,14 @@ def fill_parameters(module: Any, seed: int) -> None:
     import torch
 
     generator = torch.Generator().manual_seed(seed)
+    kernels = {id(each.weight) for each in module.modules() if isinstance(each, torch.nn.modules.conv._ConvNd)}
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if not parameter.is_floating_point() or parameter.numel() <= 1:
                 continue
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() >= 2:
-                value = noise * min(parameter.shape[-1], parameter[0].numel()) ** -0.5
+                value = noise * (parameter[0].numel() if id(parameter) in kernels else parameter.shape[-1]) ** -0.5
             elif name.endswith("weight") or "gamma" in name or "scale" in name:
                 value = 1 + 0.2 * noise
             else:
@@ -158,7 +159,8 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
             roles = {name: "query" if role == "x" else role for name, role in roles.items()}
         return roles
     required = [p.name for p in parameters if p.default is p.empty and roles[p.name] in ("", "source")]
-    guessed = {1: ("x",), 2: ("query", "source"), 3: ("query", "key", "value"), 4: ("query", "key", "value", "mask")}
+    first = ("source", "query") if [roles[name] for name in required] == ["source", ""] else ("query", "source")
+    guessed = {1: ("x",), 2: first, 3: ("query", "key", "value"), 4: ("query", "key", "value", "mask")}
     return roles | dict(zip(required, guessed.get(len(required), ()), strict=False))
 
 
@@ -278,7 +280,7 @@ def _call_attempts(
     failures: list[CallFailure], file: str,
 ) -> Iterator[Attempt]:  # fmt: skip
     function = made.forward if is_module(made) else made
-    if not callable(function):
+    if not callable(function) or not signature_of(function):
         function = getattr(made, "forward", None) or getattr(made, "call", None) or made
     parameters, packed = _unpacked(function, signature_of(function))
     roles = roles_of(parameters)
@@ -409,7 +411,7 @@ def _subject(
 
         weights = {name: torch.from_numpy(value) for name, value in weights.items()}
     names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    target = made if is_module(made) or callable(made) else function
+    target = made if is_module(made) else function
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**weights, **values})

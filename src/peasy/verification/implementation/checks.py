@@ -10,7 +10,8 @@ import numpy as np
 from peasy.verification.implementation.arguments import seeded_array
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
-from peasy.verification.implementation.judge import Context, Judgement, judge
+from peasy.verification.implementation.judge import judge
+from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
@@ -150,31 +151,34 @@ def check_cache(attempt: Attempt, reading: Reading, found: Judgement, seed: int)
     whole = subject.plain()
     if not whole or whole[0].shape[: axis + 1] != next(iter(subject.inputs.values())).shape[: axis + 1]:
         return ""
-    expected = np.take(whole[0], range(_PREFIX, whole[0].shape[axis]), axis=axis)
-    tried, best = False, None
-    for second in _second_chunks(attempt, roles, axis):
-        try:
-            output = second.plain()[0]
-        except Exception:
-            continue
-        if output.shape != expected.shape:
-            continue
-        tried, best = True, best or second
-        if np.allclose(output, expected, atol=2e-4 * max(1.0, float(np.abs(expected).max()))):
-            return "a sequence in two chunks, with its cache"
-    if tried and best is not None:
+    text, best, size = "a sequence in two chunks, with its cache", None, whole[0].shape[axis]
+    for prefix in (_PREFIX, size - 1):
+        expected = np.take(whole[0], range(prefix, size), axis=axis)
+        for second in _second_chunks(attempt, roles, axis, prefix):
+            try:
+                output = second.plain()[0]
+            except Exception:
+                continue
+            if output.shape != expected.shape:
+                continue
+            best = best or second
+            if np.allclose(output, expected, atol=2e-4 * max(1.0, float(np.abs(expected).max()))):
+                if prefix > _PREFIX:
+                    found.convention("its cache takes one token at a time")
+                return text
+    if best is not None:
         _name_cache_mistake(best, reading, bool({"cache", "past_key"} & set(roles)), found, seed)
-    return "a sequence in two chunks, with its cache" if tried else ""
+    return text if best is not None else ""
 
 
-def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int) -> Iterator[RepeatedCall]:
+def _second_chunks(attempt: Attempt, roles: Mapping[str, str], axis: int, prefix: int) -> Iterator[RepeatedCall]:
     """Yield the call of the second chunk for every way to pass the cache."""
     subject = attempt.subject
     parts = [
         {name: np.take(array, indices, axis=axis) for name, array in subject.inputs.items()}
-        for indices in (range(_PREFIX), range(_PREFIX, next(iter(subject.inputs.values())).shape[axis]))
+        for indices in (range(prefix), range(prefix, next(iter(subject.inputs.values())).shape[axis]))
     ]
-    offset = {roles["offset"]: _PREFIX} if "offset" in roles else {}
+    offset = {roles["offset"]: prefix} if "offset" in roles else {}
     if {"past_key", "past_value"} <= set(roles):
         by_role = {role: name for name, role in attempt.roles.items()}
         past = {roles[f"past_{part}"]: parts[0][by_role[part]] for part in ("key", "value") if part in by_role}

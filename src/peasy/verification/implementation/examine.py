@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of
+from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of, source_of
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
@@ -32,9 +32,11 @@ from peasy.verification.implementation.checks import (
     check_output_projection,
     rotary_is_relative,
 )
+from peasy.verification.implementation.comparison import judge_output
 from peasy.verification.implementation.core import attention_products, find_cores
 from peasy.verification.implementation.expected import explain_difference, read_expected
-from peasy.verification.implementation.judge import Context, Judgement, judge, judge_output
+from peasy.verification.implementation.judge import judge
+from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.masks import (
     MaskTrial,
@@ -46,11 +48,11 @@ from peasy.verification.implementation.masks import (
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
-from peasy.verification.implementation.trace import NotRepeatable, Place, Trace
+from peasy.verification.implementation.trace import NotRepeatable, Place, Trace, to_float
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
-_MAX_ATTEMPTS, _MAX_SECONDS = 12, 30.0
-"""Calls that are judged at most, if none of them can be compared; and CPU seconds after which no other one is tried."""
+_MAX_ATTEMPTS, _MAX_GUESSED, _MAX_SECONDS = 12, 3, 10.0
+"""Calls that are judged at most, if none of them can be compared, also with guessed settings; and their CPU seconds."""
 
 STRICT = False
 """Whether an error of the examination itself is raised, not reported as "not compared": for tests."""
@@ -86,7 +88,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
     start = time.process_time()
-    for attempt in islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS):
+    for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
@@ -94,7 +96,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis
-        if attempt.guessed or time.process_time() > start + _MAX_SECONDS:
+        if (attempt.guessed and number >= _MAX_GUESSED) or time.process_time() > start + _MAX_SECONDS:
             break
     if best is not None:
         return best
@@ -196,6 +198,8 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
     except Exception as error:
         if _in_peasy(error) and STRICT:
             raise
+        if judge_by_output(attempt, found):
+            return found
         found.not_understood(f"{failure(error, attempt.subject.text, state.file).summary()}, when traced.")
     return found
 
@@ -247,7 +251,7 @@ def _what_was_seen(trace: Trace) -> str:
 
 def _context(state: Examination, attempt: Attempt) -> Context:
     first = next(iter(attempt.subject.inputs.values()))
-    roles = {name: role if role != "x" else "" for name, role in attempt.roles.items()}
+    roles = {name: role if role != "x" and role_of(name) else "" for name, role in attempt.roles.items()}  # no guesses
     if "x" in attempt.roles.values() and "source" in attempt.roles.values():
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)
@@ -269,7 +273,7 @@ def _scaling_caller(state: Examination) -> str:
 
 
 def _named_causal(name: str) -> bool:
-    return bool(re.search(r"causal|masked|autoregressive", name.rpartition(".")[2].lower()))
+    return bool(re.search(r"(?<!non)(?<!non_)(?:causal|masked|autoregressive)", name.rpartition(".")[2].lower()))
 
 
 def _judge_masks(state: Examination, attempt: Attempt, reading: Reading, found: Judgement) -> None:
@@ -366,12 +370,26 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
         found.mistake("mask of another sequence", mask_place(reading))
     elif reading.replaced is not None and reading.replaced.any():
         judge_weak_mask(reading, found)
+    elif not trial.changed and (inner.unknown or _waits_for_another_argument(attempt, trial, trace)):
+        state.notes.append(f"{next(iter(trial.constants))} has no effect with the other arguments as they are.")
     elif not trial.changed:
         found.mistake("mask ignored", None)
     elif judge_pattern(subject, reading, False, Judgement()) == "causal":
         found.convention("a mask argument, whatever it holds, makes it causal")
     else:
         found.not_understood("The effect of its mask argument is not known here.")
+
+
+def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace) -> bool:
+    """Return whether the code names a mask but did not use it in this call: it may need another argument, too."""
+    (name, mask), code = next(iter(trial.constants.items())), attempt.module
+    source = source_of(code.forward if is_module(code) else code)
+    uses = len(re.findall(rf"\b{name}\b(?!\s*[:=][^=])", source))
+    numbers = to_float(mask)
+    return uses > 0 and not any(
+        tuple(value.shape) == numbers.shape and np.array_equal(to_float(value), numbers)
+        for op in trace.ops for value in op.values
+    )  # fmt: skip
 
 
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:

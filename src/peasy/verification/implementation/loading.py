@@ -26,16 +26,33 @@ def package_root(file: Path) -> Path:
 
 
 def project_folders(file: Path) -> list[Path]:
-    """Return folders that imports may start from: the package root, and `src` and the root of the project around it."""
+    """Return folders that imports may start from: the package root, `src` and the root of the project around it.
+
+    Without the usual files of a project's root it is the folder that has the modules which the file imports.
+    """
     root = package_root(file)
-    folders = [root]
+    folders, tops = [root], set(_imported_names(file))
     for parent in (root, *list(root.parents)[:4]):
+        if any((parent / top).is_dir() or (parent / f"{top}.py").exists() for top in tops):
+            folders.append(parent)
         if any(
             (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
         ):
             folders += [parent, parent / "src"]
             break
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def _imported_names(file: Path) -> Iterator[str]:
+    """Yield the first parts of the absolute imports of a file."""
+    with contextlib.suppress(SyntaxError, UnicodeDecodeError):
+        for node in ast.walk(
+            ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig"))
+        ):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield node.module.partition(".")[0]
+            elif isinstance(node, ast.Import):
+                yield from (alias.name.partition(".")[0] for alias in node.names)
 
 
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
@@ -53,13 +70,13 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
         return _run_alone(file, notebook_source(file)), []
     if package_root(file) == file.resolve().parent and _works_at_import(file):
         note = "Loops and calls at the top level of the file were not run: only its definitions."
-        return _run_alone(file, file.read_text(encoding="utf-8")), [note]
+        return _run_alone(file, file.read_text(encoding="utf-8-sig")), [note]
     missing: list[str] = []
     try:
         loaded = _import_with_stand_ins(file, missing)
-    except SyntaxError:
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script may read its command line when it is imported
+        if isinstance(error, SyntaxError) and error.filename == str(file):
+            raise
         with StandInFinder(missing), StatementFinder(project_folders(file)):
             _forget_modules(file)
             loaded = _import_in_package(file)
@@ -80,7 +97,7 @@ def _forget_modules(file: Path) -> None:
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
     """Add numbers that a script sets under `if __name__ == "__main__"` and its classes use as globals."""
-    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+    for node in ast.parse(file.read_text(encoding="utf-8-sig")).body:
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
             for line in node.body:
                 if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name | ast.Tuple):
@@ -112,7 +129,7 @@ def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
 def _works_at_import(file: Path) -> bool:
     """Return whether a file has loops at its top level: a script that trains or reads data when it is imported."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8-sig"))
     except (SyntaxError, UnicodeDecodeError):
         return False
     return any(isinstance(node, ast.For | ast.While) for node in tree.body)
@@ -123,7 +140,7 @@ def _import_in_package(file: Path) -> types.ModuleType:
     if len(parts) > 1:
         return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     if any(isinstance(finder, StatementFinder) for finder in sys.meta_path):
-        return _run_alone(file, file.read_text(encoding="utf-8"))
+        return _run_alone(file, file.read_text(encoding="utf-8-sig"))
     name = _module_name(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -153,7 +170,7 @@ class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: types.ModuleType) -> None:
         """Run the statements of the module's file."""
         file = Path(str(module.__file__))
-        _run_statements(module, file, file.read_text(encoding="utf-8"))
+        _run_statements(module, file, file.read_text(encoding="utf-8-sig"))
 
     def __enter__(self) -> None:
         sys.meta_path.insert(0, self)
@@ -202,6 +219,7 @@ class StandInModule(types.ModuleType):
 
 def _known_object(origin: str) -> Any:
     """Return what a well-known object of another package is, in one process and in evaluation mode; None if unknown."""
+    import torch
     from torch import nn
 
     from peasy.verification.implementation.package_functions import KNOWN
@@ -210,8 +228,17 @@ def _known_object(origin: str) -> Any:
         def __init__(self, inputs: int, outputs: int, bias: bool = True, **options: Any) -> None:
             super().__init__(inputs, outputs, bias)
 
+    class TransposedLinear(nn.Module):  # of transformers, which has moved it
+        def __init__(self, outputs: int, inputs: int) -> None:
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.ones(inputs, outputs)), nn.Parameter(torch.zeros(outputs))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ self.weight + self.bias
+
     known: dict[str, Any] = {
         "trunc_normal_": nn.init.trunc_normal_, "lecun_normal_": nn.init.normal_, "DropPath": nn.Identity,
+        "Conv1D": TransposedLinear,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
         "get_model_parallel_world_size": lambda: 1, "print0": print,
@@ -274,6 +301,9 @@ class StandIn:
     def __getitem__(self, key: Any) -> "StandIn":
         return self
 
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())  # with __getitem__ alone, a loop over it would not end
+
     def __or__(self, other: Any) -> Any:
         return self
 
@@ -293,7 +323,7 @@ def _module_name(file: Path) -> str:
 def notebook_source(file: Path) -> str:
     """Return the code cells of a notebook as one source; magics and shell lines become comments."""
     try:
-        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(file.read_text(encoding="utf-8-sig"))["cells"]
     except (ValueError, KeyError, TypeError):
         raise InvalidInput(f"{file.name} is not a notebook.", hint="Give a .ipynb file as Jupyter saves it.") from None
     lines: list[str] = []
@@ -369,7 +399,7 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
 def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
     """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8")
+        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8-sig")
         nodes = ast.parse(text).body
     except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
         return

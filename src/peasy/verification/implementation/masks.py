@@ -12,7 +12,7 @@ import numpy as np
 
 from peasy.verification.implementation.arguments import source_of
 from peasy.verification.implementation.core import Array, find_cores
-from peasy.verification.implementation.judge import Judgement, time_mask
+from peasy.verification.implementation.judgement import Judgement
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
@@ -291,3 +291,27 @@ def _built_mask_meaning(target: Any, file: str) -> bool | None:
                 inverted = bool(re.search(r"==\s*0|~|1\s*-|1\.0\s*-|logical_not|-inf|-1e", source))
                 meanings.add(("tril" in line) != inverted)
     return meanings.pop() if len(meanings) == 1 else None
+
+
+def _mask_pattern(reading: Reading) -> Array | None:
+    """Return which keys the queries attend to, `[n, query, key]`, from the weights and the scores."""
+    if reading.allowed is None:
+        return None
+    return np.asarray(reading.allowed & (np.nan_to_num(reading.core.weights, nan=1.0) != 0))
+
+
+def time_mask(reading: Reading) -> Array | None:
+    """Return which times attend to which, `[query time, key time]`, if it is the same in every head and sequence."""
+    pattern = _mask_pattern(reading)
+    if pattern is None or not reading.attended:
+        return None
+    size_q, size_k = int(reading.query_times.max()) + 1, int(reading.key_times.max()) + 1
+    seen = np.full((size_q, size_k), -1)
+    for n, i, j in np.ndindex(*pattern.shape):
+        at = reading.query_times[n, i], reading.key_times[n, j]
+        if min(at) < 0:
+            continue
+        if seen[at] >= 0 and seen[at] != pattern[n, i, j]:
+            return None
+        seen[at] = pattern[n, i, j]
+    return None if (seen < 0).any() else seen.astype(bool)

@@ -59,7 +59,8 @@ def role_of(name: str, constructor: bool = False) -> str:
     if constructor and not role:
         return "config" if snake.endswith(("_config", "_cfg", "_args", "_params")) else _role_by_words(words)
     if not role and "mask" in words:
-        return "padding" if words & {"pad", "padding"} else "mask"
+        other = words & {"q", "query", "queries", "head", "heads"}  # it hides queries or heads, not keys
+        return "padding" if words & {"pad", "padding"} else "" if other else "mask"
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
 
 

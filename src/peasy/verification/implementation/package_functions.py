@@ -51,8 +51,8 @@ def reduce(x: torch.Tensor, pattern: str, reduction: str, /, **sizes: int) -> An
 
 
 def einsum(*arguments: Any) -> torch.Tensor:
-    """Return the sum of products by a pattern with words for axes, which is the last argument."""
-    *tensors, pattern = arguments
+    """Return the sum of products by a pattern with words for axes, the last argument or (in fancy_einsum) the first."""
+    *tensors, pattern = arguments if isinstance(arguments[-1], str) else (*arguments[1:], arguments[0])
     names = dict.fromkeys(re.findall(r"\w+", pattern))
     letters = dict(zip(names, "abcdefghijklmnopqrstuvwxyz", strict=False))
     return torch.einsum(re.sub(r"\w+", lambda word: letters[word[0]], pattern), *tensors)
@@ -92,6 +92,7 @@ def flash_attn_func(
 KNOWN: dict[str, tuple[Any, ...]] = {
     "einops": (rearrange, repeat, reduce, einsum, Rearrange),
     "einops_exts": (rearrange_many,),
+    "fancy_einsum": (einsum,),
     "xformers": (memory_efficient_attention,),
     "flash_attn": (flash_attn_func,),
 }

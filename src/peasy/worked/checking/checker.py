@@ -192,11 +192,20 @@ class TableChecker:
             for decimals in sorted(best.given_decimals)[:3]:
                 stricter = cls(example, decimals, names_slips).run()
                 blames = stricter.blames_rounding(best)
-                if stricter.likelihood >= best.likelihood + (_STRONG_EVIDENCE if blames else _EVIDENCE):
+                enough = _STRONG_EVIDENCE if blames else 0.0 if best.rejects_its_own_number() else _EVIDENCE
+                if stricter.likelihood >= best.likelihood + enough:
                     best = stricter
                     if blames:
                         best.remarks.append("Given decimals are exact here: the other numbers agree with that.")
         return best
+
+    def rejects_its_own_number(self) -> bool:
+        """True if a number is called wrong although it is the calculated one, rounded: another number is wrong then."""
+        return any(
+            cell.verdict == "wrong" and cell.decimals is not None and isinstance(cell.expected, float)
+            and abs(cell.value - cell.expected) <= 0.5 * 10.0**-cell.decimals
+            for cell in self.cells
+        )  # fmt: skip
 
     def blames_rounding(self, other: "TableChecker") -> bool:
         """True if a number is wrong here by a few units of its last decimal, and right under another reading.
@@ -354,10 +363,10 @@ class TableChecker:
     ) -> Slip | None:
         """Return the known slip that explains the wrong rows of a table, if there is one."""
         clean = judging.clean_reading(known)
-        wrong = {cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"}
+        wrong = [cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"]
         if clean is None or not wrong or not self.names_slips:
             return None
-        return self.slip_finder(table).find(table, wrong, clean)
+        return self.slip_finder(table).find(table, set(wrong), clean, strict=len(wrong) == 1)
 
     def slip_finder(self, table: AlignedTable) -> SlipFinder:
         """Return the finder of slips in a table, with the right numbers of the tables before it."""

@@ -81,6 +81,12 @@ def name_tables(example: Example) -> Example:
     sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
     right = _right_tables(replace(example, written=sure))
     renamed = [_rename(table, right, example) for table in example.written]
+    found = {table.rows for old, table in zip(example.written, renamed, strict=True) if old.rows != table.rows}
+    if len(found) == 1 and () not in found:  # vectors of one token: those with other numbers are its, too
+        renamed = [
+            replace(old, rows=next(iter(found))) if _UNKNOWN_ROW in old.rows and not table.table else table
+            for old, table in zip(example.written, renamed, strict=True)
+        ]
     return replace(example, written=tuple(renamed))
 
 
@@ -106,13 +112,12 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
         candidates: Sequence[str] = [name for name in right if right[name].route is not None or name in right]
         threshold = _ENOUGH
     else:
-        if usual not in right:
-            return table
-        candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9
-    best = max(candidates, key=lambda name: _agreement(table, right.get(name)), default="")
+        candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9 if usual in right else 1.0
+    calculated = {name for name, reading in right.items() if reading.route is not None}
+    best = max(candidates, key=lambda name: (_agreement(table, right.get(name)), name in calculated), default="")
     if not best or _agreement(table, right.get(best)) < threshold:
         return table
-    if usual and not _is_nearer(table, right[best], right[usual]):
+    if usual in right and not _is_nearer(table, right[best], right[usual]):
         return table
     step, head = best.rpartition(".")[2], best.partition(".")[0].removeprefix("head-")
     name = f"{step} head {head}" if "." in best and step in PER_HEAD else step

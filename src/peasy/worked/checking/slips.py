@@ -66,13 +66,16 @@ class SlipFinder:
     ) -> None:  # fmt: skip
         self.settings, self.tables, self.graph, self.written = settings, tables, graph, written
 
-    def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading) -> Slip | None:
-        """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None."""
+    def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading, strict: bool = False) -> Slip | None:
+        """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None.
+
+        A slip may differ by what rounded inputs allow; not if it is `strict`: then almost anything explains one number.
+        """
         cells = [(cell, content) for cell, content in table.cells.items() if content is not CellMark.BLANK]
         in_wrong_rows = [item for item in cells if item[0][0] in wrong_rows]
         if not in_wrong_rows:
             return None
-        spare = np.where(right.bounds.is_known, right.bounds.width / 2, 0.0)
+        spare = np.where(right.bounds.is_known & (not strict), right.bounds.width / 2, 0.0)
         found: Slip | None = None
         with np.errstate(all="ignore"):
             for slip in self.candidates(table, right.point):

@@ -22,7 +22,8 @@ PER_HEAD = (
 """Tables that exist once per head."""
 
 AMBIGUOUS = {
-    "scores": ("scaled", "weights", "x"), "context": ("weights", "output", "scores"), "output": ("context", "weights"),
+    "scores": ("scaled", "weights", "x"), "context": ("weights", "output", "scores"),
+    "output": ("context", "weights", "scores", "scaled"),
     "weights": ("context",), "x": ("scores",),
 }  # fmt: skip
 """Other tables that a caption may also mean, by the step it usually names, if the numbers say so."""

@@ -15,6 +15,7 @@ from peasy.worked.checking.cell import MAX_CELL_LENGTH
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.tables.arrays import find_arrays
 from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
+from peasy.worked.tables.statements import reduce_statements
 
 _CAPTION_SEARCH_LINES = 8
 """Number of lines above a table that are searched for its caption."""
@@ -24,6 +25,7 @@ _RULER_LINE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
 _ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
 _ARRAY_LINE = re.compile(r"\s*(?:[^\[\]|`]{1,60}[=:≈]\s*)?(?:[\w.]+\()?\[\s*\[.*\d")
 _VECTOR_LINE = re.compile(r"\s*(?:[-*•]\s+)?([^\[\]:=|`]{1,40}?)\s*(?:→|⇒|->|=>|:)\s*\[([^\[\]]+)\]\s*,?\s*")
+_VECTOR = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]")
 _PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|@ ", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
@@ -69,7 +71,7 @@ def read_markdown(text: str) -> Sheet:
     sheet = Sheet()
     above: list[str] = []
     spent = ""  # a caption below its table, already used
-    for kind, lines in _markdown_blocks(list(_join_vectors(text.splitlines()))):
+    for kind, lines in _markdown_blocks(list(_join_vectors(_plain_statements(text.splitlines())))):
         if kind == "table":
             below, *lines = lines
             header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)
@@ -79,7 +81,11 @@ def read_markdown(text: str) -> Sheet:
             ]
             if not any(map(parse_caption, captions)) and _CAPTION_BELOW.fullmatch(below.strip()):
                 captions, spent = _CAPTION_BELOW.findall(below.strip()), below
-            sheet.add(captions, *split_labels(header, body))
+            vectors = _vector_columns(header, body)
+            for caption, rows in vectors.items():
+                sheet.add([caption], rows, [row[0] for row in body] if 0 not in map(len, body) else [], [])
+            if not vectors:
+                sheet.add(captions, *split_labels(header, body))
             above = []
         elif kind == "code":
             _read_code(sheet, lines, above)
@@ -92,6 +98,15 @@ def read_markdown(text: str) -> Sheet:
         else:
             _read_line(sheet, lines[0], above)
     return sheet
+
+
+def _vector_columns(header: list[str], body: list[list[str]]) -> dict[str, list[list[str]]]:
+    """Return the columns of a table whose cells are vectors such as `[1, 0]`, as tables by their headers."""
+    columns = {name: [row[index] for row in body if index < len(row)] for index, name in enumerate(header)}
+    return {
+        name: [re.split(r"[,;\s]+", cell.strip("[]() ")) for cell in cells]
+        for name, cells in columns.items() if cells and all(_VECTOR.fullmatch(cell) for cell in cells)
+    }  # fmt: skip
 
 
 def _read_code(sheet: Sheet, lines: list[str], above: list[str]) -> None:
@@ -126,6 +141,21 @@ def read_plain_text(text: str) -> Sheet:
     for array in find_arrays(text):
         sheet.add_array(array, bool(_PROGRAM.search(text)))
     return sheet
+
+
+def _plain_statements(lines: list[str]) -> list[str]:
+    """Return the lines with calculations as names and numbers, except in program text."""
+    result, block, fenced = list[str](), list[str](), False
+    for line in [*lines, "```"]:
+        if not line.lstrip().startswith(("```", "~~~")):
+            block.append(line)
+            continue
+        language = result[-1] if fenced else ""
+        is_program = fenced and ("py" in language or bool(_PROGRAM.search("\n".join(block))))
+        result += block if is_program else reduce_statements(block, fenced)
+        result.append(line)
+        block, fenced = [], not fenced
+    return result[:-1]
 
 
 def _join_vectors(lines: list[str]) -> Iterator[str]:

@@ -339,8 +339,11 @@ def _infer_keys(tables: Sequence[WrittenTable], queries: int) -> tuple[str, ...]
     by_key = [table for table in tables if _step_of(table) in KEY_ROWS]
     source = [table for table in by_key if _step_of(table) == "source"]
     has_inputs = any(_step_of(table) == "x" for table in tables)
-    if not source and (has_inputs or all(len(table.cells) <= queries for table in by_key)):
+    if not source and (has_inputs or (by_key and all(len(table.cells) <= queries for table in by_key))):
         return ()
-    count = max(len(table.cells) for table in source or by_key)
+    widths = [len(row) for table in tables if _step_of(table) in KEY_COLUMNS for row in table.cells]
+    count = max((len(table.cells) for table in source or by_key), default=max(widths, default=queries))
+    if not by_key and count == queries:
+        return ()
     labelled = [table.rows for table in by_key if len(table.rows) == count and all(table.rows)]
     return labelled[0] if labelled else tuple(f"k_{index + 1}" for index in range(count))

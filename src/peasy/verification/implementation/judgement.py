@@ -1,0 +1,101 @@
+"""Judgement of a call so far: mistakes with their line, conventions, and what is not understood."""
+
+import linecache
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.reading import Reading
+from peasy.verification.implementation.trace import Op, Place
+
+TOLERANCE = 2e-4
+"""Of float32 results of order 1."""
+
+
+@dataclass
+class Judgement:
+    """Findings so far: mistakes by name with their place, conventions, and reasons why nothing can be said."""
+
+    mistakes: dict[str, Place | None] = field(default_factory=dict)
+    cautions: dict[str, Place | None] = field(default_factory=dict)
+    conventions: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    difference: float = 0.0
+    compared: int = 0
+
+    def mistake(self, name: str, place: Place | None = None) -> None:
+        """Add a mistake once; the first place counts."""
+        self.mistakes.setdefault(name, place)
+
+    def caution(self, name: str, place: Place | None = None) -> None:
+        """Add a caution once."""
+        self.cautions.setdefault(name, place)
+
+    def convention(self, text: str) -> None:
+        """Add a convention once."""
+        if text not in self.conventions:
+            self.conventions.append(text)
+
+    def take(self, other: "Judgement") -> None:
+        """Add the mistakes and comparisons of another judgement."""
+        for name, place in other.mistakes.items():
+            self.mistake(name, place)
+        self.compared += other.compared
+        self.difference = max(self.difference, other.difference)
+
+    def not_understood(self, text: str) -> None:
+        """Add a reason why something was not compared."""
+        if text not in self.unknown:
+            self.unknown.append(text)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is known besides the trace: width of the model, roles of the inputs, hints from names."""
+
+    model_width: int = 0
+    input_roles: dict[str, str] = field(default_factory=dict)
+    named_causal: bool = False
+    free_scale: bool = False
+    function: bool = False
+    parameter_names: tuple[str, ...] = ()
+    scaling_caller: str = ""
+    scale_argument: bool = False
+
+
+def place_of(op: Op | None) -> Place | None:
+    """Return the line of an operation."""
+    return None if op is None else op.place
+
+
+def close_to(a: Array, b: Array) -> bool:
+    """Return whether two arrays are equal up to the rounding of float32."""
+    a, b = np.nan_to_num(a), np.nan_to_num(b)
+    return a.shape == b.shape and bool(np.all(np.abs(a - b) <= TOLERANCE * max(1.0, float(np.abs(a).max()))))
+
+
+def heads_of(reading: Reading) -> Array | None:
+    """Return the matrices `n` of each sequence, in order: `[sequence, head]`; None if heads are not matrices."""
+    first = reading.query.tokens[:, 0]
+    if len(np.unique(reading.query.tokens[0])) != reading.query.tokens.shape[1]:
+        return None
+    axes = [axis for axis in range(len(reading.query.shape)) if axis not in reading.attended]
+    if len(reading.query.shape) == 3:  # heads are an axis of the input
+        axes = [axis for axis in axes if axis == 0]
+    batch = np.zeros(len(first), dtype=np.int64)
+    for axis in axes:
+        batch = batch * reading.query.shape[axis] + reading.query.positions[axis][:, 0]
+    groups = [np.flatnonzero(batch == each) for each in np.unique(batch)]
+    return np.array(groups) if len({len(each) for each in groups}) == 1 else None
+
+
+def line_that_sets(place: Place | None, used: str, value: str) -> Place | None:
+    """Return the one line of a file that gives a name its value, if the name is used in this line; else None."""
+    for name in re.findall(used, place.code) if place else ():
+        made, file = re.compile(rf"\s*{re.escape(name)}\s*=(?!=){value}"), place.file if place else ""
+        lines = [number for number, line in enumerate(linecache.getlines(file), 1) if made.match(line)]
+        if len(lines) == 1:
+            return Place(file, lines[0])
+    return None

@@ -1,0 +1,151 @@
+"""Scale of the scores: right, a known mistake, learned, or published otherwise."""
+
+from peasy.verification.implementation.core import is_activation
+from peasy.verification.implementation.judgement import Context, Judgement, close_to, heads_of, line_that_sets, place_of
+from peasy.verification.implementation.lineage import number_of
+from peasy.verification.implementation.reading import Reading
+from peasy.verification.implementation.trace import Op
+
+
+def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
+    """Judge the number by which the scores are multiplied before the softmax."""
+    core, d_key = reading.core, reading.d_key
+    op = _scale_op(reading)
+    place = place_of(op or core.scores)
+    normed = "norm" in reading.query_line.kinds and "norm" in reading.key_line.kinds
+    learned = reading.query_line.learned_factor or reading.key_line.learned_factor or _learned_scale(reading)
+    if reading.normaliser in ("sum", "none") and reading.factor is None:
+        return
+    if reading.floored or reading.factor == 0:
+        found.mistake("floor division", place_of(_floor_op(reading) or op))
+        return
+    if reading.masked_op is None:
+        return
+    if reading.head_factors and not learned:
+        found.not_understood("Scores of different heads are multiplied by different numbers.")
+    if reading.factor is None:
+        _unknown_scores(reading, found)
+        return
+    if reading.softcap:
+        found.convention(f"soft cap of {reading.softcap:.4g} on the scores")
+    scale = reading.scale
+    if scale is None:
+        found.not_understood("Parts of the queries are scaled differently.")
+        return
+    if learned:
+        found.convention("the scale is learned")
+        return
+    name = _scale_name(reading, context, scale)
+    if name == "":
+        return
+    if name == "scale by d_k" and len(_scale_ops(reading)) > 1:
+        name = "scaled twice"
+    if normed or context.free_scale or (scale == 1 and reading.bias_learned):
+        found.convention(f"the scores are multiplied by {scale:.4g}, not by 1/√d_k = {d_key**-0.5:.4g}")
+    elif scaled_late(reading):
+        found.mistake("scale after softmax", place_of(late_scale_op(reading)))
+    elif name == "no scale" and _published_without_scale(reading):
+        found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
+    elif name == "scale multiplied" and context.scale_argument:
+        found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
+    elif name == "no scale" and context.scaling_caller:
+        found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
+    elif name == "?":
+        found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
+    else:
+        chosen = r"[*/]=?\s*((?:self\.)?\w*(?:scal|sqrt|temper)\w*)(?![\w(.])"
+        made = None if name in ("scale multiplied", "scaled twice") else line_that_sets(place, chosen, r".*[\d.)]")
+        found.mistake(name, made or place)
+
+
+def _published_without_scale(reading: Reading) -> str:
+    """Return which published attention has no scale, if this looks like it; else ""."""
+    core = reading.core
+    if reading.bias_from_inputs:
+        return "The scores are not scaled, and a term from the inputs is added, as in bottleneck Transformers."
+    layers = [op.name for line in reading.lines.values() for op in line.projections]
+    heads = heads_of(reading)
+    if layers and all("conv" in name for name in layers) and (heads is None or heads.shape[1] == 1):
+        return "The scores of this feature map are not scaled, as in self-attention GANs and non-local networks."
+    same = close_to(core.values[core.value_rows][:, 0], core.right)  # of the first query of each matrix
+    if same and not reading.key_line.projections and not reading.value_line.projections:
+        return "Keys and values are one array and the scores are not scaled, as in Luong's attention."
+    return ""
+
+
+def _unknown_scores(reading: Reading, found: Judgement) -> None:
+    names = [
+        op.name.strip("_") for op in reading.core.path[1:] if reading.masked_op and op.index <= reading.masked_op.index
+    ]
+    known = ", ".join(dict.fromkeys(names)) or "none"
+    found.not_understood(
+        f"Between product and softmax the scores are not only scaled and masked (operations: {known})."
+    )
+
+
+def _scale_name(reading: Reading, context: Context, scale: float) -> str:
+    """Return the name of a scale: "" = right, "?" = unknown."""
+    d_key, (_, queries, keys) = reading.d_key, reading.core.shape
+    heads = heads_of(reading)
+    count = 1 if heads is None else heads.shape[1]
+    widths = [width for width in (context.model_width, count * d_key) if width and width != d_key]
+    candidates = [
+        ("", d_key**-0.5), ("no scale", 1.0), ("scale by d_k", 1 / d_key), ("scale multiplied", d_key**0.5),
+        *(("scale by model width", power) for width in widths for power in (width**-0.5, 1 / width)),
+        *(("scale by number of tokens", power) for time in {queries, keys} for power in (time**-0.5, 1 / time)),
+        ("floor division", 1 / int(d_key**0.5)), ("power before division", 2 / d_key),
+        ("power before division", 0.5 / d_key), ("scale multiplied", float(d_key)),
+        *(("scale by number of heads", power) for power in ((count**-0.5, 1 / count) if count > 1 else ())),
+    ]  # fmt: skip
+    for name, value in candidates:
+        if abs(scale - value) <= 1e-3 * value:
+            return name
+    return "?"
+
+
+def _scale_ops(reading: Reading) -> list[Op]:
+    """Return the multiplications and divisions by a number: on queries and keys, then on the scores."""
+    on_scores = [
+        op for op in reading.core.path
+        if op.name.rstrip("_") in ("mul", "div") and number_of(reading.trace, op) is not None
+        and (reading.masked_op is None or op.index <= reading.masked_op.index)
+    ]  # fmt: skip
+    return [*reading.key_line.scale_ops, *reading.query_line.scale_ops, *on_scores]
+
+
+def _scale_op(reading: Reading) -> Op | None:
+    """Return the last multiplication or division by a number before the softmax."""
+    return next(reversed(_scale_ops(reading)), None)
+
+
+def _floor_op(reading: Reading) -> Op | None:
+    return next((op for op in reading.core.path if "floor" in op.name or "div" in op.name), None)
+
+
+def _learned_scale(reading: Reading) -> bool:
+    for op in reading.core.path:
+        if op.name.rstrip("_") in ("mul", "div"):
+            ops = (reading.trace.ops[source] for source, _ in op.inputs)
+            others = [each.index for each in ops if not is_activation(each)]
+            if any(root.startswith("parameter") for source in others for root in reading.trace.ops[source].roots):
+                return True
+    return False
+
+
+def late_scale_op(reading: Reading) -> Op | None:
+    """Return the first multiplication by a number after the softmax."""
+    last = reading.normaliser_ops[-1].index if reading.normaliser_ops else -1
+    late = [
+        op for op in reading.core.path
+        if op.index > last and op.name.rstrip("_") in ("mul", "div") and number_of(reading.trace, op) is not None
+    ]  # fmt: skip
+    return late[0] if late else None
+
+
+def scaled_late(reading: Reading) -> bool:
+    """Return whether the weights are divided by √d_k, or by the root of the model width."""
+    op = late_scale_op(reading)
+    number = None if op is None else number_of(reading.trace, op)
+    heads = heads_of(reading)
+    widths = (reading.d_key, reading.d_key * (1 if heads is None else heads.shape[1]))
+    return number is not None and any(abs(number[0] - width**-0.5) < 1e-3 for width in widths)

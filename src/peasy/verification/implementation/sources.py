@@ -1,0 +1,234 @@
+"""Queries, keys and values: their inputs and layers, their tokens, and which query heads share a key head."""
+
+import numpy as np
+
+from peasy.verification.implementation.core import NO_TOKEN, Array
+from peasy.verification.implementation.judgement import Context, Judgement, heads_of, place_of
+from peasy.verification.implementation.lineage import columns_of, first_mixing_op, lineage, parameters_of
+from peasy.verification.implementation.names import projection_role
+from peasy.verification.implementation.reading import Reading
+from peasy.verification.implementation.trace import Op, Place
+
+
+def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
+    """Judge which inputs and which layers queries, keys and values come from."""
+    sources = _source_roles(reading, context, found)
+    product, place = reading.core.scores, place_of(reading.core.scores)
+    if sources in (("query", "value", "key"), ("query", "value", "query")):
+        found.mistake("keys and values swapped", place)
+    elif sources[:2] == ("key", "query") and not reading.core.swapped:
+        found.mistake("KQᵀ instead of QKᵀ", place)
+    elif sources[:2] == ("key", "query"):
+        found.mistake("weights transposed", place_of(reading.core.context))
+    elif sources[1:] == ("value", "value"):
+        found.mistake("keys from the values", place)
+    elif sources[:2] == ("query", "query"):
+        found.mistake("keys from the queries", _operand_place(reading, "key") or place_of(product))
+    elif sources[:2] == ("key", "key"):
+        found.mistake("queries from the keys", _operand_place(reading, "query") or place_of(product))
+    if sources[2] == "query" and sources[1] != "value":
+        found.mistake("values from the queries", _operand_place(reading, "value"))
+    elif sources[2] == "key" and sources[1] == "key":
+        found.mistake("values from the keys", _operand_place(reading, "value"))
+
+
+def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple[str, ...]:
+    """Return what queries, keys and values are made from: by their inputs, and by layers where inputs do not tell."""
+    inputs = [context.input_roles.get(rows.input, "") for rows in (reading.query, reading.key, reading.value)]
+    layers = _layer_roles(reading, context, found)
+    if len(context.input_roles) == 1 or not set(inputs) & {"query", "key", "value", "source"}:
+        return tuple(layers)
+    roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(inputs)]
+    if inputs[1] == inputs[2] and "value" not in context.input_roles.values():  # one input for keys and values
+        roles[2] = "value" if roles[2] == "key" else roles[2]
+        if inputs[1] != inputs[0] and all(layers):
+            roles[1:] = layers[1:]
+    return tuple(roles)
+
+
+def _operand_place(reading: Reading, part: str) -> Place | None:
+    """Return the line of the last projection of an operand, or of the product that takes it."""
+    line = reading.lines[part]
+    others = [op for each in reading.lines.values() for op in each.projections]
+    if line.projections and others.count(line.projections[-1]) == 1:
+        return line.projections[-1].place
+    return (reading.core.context if part == "value" else reading.core.scores).place
+
+
+def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[str]:
+    """Return the roles of queries, keys and values from the names of their layers, or from slices of one layer."""
+    names = [parameters_of(reading.trace, line.projections) for line in reading.lines.values()]
+    roles = [projection_role(each) for each in names]
+    if not all(names):
+        return ["", "", ""]
+    if len({tuple(each) for each in names}) == 3:
+        return roles if len({*roles} - {""}) == 3 else ["", "", ""]
+    unused = {"query", "key", "value"} & {
+        projection_role([name])
+        for name in context.parameter_names
+        if name.endswith("weight") and name not in {n for each in names for n in each}
+    }
+    if unused and all(roles):
+        return roles
+    if names[1] == names[2]:
+        return _slices(reading, names, found)
+    if names[0] == names[1] and all(roles):
+        found.convention("one layer makes both queries and keys")
+    return ["", "", ""]
+
+
+def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[str]:
+    """Judge a fused layer: which columns are queries, keys and values; two roles on the same columns are a mistake."""
+    trace, core = reading.trace, reading.core
+    sources = [
+        *core.scores.inputs[-2:][:: -1 if core.swapped else 1],
+        core.context.inputs[-2:][1 - core.weights_operand],
+    ]
+    columns: list[Array] = []
+    for line, source in zip(reading.lines.values(), sources, strict=True):
+        one = columns_of(trace, line.projections[0], source) if len(line.projections) == 1 else None
+        columns.append(np.zeros(0) if one is None else one)
+    if not all(len(each) for each in columns):
+        return ["", "", ""]
+    fused = [i for i in range(3) if names[i] == names[2]]
+    width = int(reading.value_line.projections[0].outputs[0].shape[-1])
+    used = np.unique(np.concatenate([columns[i] for i in fused]))
+    same = [(a, b) for a in fused for b in fused if a < b and np.array_equal(columns[a], columns[b])]
+    if same and len(used) < width:
+        a, b = same[0]
+        roles = ["query", "key", "value"]
+        roles[b] = roles[a]
+        return roles
+    order = sorted(fused, key=lambda i: int(columns[i][0]))
+    text = ", ".join(("queries", "keys", "values")[i] for i in order)
+    name = names[2][0].removesuffix(".weight") or "one layer"
+    found.convention(f"{name} makes {text}, in this order")
+    return ["", "", ""]
+
+
+def judge_tokens(reading: Reading, found: Judgement) -> bool:
+    """Judge whether each row belongs to one token, and every head sees all tokens; False if it cannot go on."""
+    for part, rows in reading.rows.items():
+        if not rows.input:
+            found.not_understood(f"The {_PLURALS[part]} do not depend on an input.")
+            return False
+        if rows.mixed or not _covers_tokens(reading, part):
+            op = _splitting_op(reading, part)
+            if op is not None:
+                found.mistake("heads split by a wrong reshape", op.place)
+            elif rows.mixed:
+                found.not_understood(f"One row of the {_PLURALS[part]} depends on several tokens.")
+            else:
+                found.not_understood(f"The {_PLURALS[part]} of one head are not one row per token.")
+            return False
+    if not reading.attended:
+        if reading.core.shape[1] > 1:
+            found.mistake("scores between heads", place_of(reading.core.scores))
+        else:
+            found.not_understood("There is only one query and one key.")
+        return False
+    if not _same_tokens(reading):
+        found.not_understood("Keys and values of one column belong to different tokens.")
+        return False
+    return True
+
+
+_PLURALS = {"query": "queries", "key": "keys", "value": "values"}
+
+
+def _covers_tokens(reading: Reading, part: str) -> bool:
+    """Return whether the rows of each matrix are different tokens, or all tokens equally often."""
+    rows = reading.rows[part]
+    tokens = rows.tokens
+    for row in tokens:
+        known = row[row != NO_TOKEN]
+        numbers, counts = np.unique(known, return_counts=True)
+        if len(set(counts)) > 1:
+            return False
+        if len(counts) and counts[0] > 1 and len(numbers) < max(rows.shape[-1:]) and rows.shape[-1] > 1:
+            return len(numbers) == 1 and bool(len({*tokens.ravel()}) > 1) and not reading.attended
+    return True
+
+
+def _splitting_op(reading: Reading, part: str) -> Op | None:
+    """Return the view that spreads tokens over heads, on the way from the projection or the input."""
+    line, rows, trace = reading.lines[part], reading.rows[part], reading.trace
+    stop = (reading.core.context if part == "value" else reading.core.scores).index
+    starts = line.projections or [op for op in line.ops if op.name == "input"]
+    for start in starts[:2]:
+        shape = tuple(start.outputs[0].shape)
+        tokens = np.arange(int(np.prod(rows.shape))).reshape(rows.shape) % rows.shape[-1]
+        if int(np.prod(shape[:-1])) != tokens.size:
+            continue
+        times = np.broadcast_to(tokens.reshape(*shape[:-1], 1), shape)
+        mixing = first_mixing_op(trace, start, times, stop)
+        if mixing is not None:
+            return mixing
+    return None
+
+
+def _same_tokens(reading: Reading) -> bool:
+    """Return whether key and value of one column have the same position."""
+    values = reading.value.positions.reshape(len(reading.value.positions), -1)[:, reading.core.value_rows]
+    keys = reading.key.positions[:, :, None, :]
+    if len(values) != len(keys):
+        return True
+    known = (values >= 0) & (keys >= 0)
+    return not bool((known & (values != keys))[list(reading.attended)].any())
+
+
+def judge_operand_kinds(reading: Reading, context: Context, found: Judgement) -> None:
+    """Name norms, rotary tables and unknown operations between the layers and the product."""
+    for part, line in reading.lines.items():
+        for kind in sorted(line.kinds):
+            if kind == "norm" and part != "value":
+                found.convention("norm of queries and keys (QK-norm)")
+            elif kind == "table" and part != "value":
+                found.convention("positions in queries and keys (rotary)")
+            elif kind in ("gain",):
+                continue
+            else:
+                found.not_understood(f"The {_PLURALS[part]} go through an operation that is not known here: {kind}.")
+    if context.function:
+        return
+    before = [op for line in reading.lines.values() for op in line.projections]
+    kinds = {
+        kind for op in before for kind in lineage(reading.trace, op.inputs[0 if op.name == "convolution" else -2]).kinds
+    }
+    if "norm" in kinds:
+        found.convention("norm before the projections")
+
+
+def judge_groups(reading: Reading, found: Judgement) -> None:
+    """Judge grouped queries: which query heads share a key head."""
+    keys = reading.core.right
+    heads = heads_of(reading)
+    if heads is None or heads.shape[1] < 4:
+        return
+    for row in heads:
+        shared = [next(m for m in range(len(row)) if np.array_equal(keys[row[m]], keys[n])) for n in row]
+        groups = len(set(shared))
+        if groups in (1, len(row)):
+            if groups == 1:
+                found.convention("all query heads share one key and value head (multi-query)")
+            return
+        size = len(row) // groups
+        if shared == [head // size * size for head in range(len(row))]:
+            found.convention(f"grouped-query attention: {groups} key/value heads for {len(row)} query heads")
+            return
+        if shared == [head % groups for head in range(len(row))]:
+            grown = [op for op in reading.key_line.ops if op.name in _COPIES and _grows(op)]
+            first = min(grown, key=lambda op: (_COPIES.index(op.name), -op.index), default=None)
+            found.mistake("kv heads tiled", place_of(first))
+            return
+        found.not_understood("Query heads share key heads in an unknown order.")
+        return
+
+
+_COPIES = ("repeat", "tile", "index", "index_select", "expand", "cat")
+
+
+def _grows(op: Op) -> bool:
+    """Return whether a result has more numbers than each input."""
+    sizes = [int(np.prod(tuple(value.shape))) for value in (op.outputs[0], *op.values)]
+    return len(sizes) > 1 and sizes[0] > max(sizes[1:])

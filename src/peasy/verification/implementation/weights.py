@@ -1,0 +1,159 @@
+"""Weights: softmax over the right axis, once, and what happens to them before the product with the values."""
+
+import numpy as np
+
+from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.judgement import Judgement, close_to, line_that_sets, place_of
+from peasy.verification.implementation.reading import Reading, softmax_over
+from peasy.verification.implementation.scale import late_scale_op, scaled_late
+from peasy.verification.implementation.trace import Op, Place
+
+
+def _groups(reading: Reading) -> dict[str, Array]:
+    """Return group numbers `[n, query, key]` for a softmax over keys, queries, heads, batch, or everything."""
+    count, queries, keys = reading.core.shape
+    n, i, _ = np.indices(reading.core.shape)
+    token_q = np.broadcast_to(reading.query.tokens[:, :, None], n.shape)
+    token_k = np.broadcast_to(reading.key.tokens[:, None, :], n.shape)
+    order = np.zeros((count, queries), dtype=np.int64)  # how often the token came before: the head
+    seen: dict[int, int] = {}
+    for index, token in np.ndenumerate(reading.query.tokens):
+        before = seen.get(int(token), 0)
+        order[index] = before
+        seen[int(token)] = before + 1
+    head = np.broadcast_to(order[:, :, None], n.shape)
+    time_q = np.broadcast_to(reading.query_times[:, :, None], n.shape)
+    time_k = np.broadcast_to(reading.key_times[:, None, :], n.shape)
+    big = count * queries * keys + max(int(token_q.max()), int(token_k.max())) + 2
+    return {
+        "keys": n * big + i,
+        "queries": (token_k + 1) * big + head,
+        "heads": (token_q + 1) * big + token_k,
+        "batch": (head * big + time_q) * big + time_k,
+        "heads of all sequences": time_q * big + time_k,
+        "all scores": n,
+    }
+
+
+def judge_weights(reading: Reading, found: Judgement) -> None:
+    """Judge how the weights are made from the scores."""
+    weights = reading.core.weights
+    if reading.normaliser in ("none", "sum"):
+        _judge_without_softmax(reading, found)
+        return
+    if reading.normaliser != "softmax" or reading.masked is None:
+        found.not_understood(f"The weights are not a softmax that is known here: {reading.normaliser or 'not found'}.")
+        return
+    op = reading.normaliser_ops[0]
+    direct = reading.masked if reading.powers is None else reading.powers
+    scores = np.where(np.isnan(direct), -np.inf, direct)
+    first = weights if reading.normalised is None else reading.normalised
+    over = ""
+    groups = _groups(reading)
+    for name, numbers in groups.items():
+        if close_to(_with_extra(reading, scores, numbers, name), first):
+            over = name
+            break
+    softmaxes = [each for each in reading.normaliser_ops if "softmax" in each.name]
+    if over == "":
+        twice = softmax_over(softmax_over(scores, groups["keys"]), groups["keys"])
+        if reading.normalised is None and len(reading.normaliser_ops) > 1 and close_to(twice, weights):
+            found.mistake("double softmax", _softmax_place(reading.normaliser_ops[-1], True))
+        else:
+            found.not_understood("The weights are not the softmax of the scores over any one axis.")
+        return
+    if over != "keys":
+        names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch",
+                 "heads of all sequences": "softmax over heads"}  # fmt: skip
+        found.mistake(names.get(over, "softmax over all scores"), _softmax_place(_axis_op(reading)))
+    if reading.extra is not None:
+        found.convention("attention sink: an additional score in the softmax")
+    if reading.normaliser_ops[0].name in ("exp", "exp_") and not _maximum_subtracted(reading):
+        found.caution("exp without maximum", op.place)
+    if len(softmaxes) > 1 and reading.normalised is not None:
+        found.mistake("double softmax", _softmax_place(softmaxes[1], True))
+    elif not close_to(first, weights) and over == "keys":
+        _judge_after_softmax(reading, first, found)
+
+
+def _axis_op(reading: Reading) -> Op:
+    """Return the operation that decides over which axis the weights sum to 1: the softmax, or the sum of powers."""
+    first = reading.normaliser_ops[0]
+    sums = [op for op in reading.core.path if op.index > first.index and op.name == "sum"]
+    return sums[0] if "softmax" not in first.name and sums else first
+
+
+def _softmax_place(op: Op, repeated: bool = False) -> Place | None:
+    """Return the line of a softmax: of the caller or constructor, if that chooses the axis, or of the second call."""
+    made = None if repeated else line_that_sets(op.place, r"(self\.\w+)\(", r".*Softmax\(")
+    if made is not None:
+        return made
+    nested = repeated and op.place is not None and op.place.code.count("softmax") > 1
+    if op.callers and not nested and (repeated or any(word in op.callers[0].code for word in ("axis", "dim"))):
+        return op.callers[0]
+    return op.place
+
+
+def _maximum_subtracted(reading: Reading) -> bool:
+    return any(op.name in ("amax", "max", "logsumexp", "sub", "sub_") for op in reading.core.path)
+
+
+def _with_extra(reading: Reading, scores: Array, groups: Array, name: str) -> Array:
+    """Return the softmax of the scores; over keys together with the additional scores, if any."""
+    if reading.extra is None or name != "keys":
+        return softmax_over(scores, groups)
+    joined = np.concatenate([scores, reading.extra], axis=-1)
+    rows = np.arange(joined.shape[0] * joined.shape[1]).reshape(*joined.shape[:2], 1)
+    return softmax_over(joined, np.broadcast_to(rows, joined.shape))[..., : scores.shape[-1]]
+
+
+def _judge_after_softmax(reading: Reading, softmax: Array, found: Judgement) -> None:
+    """Judge what happens to the weights after the softmax."""
+    weights = reading.core.weights
+    removed = (np.abs(weights) < 1e-9) & (softmax > 1e-9)
+    op = next((op for op in reading.core.path if op.index > reading.normaliser_ops[0].index
+               and op.name.rstrip("_") in ("mul", "masked_fill", "where", "tril", "triu")), None)  # fmt: skip
+    if removed.any() and close_to(np.where(removed, 0, softmax), weights):
+        found.mistake("mask after softmax", place_of(op))
+    elif removed.any() and close_to(_renormalised(softmax, removed), weights):
+        reading.allowed = None if reading.allowed is None else reading.allowed & ~removed
+    elif scaled_late(reading):
+        found.mistake("scale after softmax", place_of(late_scale_op(reading)))
+    else:
+        found.not_understood("After the softmax the weights are changed in an unknown way.")
+
+
+def _renormalised(softmax: Array, removed: Array) -> Array:
+    kept = np.where(removed, 0, softmax)
+    return np.asarray(kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1e-30))
+
+
+def _judge_without_softmax(reading: Reading, found: Judgement) -> None:
+    weights = reading.core.weights
+    if reading.masked is None:
+        found.not_understood("There is no softmax between the scores and the product with the values.")
+        return
+    scores = np.nan_to_num(reading.masked, neginf=0.0)
+    total = scores.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if close_to(np.nan_to_num(scores / total), weights):
+            found.mistake("sum instead of softmax", place_of(next(iter(reading.normaliser_ops), None)))
+            return
+    clean = np.nan_to_num(weights, neginf=0.0)
+    if close_to(scores, clean):
+        same = {op.place for op in reading.core.path} | {reading.core.context.place}
+        found.mistake("no softmax", same.pop() if len(same) == 1 else None)
+    else:
+        found.not_understood("There is no softmax between the scores and the product with the values.")
+
+
+def judge_half_precision(reading: Reading, found: Judgement) -> None:
+    """Caution if the softmax has fewer digits than the inputs."""
+    for op in reading.normaliser_ops[:1]:
+        dtype = str(getattr(op.values[0], "dtype", ""))
+        product = str(getattr(reading.core.scores.values[-1], "dtype", ""))
+        if (any(half in dtype for half in ("float16", "bfloat16")) and dtype != product) or (
+            "16" in product
+            and "32" in str(next((each.outputs[0].dtype for each in reading.trace.ops if each.name == "input"), ""))
+        ):
+            found.caution("half-precision softmax", op.place)

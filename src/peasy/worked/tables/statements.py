@@ -1,0 +1,131 @@
+"""Calculations in running text, reduced to names and numbers: `a = softmax(s) = [0.6, 0.4]` is `a = [0.6, 0.4]`.
+
+Notes write a vector several times in one line, at first as a formula; they write the rows of a matrix below each other,
+alone or with names (`K1 = [1, 0]`, `K_love = [0, 1]`), and vectors inside of sentences.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from peasy.worked.checking.step_aliases import parse_caption
+
+_NUMBER = r"[-+−]?(?:\d+(?:/\d+(?![\d./]))?(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
+_ROW = rf"\[\s*{_NUMBER}(?:(?:\s*[,;]\s*|\s+){_NUMBER})*\s*\]"
+_VALUE = re.compile(rf"(?:{_ROW}|\[\s*{_ROW}(?:\s*,?\s*{_ROW})*\s*,?\s*\])")
+_REMARK = r"\s*(?:[#%←(—–]|<-|//).*"
+_RESULT = re.compile(rf"\s*({_VALUE.pattern})\s*[.,;]?(?:{_REMARK})?")
+_ROW_LINE = re.compile(rf"(?P<lead>.*?[=:≈]\s*|\s*)(?P<row>{_ROW})\s*,?(?:{_REMARK})?")
+_CONTINUED = re.compile(r"\s*(?:=|≈|\+)\s*\S")
+_EQUALS = re.compile(r"(?<![<>!])[=≈](?!=)")
+_CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
+_INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
+_IN_SENTENCE = re.compile(rf"(\b[A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})")
+_OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
+_MAX_LINE = 600
+"""Maximum length of a line that is read as a calculation."""
+
+_VECTORS = ("x", "source", "query", "key", "value", "context", "output")
+"""Steps whose rows may have names of their own."""
+
+
+def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
+    """Yield lines with their calculations as `name = numbers`; in sentences (not `fenced`) as code blocks.
+
+    >>> list(reduce_statements(["K1 = [1, 0]", "K2 = [0, 1]", "w = softmax([1, 0])", "  = [0.73, 0.27]"], True))
+    ['K = [[1, 0], [0, 1]]', 'w = [0.73, 0.27]']
+    """
+    rows: dict[str, dict[str, str]] = {}
+    for line in _joined(lines):
+        found = list(_statements(line, fenced)) if len(line) < _MAX_LINE else []
+        if rows and line.strip() and not all(_row_name(name) for name, _ in found or [("", "")]):
+            yield from _written(rows, fenced)
+        for name, value in found:
+            indexed = _row_name(name) if not value.startswith("[[") else None
+            if indexed is None:
+                yield from _fence([f"{name} = {value}"], fenced)
+            else:
+                rows.setdefault(indexed[0], {})[indexed[1]] = value
+        if not found and not (fenced and _OPERAND.search(line)):
+            yield line
+    yield from _written(rows, fenced)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines; one that begins with an equals sign, or is only a row of numbers, belongs to the one above."""
+    text, rows = "", list[str]()
+    for line in lines:
+        row = _ROW_LINE.fullmatch(line) if len(line) < _MAX_LINE else None
+        alone = row is not None and not row["lead"].strip()
+        if _CONTINUED.match(line) and len(rows) < 2 and _EQUALS.search(text):
+            text, rows = f"{text}{''.join(rows)} {line.strip()}", []
+            continue
+        if row and alone and rows and row["row"].count(",") == rows[0].count(","):
+            rows.append(row["row"])
+            continue
+        if rows:
+            yield from _with_rows(text, rows)
+            text, rows = "", []
+        if row and len(_EQUALS.findall(row["lead"])) <= 1:
+            yield from [text] if text else []
+            text, rows = row["lead"], [row["row"]]
+        else:
+            yield from [text] if text else []
+            text = line if _EQUALS.search(line) else ""
+            yield from [] if text else [line]
+    if rows:
+        yield from _with_rows(text, rows)
+    elif text:
+        yield text
+
+
+def _with_rows(lead: str, rows: list[str]) -> Iterator[str]:
+    yield f"{lead}[{', '.join(rows)}]" if len(rows) > 1 else f"{lead}{rows[0]}"
+
+
+def _statements(line: str, fenced: bool) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of a line: of a chain of equals signs, or of each vector in a sentence."""
+    if line.lstrip().startswith(("|", "#")) or "\\begin" in line:
+        return
+    plain = line.replace("`", "").replace("**", "")
+    found = [each for clause in _CLAUSE.split(plain) for each in _chain(clause)]
+    if not found and not fenced:
+        found = [each for each in _IN_SENTENCE.findall(plain) if parse_caption(each[0]) or _row_name(each[0])]
+    yield from found
+
+
+def _chain(text: str) -> list[tuple[str, str]]:
+    """Return the names of a chain of equals signs, each with the numbers at its end."""
+    first, *others = (part.strip() for part in _EQUALS.split(text))
+    result = _RESULT.fullmatch(others[-1]) if others else None
+    name = re.sub(r"^[-*•\d.)\s]+|\(?\[[^\]]*[,\s].*|\(\[.*", "", first).strip()
+    if not parse_caption(name) and not _row_name(name):  # `keys are k1 = [1, 0]`
+        name = next((word for word in name.split()[-1:] if parse_caption(word) or _row_name(word)), name)
+    if result is None or not name or len(name) > 40:
+        return []
+    names = [name, *(part for part in others[:-1] if re.fullmatch(r"\w+|\w+\[\w+\]", part))]
+    given = [each for each in names if (_row_name(each) or ("source",))[0] != "source"]
+    return [(each, result[1]) for each in (given if len(names) > 1 and given else names)]
+
+
+def _row_name(name: str) -> tuple[str, str] | None:
+    """Return the matrix and the row that a name means: `K_love` is row love of K; None if it is a whole table."""
+    match = None if parse_caption(name) else _INDEXED.fullmatch(name)
+    named = parse_caption(match[1]) if match else None
+    if match is None or named is None or named[0] not in _VECTORS:
+        return None
+    base = "source" if match[1] in ("h", "s") else match[1]  # states of an encoder
+    return base, next(filter(None, match.groups()[1:]), "")
+
+
+def _written(rows: dict[str, dict[str, str]], fenced: bool) -> Iterator[str]:
+    """Yield the matrices of the rows so far, and forget them; one row alone stays a vector."""
+    texts = [
+        f"{name} = {next(iter(each.values()))}" if len(each) == 1 else f"{name} = [{', '.join(each.values())}]"
+        for name, each in rows.items()
+    ]
+    rows.clear()
+    yield from _fence(texts, fenced)
+
+
+def _fence(lines: list[str], fenced: bool) -> list[str]:
+    return lines if fenced or not lines else ["```", *lines, "```"]

@@ -39,7 +39,7 @@ c = 0.533 × V1 + 0.168 × V2 + 0.299 × V3
 ```
 """
 SENTENCES = """
-One query is `q=[1,0]`. Keys are `k1=[1,0]`, `k2=[0,1]`. Values are `v1=[2,0]`, `v2=[0,4]`. Use `d_k=2`.
+One query is `q=[1,0]`. Keys are `k1=[1,0]`, `k2=[0,1]`, the values are `v1 = [2, 0]` and `v2 = [0, 4]`. Use `d_k=2`.
 
 ```
 q.k1 = 1, q.k2 = 0

@@ -412,8 +412,8 @@ def _declared_axes(node: ast.AST) -> Iterator[tuple[str, list[str]]]:
         if shape:
             yield shape[1], [ast.unparse(each) for each in node.comparators[0].elts]
     if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("einsum") and len(node.args) == 3:
-        pattern = re.fullmatch(r"['\"](\w+), *(\w+) *-> *(\w+)['\"]", ast.unparse(node.args[0]))
-        axes = _einsum_axes([pattern[1], pattern[2]], pattern[3]) if pattern else ()
+        written = re.fullmatch(r"['\"](\w+), *(\w+) *-> *(\w+)['\"]", ast.unparse(node.args[0]))
+        axes = _einsum_axes([written[1], written[2]], written[3]) if written else ()
         yield from (
             (array.id, each) for array, each in zip(node.args[1:], axes, strict=False) if isinstance(array, ast.Name)
         )

@@ -81,6 +81,7 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
             _forget_modules(file)
             loaded = _import_in_package(file)
         note = f"Importing it failed ({type(error).__name__}): it was run statement by statement, as what it imports."
+        vars(loaded).setdefault("_failed", []).insert(0, error)
         return loaded, [*_stand_in_note(missing), note]
     _add_script_settings(file, loaded)
     return loaded, _stand_in_note(missing)

@@ -49,12 +49,7 @@ def clean_reading(readings: Sequence[TableReading]) -> TableReading | None:
 
 
 def judge_number(
-    number: WrittenNumber,
-    text: str,
-    readings: Sequence[TableReading],
-    row: int,
-    column: int,
-    with_reason: bool = True,
+    number: WrittenNumber, text: str, readings: Sequence[TableReading], row: int, column: int, with_reason: bool = True
 ) -> CellVerdict | None:
     """Judge a number by all readings of its table; None if no reading has the cell."""
     readings = [reading for reading in readings if reading.knows(row, column)]

@@ -75,10 +75,7 @@ def read_markdown(text: str) -> Sheet:
         if kind == "table":
             below, *lines = lines
             header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)
-            captions = [
-                *_markdown_captions(above),
-                *(corner for corner in header[:1] if len(header) > 1 < len(corner)),
-            ]
+            captions = [*_markdown_captions(above), *(corner for corner in header[:1] if len(header) > 1 < len(corner))]
             if not any(map(parse_caption, captions)) and _CAPTION_BELOW.fullmatch(below.strip()):
                 captions, spent = _CAPTION_BELOW.findall(below.strip()), below
             vectors = _vector_columns(header, body)

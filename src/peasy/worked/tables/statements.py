@@ -21,6 +21,9 @@ _CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
 _INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
 _IN_SENTENCE = re.compile(rf"(\b[A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
+_TWO = re.compile(r"\]\s+[^\W\d]\w*(?:\s+\w+)*$")
+"""Sign of two statements in one clause: `k1 = [1, 0] and k2 = [0, 1]`."""
+
 _MAX_LINE = 600
 """Maximum length of a line that is read as a calculation."""
 
@@ -87,10 +90,9 @@ def _statements(line: str, fenced: bool) -> Iterator[tuple[str, str]]:
     if line.lstrip().startswith(("|", "#")) or "\\begin" in line:
         return
     plain = line.replace("`", "").replace("**", "")
-    found = [each for clause in _CLAUSE.split(plain) for each in _chain(clause)]
-    if not found and not fenced:
-        found = [each for each in _IN_SENTENCE.findall(plain) if parse_caption(each[0]) or _row_name(each[0])]
-    yield from found
+    for clause in _CLAUSE.split(plain):
+        vectors = [] if fenced else _IN_SENTENCE.findall(clause)
+        yield from _chain(clause) or [each for each in vectors if parse_caption(each[0]) or _row_name(each[0])]
 
 
 def _chain(text: str) -> list[tuple[str, str]]:
@@ -100,7 +102,7 @@ def _chain(text: str) -> list[tuple[str, str]]:
     name = re.sub(r"^[-*•\d.)\s]+|\(?\[[^\]]*[,\s].*|\(\[.*", "", first).strip()
     if not parse_caption(name) and not _row_name(name):  # `keys are k1 = [1, 0]`
         name = next((word for word in name.split()[-1:] if parse_caption(word) or _row_name(word)), name)
-    if result is None or not name or len(name) > 40:
+    if result is None or not name or len(name) > 40 or any(_TWO.search(part) for part in others[:-1]):
         return []
     names = [name, *(part for part in others[:-1] if re.fullmatch(r"\w+|\w+\[\w+\]", part))]
     given = [each for each in names if (_row_name(each) or ("source",))[0] != "source"]

@@ -1,0 +1,212 @@
+"""Ways to write attention that public code has: called unaided, and neither called wrong nor equal without reason."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from peasy.verification.implementation import examine as examination
+from peasy.verification.implementation.calls import fill_parameters
+from peasy.verification.implementation.examine import examine
+from peasy.verification.implementation.loading import StandIn, load_module
+from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setattr(examination, "STRICT", True)
+
+
+def attend(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    scores = scores if mask is None else scores.masked_fill(mask, -1e9)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+class Layers(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.w_q, self.w_k, self.w_v = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+
+
+class OptionalSource(Layers):
+    def forward(self, q, h=None):
+        h = q if h is None else h
+        return attend(self.w_q(q), self.w_k(h), self.w_v(h))
+
+
+class SourceFirst(Layers):
+    def forward(self, memory, decoder_input):
+        return attend(self.w_q(decoder_input), self.w_k(memory), self.w_v(memory))
+
+
+class BothDirections(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.to_qk, self.to_v = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x0, x1):
+        a, b = self.to_qk(x0), self.to_qk(x1)
+        scores = a @ b.transpose(-2, -1) / math.sqrt(a.size(-1))
+        return scores.softmax(-1) @ self.to_v(x1), scores.transpose(-2, -1).softmax(-1) @ self.to_v(x0)
+
+
+class NonCausalAttention(Layers):
+    def forward(self, x):
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+class OneTokenCache(Layers):
+    def forward(self, x, layer_past=None):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        if layer_past is not None:
+            k, v = torch.cat([layer_past[0], k], dim=1), torch.cat([layer_past[1], v], dim=1)
+        hidden = torch.ones(x.size(1), k.size(1), dtype=torch.bool).triu(1)
+        return attend(q, k, v, hidden if layer_past is None else None), torch.stack([k, v])
+
+
+@pytest.mark.parametrize("written", [OptionalSource, SourceFirst, NonCausalAttention])
+def test_other_orders_and_names_are_right(written):
+    assert examine(written).verdict == EQUAL
+
+
+def test_a_cache_for_one_token_at_a_time_is_a_convention():
+    diagnosis = examine(OneTokenCache)
+    assert diagnosis.verdict == EQUAL
+    assert "its cache takes one token at a time" in diagnosis.conventions
+
+
+def test_roles_guessed_by_position_are_no_evidence():
+    assert examine(BothDirections).verdict != WRONG
+
+
+def masked_queries(q, k, v, mask=None, query_mask=None, head_mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    weights = torch.softmax(scores if mask is None else scores.masked_fill(mask, -1e9), dim=-1)
+    for each in (query_mask, head_mask):
+        weights = weights if each is None else weights * each
+    return weights @ v
+
+
+def mask_with_a_switch(q, k, v, fast=False, fast_mask=None):
+    if fast:
+        return attend(q, k, v, fast_mask)
+    return attend(q, k, v)
+
+
+def mask_dropped(q, k, v, mask=None):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.size(-1))
+    if mask is not None:
+        scores.masked_fill(mask, -1e9)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def test_masks_of_queries_and_heads_are_no_masks_of_keys():
+    assert examine(masked_queries).verdict == EQUAL
+
+
+def test_a_mask_that_needs_a_switch_is_not_an_ignored_one():
+    diagnosis = examine(mask_with_a_switch)
+    assert diagnosis.verdict == EQUAL
+    assert "fast_mask has no effect with the other arguments as they are." in diagnosis.notes
+    assert examine(mask_dropped).mistakes == ("mask ignored",)
+
+
+def channels_before_heads(query, key, value):
+    scores = torch.einsum("bdhn,bdhm->bhnm", query, key) / query.shape[1] ** 0.5
+    return torch.einsum("bhnm,bdhm->bdhn", torch.softmax(scores, dim=-1), value)
+
+
+def exact_type(q, k, v):
+    assert type(q) is np.ndarray
+    scores = q @ k.swapaxes(-1, -2) / q.shape[-1]
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True) @ v
+
+
+def test_a_product_written_as_einsum_declares_its_axes():
+    assert examine(channels_before_heads).verdict == EQUAL
+
+
+def test_code_that_refuses_recorded_arrays_is_compared_by_its_output():
+    diagnosis = examine(exact_type)
+    assert diagnosis.mistakes == ("scale by d_k",)
+
+
+class HeadsInTheBatch(Layers):
+    def forward(self, x):
+        batch, time, width = x.shape
+        q, k, v = (
+            w(x).view(batch, time, 4, width // 4).transpose(1, 2).reshape(batch * 4, time, width // 4)
+            for w in (self.w_q, self.w_k, self.w_v)
+        )
+        weights = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=0)
+        return (weights @ v).view(batch, 4, time, -1).transpose(1, 2).reshape(batch, time, width)
+
+
+def test_softmax_over_heads_and_sequences_at_once_is_named():
+    assert examine(HeadsInTheBatch).mistakes == ("softmax over heads",)
+
+
+@dataclass
+class Settings:
+    tokens_per_block: int
+    max_blocks: int
+    attention: str
+    embed_dim: int
+
+    @property
+    def max_tokens(self):
+        return self.tokens_per_block * self.max_blocks
+
+
+class WithOptions(Layers):
+    def __init__(self, config: Settings):
+        super().__init__(config.embed_dim)
+        assert config.attention in ("causal", "block_causal")
+        self.register_buffer("hidden", torch.ones(config.max_tokens, config.max_tokens, dtype=torch.bool).triu(1))
+
+    def forward(self, x):
+        hidden = self.hidden[: x.size(1), : x.size(1)]
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x), hidden)
+
+
+def test_settings_with_options_and_unknown_numbers_are_made():
+    assert examine(WithOptions).verdict == EQUAL
+
+
+def test_kernels_of_convolutions_are_filled_by_the_numbers_that_are_summed():
+    layer = nn.Conv2d(96, 96, 1)
+    fill_parameters(layer, 0)
+    assert layer.weight.std().item() == pytest.approx(96**-0.5, rel=0.05)
+
+
+def test_a_loop_over_a_stand_in_ends():
+    assert list(StandIn("missing.things")) == []
+
+
+def test_modules_beside_the_folder_broken_neighbours_and_byte_order_marks(tmp_path):
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "scaling.py").write_text("def scaled(x, d):\n    return x / d**0.5\n")
+    (folder / "broken.py").write_text("def f(:\n")
+    code = (
+        "import torch\nfrom modules.scaling import scaled\nfrom modules.broken import f\n"
+        "def attention(q, k, v):\n    return torch.softmax(scaled(q @ k.mT, q.size(-1)), dim=-1) @ v\n"
+    )
+    (folder / "mine.py").write_text("\ufeff" + code, encoding="utf-8")
+    module, _ = load_module(folder / "mine.py")
+    assert examine(module.attention, file=str(folder / "mine.py")).verdict == EQUAL
+    (folder / "mine.py").write_text("def attention(:\n")
+    with pytest.raises(SyntaxError):
+        load_module(folder / "mine.py")
+
+
+def test_what_is_not_compared_says_so():
+    def kernel(q, k, v):
+        return torch.relu(q) @ (torch.relu(k).transpose(-2, -1) @ v)
+
+    assert examine(kernel).verdict == NOT_COMPARED

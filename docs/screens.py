@@ -19,7 +19,7 @@ PIZZA = "The pizza came out of the oven and it"
 PAGES = {
     "home": "",
     "work": "",
-    "look": urlencode({"m": "stories", "t": PIZZA + " tasted good", "l": 1, "h": 0, "q": 8}),
+    "look": urlencode({"m": "stories", "t": PIZZA, "l": 1, "h": 0, "q": 9}),
     "generate": urlencode({"m": "stories", "t": PIZZA}),
     "translate": urlencode({"t": "Sunday, November 15, 2026"}),
     "meaning": "",
@@ -42,7 +42,7 @@ def main() -> None:
             take_screenshots(address[0].rstrip("/"))
         finally:
             studio.terminate()
-            studio.wait(30)
+            studio.wait(300)
 
 
 def take_screenshots(address: str) -> None:
@@ -63,6 +63,9 @@ def settle(page: Page, name: str) -> None:
     """Wait until the page has loaded its results."""
     if name == "generate":
         page.get_by_role("button", name="Generate", exact=True).click()
+        page.get_by_role("heading", name="With and without the KV cache").wait_for()
+        for _ in range(4):  # back to a word, with the candidates at its position
+            page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(4_000)
     page.wait_for_load_state("networkidle")
 

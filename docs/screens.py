@@ -50,6 +50,7 @@ def take_screenshots(address: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.set_default_timeout(600_000)  # a busy machine is slow
         for name, state in PAGES.items():
             page.goto(f"{address}/{name}?{state}")
             page.wait_for_load_state("networkidle")
@@ -64,7 +65,7 @@ def settle(page: Page, name: str) -> None:
     if name == "generate":
         page.get_by_role("button", name="Generate", exact=True).click()
         page.get_by_role("heading", name="With and without the KV cache").wait_for()
-        for _ in range(4):  # back to a word, with the candidates at its position
+        for _ in range(8):  # back to the first word, with the candidates at its position
             page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(4_000)
     page.wait_for_load_state("networkidle")

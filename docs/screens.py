@@ -19,7 +19,7 @@ PIZZA = "The pizza came out of the oven and it"
 PAGES = {
     "home": "",
     "work": "",
-    "look": urlencode({"m": "stories", "t": PIZZA + " tasted good", "l": 1, "h": 0, "q": 8}),
+    "look": urlencode({"m": "stories", "t": PIZZA, "l": 1, "h": 0, "q": 9}),
     "generate": urlencode({"m": "stories", "t": PIZZA}),
     "translate": urlencode({"t": "Sunday, November 15, 2026"}),
     "meaning": "",
@@ -42,7 +42,7 @@ def main() -> None:
             take_screenshots(address[0].rstrip("/"))
         finally:
             studio.terminate()
-            studio.wait(30)
+            studio.wait(300)
 
 
 def take_screenshots(address: str) -> None:
@@ -50,6 +50,7 @@ def take_screenshots(address: str) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.set_default_timeout(600_000)  # a busy machine is slow
         for name, state in PAGES.items():
             page.goto(f"{address}/{name}?{state}")
             page.wait_for_load_state("networkidle")
@@ -63,6 +64,9 @@ def settle(page: Page, name: str) -> None:
     """Wait until the page has loaded its results."""
     if name == "generate":
         page.get_by_role("button", name="Generate", exact=True).click()
+        page.get_by_role("heading", name="With and without the KV cache").wait_for()
+        for _ in range(8):  # back to the first word, with the candidates at its position
+            page.keyboard.press("ArrowLeft")
     page.wait_for_timeout(4_000)
     page.wait_for_load_state("networkidle")
 

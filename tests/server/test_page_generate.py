@@ -82,6 +82,16 @@ def test_user_chooses_the_token(open_window):
     assert page.locator("ol.candidates bdi").all_inner_texts() == [item["piece"] for item in after]
 
 
+def test_arrow_keys_move_while_a_button_is_focused(open_window):
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=5")
+    page = window.page
+    page.get_by_role("button", name="One token").click()
+    page.locator(".tokens button.token:not(.caret)").first.wait_for()
+    window.wait_until_idle()
+    window.press("ArrowLeft")
+    assert page.locator(".tokens button[aria-pressed=true]").inner_text() == tokens(page)[0]
+
+
 @pytest.mark.slow
 def test_keyboard_and_reload(open_window):
     window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=5")

@@ -45,7 +45,7 @@ export class ModelFlow {
 					.map(({ maps }) => [maps, decodeBase64(maps)]), // bytes: [head][row][column],
 			);
 		const [room, unit] = [this.#room(), letterScale()];
-		this.letter = parseFloat(getComputedStyle(this.svg).fontSize) / LETTER;
+		this.letter = parseFloat(getComputedStyle(this.svg).fontSize) / LETTER || 1; // none before it is in the page
 		this.shownRoom = room;
 		this.layout = layOut(pass, { ...view, room: room / unit });
 		const { width, height } = this.layout;
@@ -399,10 +399,11 @@ export class ModelFlow {
 	#drawLens(band, layer) {
 		const written = layer.lens.map(({ piece, probability }) => `${shorten(piece)} ${writeNumber(probability, 2)}`);
 		const place = { x: layer.left + layer.width, y: layer.bottom + 20 + 17 * this.letter, "text-anchor": "end" };
-		const saying = layer.width > 140 * this.letter ? "would say: " : "";
+		const sentence = `would say: ${written[0]}`;
+		const label = sentence.length * 6 * this.letter < layer.width + 12 ? sentence : written[0];
 		return make(
 			"g.lens",
-			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : saying + written[0]),
+			make("text", place, layer.isCompact ? shorten(layer.lens[0].piece, 8) : label),
 			make("title", `logit lens after layer ${layer.layer}: ${written.join(", ")}`),
 		);
 	}

@@ -3,6 +3,7 @@
 import { element, openDialog } from "./element.js";
 
 const KEY_NAMES = { " ": "space", ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓" };
+const ARROW_CONTROLS = "input, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]";
 const SEQUENCE_TIMEOUT = 1500; // milliseconds between g and the letter
 
 /** Bindings {key, label, run} by key, in three groups: of the open page, of every page, and navigation, after `g`. */
@@ -44,8 +45,9 @@ export class KeyBindings {
 		const navigation = Date.now() < this.#sequenceEnd ? this.#groups.navigation.get(key) : null;
 		this.#sequenceEnd = !navigation && key === "g" ? Date.now() + SEQUENCE_TIMEOUT : 0;
 		if (navigation) return navigation;
-		// Arrow keys and space belong to the focused control.
-		if ((key === " " || key.startsWith("Arrow")) && isControl(target)) return null;
+		// Arrow keys and space belong to the focused control that uses them.
+		const users = key === " " ? `button, a, summary, ${ARROW_CONTROLS}` : ARROW_CONTROLS;
+		if ((key === " " || key.startsWith("Arrow")) && target.closest?.(users)) return null;
 		return (this.#pageReady && this.#groups.page.get(key)) || this.#groups.global.get(key);
 	}
 
@@ -76,12 +78,5 @@ function isTextInput(target) {
 		target instanceof HTMLInputElement && !["checkbox", "radio", "range", "button", "submit"].includes(target.type);
 	return (
 		hasText || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement || target.isContentEditable
-	);
-}
-
-function isControl(target) {
-	return (
-		target.closest?.("button, a, input, summary, canvas, td[tabindex], [role=slider], [role=tab], [data-arrows]") !==
-		null
 	);
 }

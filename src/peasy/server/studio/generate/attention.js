@@ -22,7 +22,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 		const token = element("span.word", { title: weight ? writeNumber(weight, 4) : null }, piece);
 		if (weight)
 			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((55 * weight) / largest)}%, transparent)`;
-		return token;
+		return [token, element("wbr")];
 	});
 	const indexSelect = (label, count, chosen, onChange) =>
 		element(

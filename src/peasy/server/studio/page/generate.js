@@ -268,9 +268,10 @@ export class Page {
 			"aria-label": "After the last token",
 			"aria-pressed": this.position >= this.steps.length,
 		});
-		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) =>
+		const prompt = (this.promptPieces?.length ? this.promptPieces : [this.text]).map((piece) => [
 			element("span.given", piece),
-		);
+			element("wbr"),
+		]);
 		fill(this.tokenLine, prompt, this.steps.map(tokenButton), caret);
 	}
 

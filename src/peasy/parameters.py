@@ -186,7 +186,8 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
 def _plain(value: typing.Any) -> typing.Any:
     """Return a number of NumPy as a number of Python, and anything else as it is."""
-    return value.item() if type(value).__module__ == "numpy" and isinstance(value, numbers.Number) else value
+    is_number = type(value).__module__ == "numpy" and isinstance(value, numbers.Number)
+    return value.item() if is_number else value
 
 
 @functools.cache
@@ -201,7 +202,7 @@ def _evaluated(function: Callable[..., object], name: str) -> object:
             annotations = types.SimpleNamespace(__annotations__={name: parameter.annotation})
             return typing.get_type_hints(annotations, function.__globals__, known, include_extras=True)[name]
         except NameError as error:
-            known[error.name] = typing.Any  # each turn knows one name more
+            known[str(error.name)] = typing.Any  # each turn knows one name more
         except TypeError:
             return typing.Any
 

@@ -158,31 +158,53 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        given = signature.bind_partial(*args).arguments if len(args) <= len(signature.parameters) else {}
+        args, kwargs = tuple(map(_plain, args)), {name: _plain(value) for name, value in kwargs.items()}  # type: ignore[assignment]
+        try:
+            given = signature.bind_partial(*args).arguments
+        except TypeError:
+            names = ", ".join(name for name, parameter in signature.parameters.items() if parameter.kind < 2)
+            rule = f"without a name only {names}" if names else "no arguments without a name"
+            raise UsageError(f"{function.__name__} takes {rule}; {len(args)} were given.") from None
         if missing := [name for name in required if name not in {**given, **kwargs}]:
             raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
         for name, value in {**given, **kwargs}.items():
             annotation = _evaluated(function, name)
             if not _fits(value, annotation):
                 wanted = " or ".join(dict.fromkeys(_descriptions(annotation)))
-                raise InvalidInput(f"{function.__name__}: {name} should be {wanted}, not {type(value).__name__}.")
-        return named(*args, **kwargs)
+                items = sorted({type(item).__name__ for item in value}) if isinstance(value, list | tuple) else []
+                found = type(value).__name__ + (f" of {', '.join(items)}" if items else "")
+                raise InvalidInput(f"{function.__name__}: {name} should be {wanted}, not {found}.")
+        try:
+            return named(*args, **kwargs)
+        except OSError as error:  # a name that the system does not take, or a file that may not be opened
+            if error.filename is None:
+                raise
+            raise InvalidInput(f"{str(error.filename)[:200]} cannot be opened: {error.strerror}.") from None
 
     return checked
 
 
+def _plain(value: typing.Any) -> typing.Any:
+    """Return a number of NumPy as a number of Python, and anything else as it is."""
+    is_number = type(value).__module__ == "numpy" and isinstance(value, numbers.Number)
+    return value.item() if is_number else value
+
+
 @functools.cache
 def _evaluated(function: Callable[..., object], name: str) -> object:
-    """Return the annotation of a parameter; Any if it names a type that is known to type checkers only."""
+    """Return the annotation of a parameter, with Any for types that are known to type checkers only."""
     parameter = inspect.signature(function).parameters.get(name)
     if parameter is None or parameter.annotation is REQUIRED or parameter.kind > parameter.KEYWORD_ONLY:
         return typing.Any
-    try:
-        hints = typing.get_type_hints(types.SimpleNamespace(__annotations__={name: parameter.annotation}),
-                                      function.__globals__, include_extras=True)  # fmt: skip
-    except (NameError, TypeError):
-        return typing.Any
-    return hints[name]
+    known: dict[str, object] = {}
+    while True:
+        try:
+            annotations = types.SimpleNamespace(__annotations__={name: parameter.annotation})
+            return typing.get_type_hints(annotations, function.__globals__, known, include_extras=True)[name]
+        except NameError as error:
+            known[str(error.name)] = typing.Any  # each turn knows one name more
+        except TypeError:
+            return typing.Any
 
 
 _KINDS: dict[object, tuple[type | tuple[type, ...], str]] = {
@@ -209,12 +231,17 @@ def _fits(value: object, annotation: object) -> bool:
         return isinstance(value, _KINDS[annotation][0])
     if origin in (collections.abc.Sequence, collections.abc.Iterable):
         is_list = isinstance(value, origin) and not isinstance(value, bytes | dict)
-        return is_list and (not isinstance(value, list | tuple) or all(_fits(part, inner[0]) for part in value))
+        parts = value[:1] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+        return is_list and all(_fits(part, inner[0]) for part in parts)
+    if origin is typing.Literal:
+        return isinstance(value, tuple(map(type, inner)))  # the command itself names the choices, and the nearest one
+    if origin is collections.abc.Callable:
+        return callable(value)
     if origin is collections.abc.Mapping:
         return isinstance(value, origin)
-    return (
-        not isinstance(annotation, type) or getattr(annotation, "_is_protocol", False) or isinstance(value, annotation)
-    )
+    if getattr(annotation, "_is_protocol", False):
+        return all(hasattr(value, member) for member in vars(annotation) if not member.startswith("_"))
+    return not isinstance(annotation, type) or isinstance(value, annotation)
 
 
 def _descriptions(annotation: object) -> Iterator[str]:
@@ -229,5 +256,10 @@ def _descriptions(annotation: object) -> Iterator[str]:
         yield _KINDS[annotation][1]
     elif origin in (collections.abc.Sequence, collections.abc.Iterable):
         yield f"a list ({next(_descriptions(inner[0]), 'of anything')} each)"
+    elif origin is typing.Literal:
+        yield f"one of {', '.join(map(str, inner))}"
+    elif origin is collections.abc.Callable:
+        yield "a function"
     else:
-        yield f"a {getattr(annotation, '__name__', 'value')}"
+        name = getattr(annotation, "__name__", "value")
+        yield f"an {name}" if name[0] in "AEIOU" else f"a {name}"

@@ -70,6 +70,8 @@ class ModelBundle:
         The special tokens around it are those of the tokenizer's template, which training writes and imported models
         bring along. An empty prompt becomes [bos].
         """
+        if not isinstance(text, str):
+            raise InvalidInput(f"A prompt should be a text, not {type(text).__name__}.")
         tokenizer = self.require_tokenizer()
         ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]

@@ -97,7 +97,7 @@ def running_server(command: list[str], port: int) -> Iterator[int]:
     """Start a server and wait until it is healthy; stop it at the end."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
-        for _ in range(600):
+        for _ in range(6000):
             with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as response:
                 if response.status == 200:
                     break
@@ -106,7 +106,7 @@ def running_server(command: list[str], port: int) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(300)
 
 
 def _run_portable(file: str, port: int, parallel: int, threads: int) -> None:

@@ -17,7 +17,7 @@ def greedy(folder: str, prompt: list[int], max_tokens: int) -> list[int]:
     """Return the ids that vLLM appends to a prompt."""
     from vllm import LLM, SamplingParams
 
-    model = LLM(folder, dtype="float32", enforce_eager=True, max_model_len=64, skip_tokenizer_init=True)
+    model = LLM(folder, dtype="float32", enforce_eager=True, max_model_len=32, skip_tokenizer_init=True)
     params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, detokenize=False)
     return list(model.generate([{"prompt_token_ids": prompt}], params)[0].outputs[0].token_ids)
 

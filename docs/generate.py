@@ -190,7 +190,7 @@ def _members(value: object) -> list[str]:
         for name, member in vars(base).items():
             text = (inspect.getdoc(member) or "").partition("\n")[0]
             if isinstance(member, property | cached_property):
-                getter = member.fget if isinstance(member, property) else member.func
+                getter: Any = member.fget if isinstance(member, property) else member.func
                 rows[name] = name, inspect.get_annotations(getter).get("return", ""), text
             elif inspect.isfunction(member):
                 rows[name] = f"{name}()", inspect.get_annotations(member).get("return", ""), text

@@ -1,5 +1,6 @@
 """Hub cache and downloads, without a network: huggingface_hub is mocked."""
 
+from fnmatch import fnmatch
 from types import SimpleNamespace
 
 import huggingface_hub
@@ -94,7 +95,11 @@ def test_download_is_confirmed_with_its_size(online):
     hub.fetch_model("me/model", lambda question: questions.append(question) or True)
     assert questions == ["Download me/model from the Hugging Face hub (1.4 MiB)?"]
     assert [call[0] for call in online.calls] == ["info", "download"]
-    assert not [pattern for pattern in online.calls[1][2] if "bin" in pattern or "py" in pattern]
+    patterns = online.calls[1][2]
+    for file in ("tokenizer.model", "sentencepiece.bpe.model", "chat_template.jinja", "1_Pooling/config.json"):
+        assert any(fnmatch(file, pattern) for pattern in patterns), file
+    for file in ("pytorch_model.bin", "modeling.py", "model.pt", "rust_model.ot", "model.gguf", "README.md"):
+        assert not any(fnmatch(file, pattern) for pattern in patterns), file
 
 
 def test_declined_download(online):

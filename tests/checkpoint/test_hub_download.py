@@ -25,10 +25,14 @@ def revisions(tmp_path_factory) -> dict[str, Path]:
     shape = {"num_layers": 1, "attention": {"num_heads": 2}, "feedforward": {"d_ff": 32}}
     settings = preset("gpt2", vocab_size=40, d_model=16, max_seq_len=8, stack=shape)
     home = tmp_path_factory.mktemp("hub")
-    return {
+    folders = {
         commit: write_folder(home / name, settings, build(settings, seed=seed).state_dict())
         for seed, (name, commit) in enumerate(COMMITS.items())
     }
+    for folder in folders.values():
+        (folder / "chat_template.jinja").write_text("{{ messages }}")
+        (folder / "modeling.py").write_text("raise SystemExit")
+    return folders
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +113,8 @@ def test_revisions_are_downloaded_by_flag_and_by_name(endpoint, revisions, tmp_p
         found = load_file(tmp_path / "runs" / name / "model.safetensors")["embedding.token.weight"]
         expected = load_file(revisions[COMMITS[revision]] / "model.safetensors")["transformer.wte.weight"]
         assert found.equal(expected), name
+    assert len(list((tmp_path / "hf").rglob("chat_template.jinja"))) == 2
+    assert not list((tmp_path / "hf").rglob("*.py"))
 
 
 @pytest.mark.parametrize(

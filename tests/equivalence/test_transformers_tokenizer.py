@@ -8,14 +8,16 @@ import pytest
 import torch
 from tests.tokenization.tokenizer_files import FILES, OF_ENCODERS, write_files
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.models.auto.tokenization_auto import TOKENIZER_MAPPING_NAMES
 
-from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+from peasy.checkpoint.huggingface import FAMILIES, load_model, read_folder, write_folder
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
+from peasy.tokenization.tokenizer_classes import FILE_CLASS, choose_tokenizer_class
 
 PROMPTS = [
     "The pizza came out of the oven", "", " ", "a", "  two  spaces\n", "Ünïcödé 東京 🍕", "don't, 12345!", "THE Pizza",
@@ -38,6 +40,15 @@ def test_a_prompt_becomes_the_ids_of_transformers(tmp_path, name):
         assert ours.decode(plain) == decoded, text
         before, after = ours.added_ids
         assert ours.encode_ids(text) == [*before, *plain, *after], text
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in FAMILIES if name != "marian"]
+)  # its files are source.spm, target.spm
+def test_each_family_has_the_tokenizer_class_of_transformers(name):
+    registered = TOKENIZER_MAPPING_NAMES.get(name)
+    expected = {"TokenizersBackend": FILE_CLASS}.get(registered, registered)
+    assert choose_tokenizer_class({}, {"model_type": name}) == expected
 
 
 def test_a_real_tokenizer_gives_the_ids_of_transformers():

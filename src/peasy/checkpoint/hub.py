@@ -8,17 +8,16 @@ import os
 import re
 from collections.abc import Callable
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from peasy.checkpoint.ram import format_bytes
 from peasy.errors import NeedsNetwork, NotFound, PeasyError, UsageError
 
 _LOG = logging.getLogger(__name__)
 
-_ALLOW_PATTERNS = (
-    "*.json", "*.safetensors", "*.spm", "spiece.model", "vocab.txt", "merges.txt", "1_Pooling/config.json",
-)  # fmt: skip
+_ALLOW_PATTERNS = ("*.json", "*.safetensors", "*.spm", "*.model", "*.jinja", "vocab.txt", "merges.txt")
 LEGACY_IDS = {
     "bert-base-cased", "bert-base-uncased", "bert-large-uncased", "distilgpt2", "distilroberta-base", "gpt2",
     "gpt2-large", "gpt2-medium", "gpt2-xl", "roberta-base", "roberta-large", "t5-base", "t5-large", "t5-small",
@@ -96,36 +95,25 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
         raise UsageError(f"{question} This needs confirmation.", hint=hint)
     if not confirm(question):
         raise UsageError(f"{model_id} was not downloaded.", hint="Confirm in advance with --yes.")
-    return _download(model_id)
+    from huggingface_hub import snapshot_download
+
+    _LOG.info("downloading %s to %s", model_id, cache_dir())
+    repository, revision = split_revision(model_id)
+    options: dict[str, Any] = {"cache_dir": cache_dir(), "allow_patterns": list(_ALLOW_PATTERNS)}
+    return Path(_call_hub(model_id, lambda: snapshot_download(repository, revision=revision, **options)))
 
 
 def _download_size(model_id: str) -> int:
     from huggingface_hub import HfApi
 
     repository, revision = split_revision(model_id)
-    api = HfApi()
-    info = _call_hub(
-        model_id, lambda: api.model_info(repository, revision=revision, files_metadata=True, timeout=10).siblings
-    )
-    files = info or []
+    ask = partial(HfApi().model_info, repository, revision=revision, files_metadata=True, timeout=10)
+    files = _call_hub(model_id, ask).siblings or []
     needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in _ALLOW_PATTERNS)]
     if not any(file.rfilename.endswith(".safetensors") for file in needed):
         hint = "Choose a model that has them: peasy does not read pickle files."
         raise NotFound(f"{model_id} has no safetensors weights.", hint=hint)
     return sum(file.size or 0 for file in needed)
-
-
-def _download(model_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    _LOG.info("downloading %s to %s", model_id, cache_dir())
-    repository, revision = split_revision(model_id)
-    patterns, cache = list(_ALLOW_PATTERNS), cache_dir()
-    folder = _call_hub(
-        model_id,
-        lambda: snapshot_download(repository, revision=revision, allow_patterns=patterns, cache_dir=cache),
-    )
-    return Path(folder)
 
 
 def _call_hub(model_id: str, request: Callable[[], T]) -> T:

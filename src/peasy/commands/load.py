@@ -10,13 +10,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from peasy import config as settings
-from peasy.checkpoint import ram
 from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.paths import ResolvedModel, resolve_model
+from peasy.checkpoint.ram import format_bytes
 from peasy.checkpoint.safe_folder import SafeFolder, hint_for_folder
 from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
-from peasy.checkpoint.tensors import InMemoryTensors, TensorStore, open_tensors
+from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
@@ -173,7 +173,7 @@ class LoadedModel(ModelBundle, DisplayMixin):
         return data | {"config": settings.to_plain(self.model.config), "vocab_size": vocabulary}
 
     def __repr__(self) -> str:
-        size = f"{self.model.count_parameters():,} parameters, {ram.format_bytes(self.model.weight_bytes())}"
+        size = f"{self.model.count_parameters():,} parameters, {format_bytes(self.model.weight_bytes())}"
         return f"LoadedModel({self.name}: {self.kind}, {size})"
 
 
@@ -241,11 +241,6 @@ def _open_hugging_face(
     folder = SafeFolder(path)
     if not folder.has(CONFIG_FILE):
         raise NotFound(f"{path} is not a model: it has no {CONFIG_FILE}.", hint=hint_for_folder(path))
-    if tensors is None:  # before any weight is read: read_folder compares tied copies
-        data, where = folder.read_json(CONFIG_FILE), str(path / CONFIG_FILE)
-        huggingface.detect_family(data, where, name=family, any_head=ignore_extra)
-        tensors = open_tensors(folder)
-        ram.require_ram(tensors.nbytes, name)
     checkpoint = huggingface.read_folder(path, tensors=tensors, family=family, ignore_extra=ignore_extra)
     model = huggingface.load_model(checkpoint)
     loaded = _with_tokenizers(name, model, folder, checkpoint.family)

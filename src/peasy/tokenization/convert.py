@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import UNREACHABLE_PREFIX, Tokenizer
-from peasy.tokenization.tokenizer_classes import ROBERTA, special_token
+from peasy.tokenization.tokenizer_classes import ROBERTA, bert_steps, special_token
 from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
@@ -62,15 +62,9 @@ def from_vocab_txt(lines: str, config: JsonDict | None = None) -> Tokenizer:
             raise InvalidInput(f"vocab.txt has no {missing}.")
     prefix = {"continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     model = {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]", **prefix}
-    normalizer = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
-    lowercase = (config or {}).get("do_lower_case", True) is not False
-    steps = {
-        "normalizer": {"type": "BertNormalizer", "lowercase": lowercase, **normalizer},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-    }
     templates = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]")
-    return Tokenizer(_tokenizer_json(model, vocabulary, _SPECIAL_TOKENS, templates, steps), config)
+    data = _tokenizer_json(model, vocabulary, _SPECIAL_TOKENS, templates, bert_steps(config or {}))
+    return Tokenizer(data, config)
 
 
 def from_sentencepiece(

@@ -59,7 +59,7 @@ def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
             "The file is used as it is; transformers 5 gives other ids.", name, expected, kind,
         )  # fmt: skip
     if name in _WORDPIECE and kind == "WordPiece":
-        return data | _bert_steps(config)
+        return data | bert_steps(config)
     if name in _UNIGRAM and kind == "Unigram":
         return data | _unigram_steps(name, data, config)
     if kind != "BPE":
@@ -101,7 +101,8 @@ def special_token(value: object) -> JsonDict | None:
     return token | {"special": True} if isinstance(token, dict) and isinstance(token.get("content"), str) else None
 
 
-def _bert_steps(config: JsonDict) -> JsonDict:
+def bert_steps(config: JsonDict) -> JsonDict:
+    """Return the steps of BERT: split at spaces, punctuation and Chinese characters."""
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,

@@ -18,7 +18,7 @@ from peasy.checkpoint.huggingface.config_table import (
     drop,
     sizes,
 )
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, block_names, module_rules, shared_layers
 from peasy.models.config import EncoderConfig
 from peasy.nn.config import ActivationName
@@ -55,15 +55,13 @@ def usual_fields(default_activation: str = "gelu", *, segments: bool = True) -> 
 class BertNames:
     """Names of the weights of a family, and which parts it has.
 
+    `head`: those of transform, norm and decoder of the LM head, and of its bias, separated by spaces.
     `classifier_names`: those of the classification head of texts; one for single tokens is `classifier`.
     `projection`: the layer after embeddings of another width. `shared_layers`: all layers are stored as one.
     """
 
     prefix: str
-    head_transform: str
-    head_norm: str
-    head_decoder: str
-    head_bias: str
+    head: str
     layers: str = "encoder.layer.{layer}."
     layer_names: Mapping[str, str] = field(default_factory=lambda: BERT_LAYER_NAMES)
     relative_bias: str | None = None
@@ -88,25 +86,21 @@ def bert_family(
 ) -> ModelFamily:
     """Return a family. `default_pad_id`: positions start after the padding id, by default this one."""
     usual: Settings = {"kind": "encoder", "position.kind": "learned", "stack.norm.kind": "layer"}
-    usual |= {
-        "stack.feedforward.kind": "mlp",
-        "stack.norm.placement": "post",
-        "stack.norm.eps": 1e-12,
-        "embedding.norm": True,
-    }
-    endings = ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification", "ForPreTraining")
+    usual |= {"stack.norm.placement": "post", "stack.norm.eps": 1e-12, "embedding.norm": True}
+    usual["stack.feedforward.kind"] = "mlp"
     table = (
         *fields,
         _positions(default_pad_id),
         _embedding_width(names),
-        TiedHead(f"{names.prefix}embeddings.word_embeddings.weight", f"{names.head_decoder}.weight"),
+        TiedHead(f"{names.prefix}embeddings.word_embeddings.weight", f"{names.head.split()[2]}.weight"),
         Custom(partial(_read_parts, names=names, activation=head_activation), lambda settings: {}),
         *_REFUSED,
         ClassifierFields(classifier or {"pooling": "pooler"}),
     )
     return ModelFamily(
         name,
-        tuple(f"{architecture}{ending}" for ending in endings if pretraining or ending != "ForPreTraining"),
+        architectures(f"{architecture}ForMaskedLM", architecture)
+        + ((f"{architecture}ForPreTraining",) if pretraining else ()),
         {**usual, **(settings or {})},
         table,
         partial(_weight_map, names=names),
@@ -150,7 +144,7 @@ def _read_parts(
 ) -> None:  # fmt: skip
     """See from the weights whether there is a head and a pooler."""
     settings["pooler"] = f"{names.prefix}{names.pooler}.weight" in weights
-    if f"{names.head_transform}.weight" in weights:
+    if f"{names.head.split()[0]}.weight" in weights:
         settings |= {"lm_head.bias": True, "lm_head.transform": activation or settings[ACTIVATION]}
     else:
         drop(settings, "lm_head")
@@ -159,15 +153,11 @@ def _read_parts(
 def _weight_map(config: EncoderConfig, *, names: BertNames) -> WeightMap:
     """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
     tied = config.lm_head is None or config.lm_head.tied
-    biases = names.head_bias, f"{names.head_decoder}.bias"
-    bias, other_bias = biases if tied else biases[::-1]
+    transform, norm, decoder, own_bias = names.head.split()
+    bias, other_bias = (own_bias, f"{decoder}.bias") if tied else (f"{decoder}.bias", own_bias)
     embeddings = f"{names.prefix}embeddings."
-    embedding_names = {
-        "word_embeddings": "token",
-        "position_embeddings": "position",
-        "token_type_embeddings": "segment",
-        "LayerNorm": "norm",
-    }
+    tables = {"word": "token", "position": "position", "token_type": "segment"}
+    embedding_names = {f"{name}_embeddings": own for name, own in tables.items()} | {"LayerNorm": "norm"}
     parts = {names.pooler: "pooler", "LayerNorm": "encoder.norm", names.projection: "embedding.projection"}
     of_tokens = config.classifier is not None and config.classifier.level == "token"
     return WeightMap(
@@ -176,13 +166,13 @@ def _weight_map(config: EncoderConfig, *, names: BertNames) -> WeightMap:
             *_layer_rules(config, names),
             *module_rules(names.prefix, "", {name: own for name, own in parts.items() if name}),
             WeightRule(f"{names.prefix}{names.relative_bias}.weight", "encoder.relative.weight"),
-            *module_rules("", "lm_head.", {names.head_transform: "transform", names.head_norm: "norm"}),
-            WeightRule(f"{names.head_decoder}.weight", "lm_head.weight"),
+            *module_rules("", "lm_head.", {transform: "transform", norm: "norm"}),
+            WeightRule(f"{decoder}.weight", "lm_head.weight"),
             WeightRule(bias, "lm_head.bias"),
             *module_rules("", "classifier.", {"classifier": "output"} if of_tokens else names.classifier_names),
         ),
         tied_copies={
-            f"{names.head_decoder}.weight": f"{embeddings}word_embeddings.weight",
+            f"{decoder}.weight": f"{embeddings}word_embeddings.weight",
             **({other_bias: bias} if tied else {}),
         },
         derived_buffers=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),

@@ -11,18 +11,13 @@ from peasy.checkpoint.huggingface.weight_map import block_names
 _TRANSFORMED = {"classifier.dense": "transform", "classifier.out_proj": "output"}
 _BERT = BertNames(
     prefix="bert.",
-    head_transform="cls.predictions.transform.dense",
-    head_norm="cls.predictions.transform.LayerNorm",
-    head_decoder="cls.predictions.decoder",
-    head_bias="cls.predictions.bias",
+    head="cls.predictions.transform.dense cls.predictions.transform.LayerNorm "
+    "cls.predictions.decoder cls.predictions.bias",
     unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
 )
 _ROBERTA = BertNames(
     prefix="roberta.",
-    head_transform="lm_head.dense",
-    head_norm="lm_head.layer_norm",
-    head_decoder="lm_head.decoder",
-    head_bias="lm_head.bias",
+    head="lm_head.dense lm_head.layer_norm lm_head.decoder lm_head.bias",
     classifier_names=_TRANSFORMED,
 )
 _PRE_NORM_NAMES = {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"}
@@ -42,10 +37,7 @@ _MPNET = replace(
 )
 _DISTILBERT = BertNames(
     prefix="distilbert.",
-    head_transform="vocab_transform",
-    head_norm="vocab_layer_norm",
-    head_decoder="vocab_projector",
-    head_bias="vocab_projector.bias",
+    head="vocab_transform vocab_layer_norm vocab_projector vocab_projector.bias",
     layers="transformer.layer.{layer}.",
     layer_names=block_names(
         "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
@@ -56,10 +48,7 @@ _DISTILBERT = BertNames(
 _ELECTRA = replace(
     _BERT,
     prefix="electra.",
-    head_transform="generator_predictions.dense",
-    head_norm="generator_predictions.LayerNorm",
-    head_decoder="generator_lm_head",
-    head_bias="generator_lm_head.bias",
+    head="generator_predictions.dense generator_predictions.LayerNorm generator_lm_head generator_lm_head.bias",
     classifier_names=_TRANSFORMED,
     pooler=None,
     projection="embeddings_project",
@@ -72,10 +61,7 @@ _ELECTRA = replace(
 _ALBERT = replace(
     _BERT,
     prefix="albert.",
-    head_transform="predictions.dense",
-    head_norm="predictions.LayerNorm",
-    head_decoder="predictions.decoder",
-    head_bias="predictions.bias",
+    head="predictions.dense predictions.LayerNorm predictions.decoder predictions.bias",
     layers="encoder.albert_layer_groups.0.albert_layers.0.",
     layer_names=block_names(
         "attention.query attention.key attention.value attention.dense attention.LayerNorm "

@@ -23,9 +23,8 @@ FROM_HF_ACTIVATION: dict[str, ActivationName] = {
     "gelu": "gelu", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
     "relu": "relu", "relu2": "relu-squared", "silu": "silu", "swish": "silu", "tanh": "tanh",
 }  # fmt: skip
-TO_HF_ACTIVATION: dict[ActivationName, str] = {
-    "gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu", "relu-squared": "relu2", "silu": "silu", "tanh": "tanh",
-}  # fmt: skip
+TO_HF_ACTIVATION = {ours: theirs for theirs, ours in reversed(FROM_HF_ACTIVATION.items())}
+"""Of several names, the first."""
 
 IGNORED_FIELDS = """
     architectures model_type transformers_version _name_or_path name_or_path _commit_hash dtype torch_dtype

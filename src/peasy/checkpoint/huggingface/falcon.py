@@ -16,7 +16,7 @@ from peasy.checkpoint.huggingface.config_table import (
     length,
     sizes,
 )
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import Rope
 from peasy.checkpoint.huggingface.weight_map import (
     QUERY_KEY_VALUE,
@@ -73,7 +73,7 @@ def _weight_map(config: DecoderConfig) -> WeightMap:
 
 FAMILY = ModelFamily(
     "falcon",
-    ("FalconForCausalLM", "FalconModel", "FalconForSequenceClassification", "FalconForTokenClassification"),
+    architectures("FalconForCausalLM", "Falcon"),
     {"kind": "decoder", "stack.feedforward.kind": "mlp", "stack.norm.kind": "layer"},
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads"),

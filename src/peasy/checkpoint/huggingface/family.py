@@ -10,6 +10,12 @@ from peasy.checkpoint.huggingface.weight_map import WeightMap
 from peasy.models.config import ModelConfig, read_config
 
 
+def architectures(language_model: str, prefix: str) -> tuple[str, ...]:
+    """Return the usual classes of a family in transformers: with an LM head, without a head, for texts, for tokens."""
+    heads = ("Model", "ForSequenceClassification", "ForTokenClassification")
+    return (language_model, *(f"{prefix}{head}" for head in heads))
+
+
 @dataclass(frozen=True)
 class ModelFamily:
     """One model family as data.

@@ -42,8 +42,7 @@ class HFCheckpoint:
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """Weights by peasy's names, as views of the mapped file; too little memory, NaN or infinity is an error."""
-        ram.require_ram(self.weights.nbytes, str(self.folder.path))
+        """Weights by peasy's names, as views of the mapped file; NaN or infinity is an error."""
         return import_weights(self.pairs, self.weights)
 
 
@@ -65,6 +64,7 @@ def read_folder(
     data = safe_folder.read_json(CONFIG_FILE)
     model_family = registry.detect_family(data, where, name=family, any_head=ignore_extra)
     tensors = open_tensors(safe_folder) if tensors is None else tensors
+    ram.require_ram(tensors.nbytes, str(safe_folder.path))  # before any weight is read: tied copies are compared
     is_base_model = not any(name.startswith(model_family.prefix) for name in tensors)  # saved without the prefix
     prefix = model_family.prefix if is_base_model else ""
     names = {name: model_family.aliases.get(name, _modern_name(prefix + name)) for name in tensors}

@@ -5,7 +5,6 @@ alternating global and local attention. GPT-NeoX has a parallel residual and par
 value of each head together. OPT has learned positions from 2 on, and ReLU.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from peasy.checkpoint.huggingface.config_table import (
     length,
     sizes,
 )
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import Rope
 from peasy.checkpoint.huggingface.weight_map import (
     QUERY_KEY_VALUE,
@@ -46,10 +45,6 @@ _GPT_NAMES = {"embedding": "wte", "position": "wpe", "norm": "ln_f"}
 _MLP = "mlp.dense_h_to_4h mlp.dense_4h_to_h"
 
 
-def _architectures(prefix: str) -> Iterator[str]:
-    return (f"{prefix}{head}" for head in ("Model", "ForSequenceClassification", "ForTokenClassification"))
-
-
 def _masks(prefix: str) -> tuple[str, ...]:
     return f"{prefix}bias", f"{prefix}masked_bias"
 
@@ -69,7 +64,7 @@ def _gpt2_weights(config: DecoderConfig) -> WeightMap:
 
 _GPT2 = ModelFamily(
     "gpt2",
-    ("GPT2LMHeadModel", *_architectures("GPT2")),
+    architectures("GPT2LMHeadModel", "GPT2"),
     _LEARNED,
     (
         *sizes("vocab_size n_embd n_layer n_head"),
@@ -122,7 +117,7 @@ def _gpt_neo_weights(config: DecoderConfig) -> WeightMap:
 
 _GPT_NEO = ModelFamily(
     "gpt_neo",
-    ("GPTNeoForCausalLM", *_architectures("GPTNeo")),
+    architectures("GPTNeoForCausalLM", "GPTNeo"),
     {**_LEARNED, "stack.attention.bias": False, "stack.attention.scale": 1.0},
     (
         *sizes("vocab_size hidden_size num_layers num_heads"),
@@ -155,7 +150,7 @@ def _gpt_neox_weights(config: DecoderConfig) -> WeightMap:
 
 _GPT_NEOX = ModelFamily(
     "gpt_neox",
-    ("GPTNeoXForCausalLM", *_architectures("GPTNeoX")),
+    architectures("GPTNeoXForCausalLM", "GPTNeoX"),
     _DECODER,
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size"),
@@ -190,7 +185,7 @@ def _opt_weights(config: DecoderConfig) -> WeightMap:
 
 _OPT = ModelFamily(
     "opt",
-    ("OPTForCausalLM", "OPTModel", "OPTForSequenceClassification"),
+    architectures("OPTForCausalLM", "OPT")[:3],
     {**_LEARNED, "position.offset": 2},
     (
         *sizes("vocab_size hidden_size num_hidden_layers num_attention_heads ffn_dim"),

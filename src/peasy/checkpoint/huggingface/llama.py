@@ -21,7 +21,7 @@ from peasy.checkpoint.huggingface.config_table import (
     length,
     sizes,
 )
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import Rope
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules, split_fused
 from peasy.checkpoint.huggingface.windows import Windows
@@ -126,10 +126,9 @@ def _family(
     usual |= {"stack.attention.bias": False, "stack.attention.output_bias": False, "stack.feedforward.bias": False}
     if not any(part is _SCORE_CAP for part in parts):
         parts = (*parts, Fixed("attn_logit_softcapping", (), "transformers does not compute it in this family."))
-    heads = ("Model", "ForSequenceClassification", "ForTokenClassification")
     return ModelFamily(
         name,
-        (f"{prefix}ForCausalLM", *(f"{text or prefix}{head}" for head in heads)),
+        architectures(f"{prefix}ForCausalLM", text or prefix),
         {**usual, **(settings or {})},
         (
             *(*sizes("vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size"), act),

@@ -78,11 +78,8 @@ def _family(
     learned, pre = position["kind"] == "learned", placement == "pre"
     settings = {f"position.{field}": value for field, value in position.items()}
     for side in ("encoder", "decoder"):
-        settings |= {
-            f"{side}.norm.kind": "layer",
-            f"{side}.norm.placement": placement,
-            f"{side}.feedforward.kind": "mlp",
-        }
+        settings |= {f"{side}.norm.kind": "layer", f"{side}.norm.placement": placement}
+        settings[f"{side}.feedforward.kind"] = "mlp"
     usual = {"normalize_before": pre, "add_final_layer_norm": pre, "normalize_embedding": learned}
     usual |= {"add_bias_logits": False, "static_position_embeddings": not learned}
     return ModelFamily(

@@ -13,9 +13,16 @@ from peasy.checkpoint.huggingface.config_table import (
     length,
     sizes,
 )
-from peasy.checkpoint.huggingface.family import ModelFamily
+from peasy.checkpoint.huggingface.family import ModelFamily, architectures
 from peasy.checkpoint.huggingface.rope import Rope
-from peasy.checkpoint.huggingface.weight_map import QUERY_KEY_VALUE, WeightMap, fused_rules, module_rules, split_fused
+from peasy.checkpoint.huggingface.weight_map import (
+    QUERY_KEY_VALUE,
+    WeightMap,
+    block_names,
+    fused_rules,
+    module_rules,
+    split_fused,
+)
 from peasy.checkpoint.huggingface.windows import WINDOW, WINDOWED_LAYERS, read_layer_types, write_layer_types
 from peasy.models.config import EncoderConfig
 
@@ -69,12 +76,7 @@ def _weight_map(config: EncoderConfig) -> WeightMap:
     """Return the weight map."""
     external, internal = "model.layers.{layer}.", "encoder.blocks.{layer}."
     gate_up = ("feedforward.gate", "feedforward.up")
-    names = {
-        "attn_norm": "attention_norm",
-        "attn.Wo": "attention.output",
-        "mlp_norm": "feedforward_norm",
-        "mlp.Wo": "feedforward.down",
-    }
+    names = block_names("- - - attn.Wo attn_norm - mlp.Wo mlp_norm")
     head = "lm_head." if config.lm_head is not None else "classifier."
     return WeightMap(
         rules=(
@@ -92,9 +94,7 @@ def _weight_map(config: EncoderConfig) -> WeightMap:
 
 FAMILY = ModelFamily(
     "modernbert",
-    tuple(
-        f"ModernBert{head}" for head in ("ForMaskedLM", "Model", "ForSequenceClassification", "ForTokenClassification")
-    ),
+    architectures("ModernBertForMaskedLM", "ModernBert"),
     {
         "kind": "encoder", "stack.feedforward.kind": "gated", "stack.norm.kind": "layer", "stack.first_norm": False,
         "embedding.norm": True,

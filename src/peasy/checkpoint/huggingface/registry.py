@@ -104,8 +104,7 @@ def read_hf_config(
         fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
     fields.ignore(["auto_map"])
     fields.require_value("quantization_config", reason=_QUANTISED)
-    if family.kind == "decoder":
-        fields.ignore("is_decoder")
+    fields.ignore("is_decoder" if family.kind == "decoder" else "")
     for name, reason in _UNSUPPORTED.items():
         fields.require_value(name, reason=reason)
     fields.require_value("pruned_heads", {}, reason="Different numbers of heads per layer are not supported.")

@@ -16,13 +16,10 @@ _POOLING_DIR = "1_Pooling"
 _PoolingMode = Literal["mean", "first", "max", "pooler"]
 _POOLING_MODES: dict[str, _PoolingMode] = {"mean": "mean", "cls": "first", "max": "max"}
 _LEGACY_POOLING_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
-}
+}  # fmt: skip
 
 
 def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
@@ -42,11 +39,7 @@ def write_pooling(folder: Path, config: EncoderConfig) -> None:
     """Write the files with which sentence-transformers computes the same embeddings as our encoder."""
     if config.pooling == "pooler":
         return  # sentence-transformers has no such pooling; the folder is still a valid encoder
-    steps = [
-        ("", "Transformer"),
-        (_POOLING_DIR, "Pooling"),
-        *([("2_Normalize", "Normalize")] if config.normalise else []),
-    ]
+    steps = [("", "Transformer"), (_POOLING_DIR, "Pooling"), ("2_Normalize", "Normalize")][: 2 + config.normalise]
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(steps)

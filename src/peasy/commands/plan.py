@@ -18,6 +18,7 @@ from peasy.commands.result import JsonDict, Result
 from peasy.datasets import Corpus, Sample, prepare_shards
 from peasy.datasets.corpus import sample_texts
 from peasy.errors import UsageError
+from peasy.extras import require_extra
 from peasy.models import preset as models
 from peasy.models.preset import ModelSize
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Paragraph, Table, format_duration
@@ -111,6 +112,7 @@ def plan(
     >>> round(plan("gpt2", accelerators=8, flops="312T", memory="80GB", bandwidth="300GB/s").numbers["parameters"])
     124439808
     """
+    require_extra("torch")  # before a plan without data is refused
     changes = recipe_changes(settings, config=config, lr=lr, batch_size=batch_size)
     budget = {"minutes": minutes, "steps": steps, "seed": seed}
     hardware = {"accelerators": accelerators, "flops": flops, "memory": memory, "bandwidth": bandwidth}

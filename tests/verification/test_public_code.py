@@ -104,6 +104,12 @@ def mask_dropped(q, k, v, mask=None):
     return torch.softmax(scores, dim=-1) @ v
 
 
+def mask_only_asked_for(q, k, v, mask=None):
+    if mask is not None:
+        pass
+    return attend(q, k, v)
+
+
 def test_masks_of_queries_and_heads_are_no_masks_of_keys():
     assert examine(masked_queries).verdict == EQUAL
 
@@ -113,6 +119,7 @@ def test_a_mask_that_needs_a_switch_is_not_an_ignored_one():
     assert diagnosis.verdict == EQUAL
     assert "fast_mask has no effect with the other arguments as they are." in diagnosis.notes
     assert examine(mask_dropped).mistakes == ("mask ignored",)
+    assert examine(mask_only_asked_for).mistakes == ("mask ignored",)
 
 
 def channels_before_heads(query, key, value):

@@ -1,7 +1,9 @@
 """Examination of attention code: it is called, read from traces, and judged on several inputs and sizes."""
 
+import ast
 import inspect
 import re
+import textwrap
 import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -383,10 +385,13 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
 def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace) -> bool:
     """Return whether the code names a mask but did not use it in this call: it may need another argument, too."""
     (name, mask), code = next(iter(trial.constants.items())), attempt.module
-    source = source_of(code.forward if is_module(code) else code)
-    uses = len(re.findall(rf"\b{name}\b(?!\s*[:=][^=])", source))
+    nodes = list(ast.walk(ast.parse(textwrap.dedent(source_of(code.forward if is_module(code) else code)))))
+    asked = {
+        id(node.left) for node in nodes if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+    }
+    uses = any(isinstance(node, ast.Name) and node.id == name and id(node) not in asked for node in nodes)
     numbers = to_float(mask)
-    return uses > 0 and not any(
+    return uses and not any(
         tuple(value.shape) == numbers.shape and np.array_equal(to_float(value), numbers)
         for op in trace.ops for value in op.values
     )  # fmt: skip

@@ -19,7 +19,6 @@ from peasy.verification.implementation.repeated_call import RepeatedCall
 from peasy.verification.implementation.trace import Op, Place
 
 _FILLS = ("masked_fill", "where", "add", "mul", "sub", "baddbmm", "copy", "tril", "triu", "index_put", "assemble")
-_BUILDERS = ("tril", "triu", "ge", "gt", "le", "lt", "arange")
 
 
 def mask_op(reading: Reading) -> Op | None:

@@ -31,9 +31,9 @@ def project_folders(file: Path) -> list[Path]:
     Without the usual files of a project's root it is the folder that has the modules which the file imports.
     """
     root = package_root(file)
-    folders, tops = [root], set(_imported_names(file))
+    folders, paths = [root], set(_imported_paths(file))
     for parent in (root, *list(root.parents)[:4]):
-        if any((parent / top).is_dir() or (parent / f"{top}.py").exists() for top in tops):
+        if any((parent / path).is_dir() or (parent / f"{path}.py").exists() for path in paths):
             folders.append(parent)
         if any(
             (parent / name).exists() for name in ("pyproject.toml", "setup.py", "setup.cfg", ".git", "requirements.txt")
@@ -43,16 +43,16 @@ def project_folders(file: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
-def _imported_names(file: Path) -> Iterator[str]:
-    """Yield the first parts of the absolute imports of a file."""
+def _imported_paths(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports by absolute names, as paths without a suffix."""
     with contextlib.suppress(SyntaxError, UnicodeDecodeError):
         for node in ast.walk(
             ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig"))
         ):
             if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.partition(".")[0]
+                yield node.module.replace(".", "/")
             elif isinstance(node, ast.Import):
-                yield from (alias.name.partition(".")[0] for alias in node.names)
+                yield from (alias.name.replace(".", "/") for alias in node.names)
 
 
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:

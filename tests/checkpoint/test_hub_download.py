@@ -94,7 +94,7 @@ def etag(file: Path) -> str:
 
 def import_from(endpoint: str, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `peasy import` in a process of its own: huggingface_hub reads the address of the hub when it is imported."""
-    environment = os.environ | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home / "hf"), "PEASY_HOME": str(home)}
+    environment = os.environ | {"HF_ENDPOINT": endpoint, "HF_HUB_CACHE": str(home / "hf"), "PEASY_HOME": str(home)}
     environment |= {"HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
     command = [sys.executable, "-m", "peasy", "import", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

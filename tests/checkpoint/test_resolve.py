@@ -64,7 +64,7 @@ def test_empty_name():
 def test_download_needs_confirmation(monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(resolve_module.hub, "_download_size", lambda id: 5)
-    monkeypatch.setattr(resolve_module.hub, "_download", lambda id: pytest.fail("downloaded"))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *a, **k: pytest.fail("downloaded"))
     with pytest.raises(UsageError, match="needs confirmation"):
         resolve_model("me/model")
     with pytest.raises(NeedsNetwork):

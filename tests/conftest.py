@@ -27,6 +27,11 @@ for _name in [name for name in os.environ if name.startswith("PEASY_")]:
     del os.environ[_name]
 
 import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+# A slow or busy machine is not wrong: no time limit for an example, nor for making one.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items):

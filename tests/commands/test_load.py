@@ -10,7 +10,6 @@ import torch
 import transformers
 
 import peasy
-from peasy.commands import load as load_module
 from peasy.commands.importing import import_model
 from peasy.errors import InvalidInput, NeedsNetwork, NotFound
 
@@ -126,7 +125,7 @@ def test_an_unsupported_architecture_is_named_with_the_supported_ones(tmp_path):
 
 
 def test_a_hugging_face_model_larger_than_memory_is_refused_before_reading(foreign, monkeypatch):
-    monkeypatch.setattr(load_module.ram, "available_ram", lambda: 1000)
+    monkeypatch.setattr("peasy.checkpoint.ram.available_ram", lambda: 1000)
     with pytest.raises(peasy.PeasyError, match="needs about"):
         peasy.load(foreign)
 
@@ -135,7 +134,7 @@ def test_yes_permits_a_download(monkeypatch, decoder):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     downloaded = []
     monkeypatch.setattr("peasy.checkpoint.hub._download_size", lambda id: 5)
-    monkeypatch.setattr("peasy.checkpoint.hub._download", lambda id: downloaded.append(id) or decoder)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda id, **_: downloaded.append(id) or decoder)
     assert peasy.load("me/model", yes=True).name == "me/model"
     assert downloaded == ["me/model"]
 

@@ -18,7 +18,7 @@ from peasy.commands.look import save_activations
 from peasy.commands.look_result import intervened_model
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.inspection.activation_store import read_activations
-from peasy.inspection.results import CAVEAT
+from peasy.inspection.results import LOOK_CAVEAT
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.nn.module_path import ModulePath
@@ -104,7 +104,7 @@ def test_largest_weights_of_a_query_word(model):
     assert word == grid.columns[row.argmax()]
     page = str(x.heads("it"))
     assert '"it" attends to' in page
-    assert CAVEAT[1:40] in " ".join(page.split())
+    assert LOOK_CAVEAT[1:40] in " ".join(page.split())
     assert max(map(len, page.splitlines())) <= 80
     only = model.look(TEXT, queries=["it"]).heads("it", top=3).heads
     assert [line.top_words[0][0] for line in only] == [line.top_words[0][0] for line in lines]
@@ -333,7 +333,7 @@ def test_files_and_data(model, tmp_path):
     data = json.loads((tmp_path / "x.json").read_text())
     assert data["captures"][0]["path"] == {"stack": "decoder", "layer": 1, "part": "attention"}
     assert data["tokens"]["pieces"] == list(x.tokens.pieces)
-    assert data["caveat"] == CAVEAT
+    assert data["caveat"] == LOOK_CAVEAT
     assert "LookResult" in repr(x)
 
 

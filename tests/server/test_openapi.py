@@ -66,7 +66,10 @@ def fuzz(schema, key, examples):
             def hold(case):
                 shorten(case)
                 case.call_and_validate(
-                    headers=headers(key), additional_checks=[understood], excluded_checks=[positive_data_acceptance]
+                    headers=headers(key),
+                    timeout=300,
+                    additional_checks=[understood],
+                    excluded_checks=[positive_data_acceptance],
                 )
 
             hold()

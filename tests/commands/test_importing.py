@@ -158,7 +158,7 @@ def test_the_lines_that_convert_a_pickle_file_work(copied, shards):
     [
         ("notes.txt", "holds config.json and model.safetensors"),
         ("adapter_config.json", "merge it with peft"),
-        ("model.gguf", "reads none"),
+        ("model.gguf", "written, not read"),
         ("tf_model.h5", "TensorFlow"),
         ("inner/config.json", "inner"),
     ],
@@ -178,7 +178,7 @@ def test_a_file_of_a_model_leads_to_its_folder(copied, tmp_path):
     (tmp_path / "model.gguf").write_text("")
     with pytest.raises(InvalidInput, match="is a file, not a model") as error:
         peasy.import_model(tmp_path / "model.gguf")
-    assert "reads none" in error.value.hint
+    assert "written, not read" in error.value.hint
 
 
 @pytest.mark.parametrize("kind", ["gptq", "awq", "bitsandbytes"])

@@ -1,5 +1,6 @@
 """Records: texts, pairs, labelled texts; bad records are counted and reported, never silently dropped."""
 
+import csv
 import json
 
 import pytest
@@ -66,6 +67,7 @@ def test_large_fields_and_documents_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "MAX_LINE_BYTES", 1000)
     with pytest.raises(InvalidInput, match="cannot be read as CSV: field larger"):
         everything(open_corpus(write(tmp_path / "c.csv", f"a,{long}", "1,2")))
+    assert csv.field_size_limit() > 1000, "the limit of the whole process is as before"
     monkeypatch.setattr(records, "MAX_DOCUMENT_CHARACTERS", 1000)
     folder = tmp_path / "mixed"
     folder.mkdir()

@@ -126,7 +126,7 @@ def join_names(names: Sequence[str]) -> str:
 
 _OTHER_FILES = {
     "adapter_config.json": "It is an adapter (LoRA): merge it with peft: model.merge_and_unload().save_pretrained(DIR)",
-    "*.gguf": "peasy writes GGUF files and reads none: import the Hugging Face folder that this one was made from.",
+    "*.gguf": "GGUF files are written, not read: import the Hugging Face folder that this one was made from.",
     "*.h5": "Weights of TensorFlow are not read: save the model as safetensors with transformers.",
     "*/config.json": "Is it the folder in it? {folder}",
 }

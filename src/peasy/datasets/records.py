@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -155,18 +156,33 @@ def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Itera
     lines = (line + "\n" for _, line in read_lines(path, problems) if line is not None)
     rows = csv.DictReader(lines)
     known = {options.text, options.source, options.target}
-    csv.field_size_limit(MAX_LINE_BYTES)
     try:
+        with _field_limit():
+            rows.fieldnames  # noqa: B018 - reads the header
         if not known & set(rows.fieldnames or ()):
             found = ", ".join(rows.fieldnames or ())[:200] or "nothing"
             hint = f"Name the column of the texts, for example with text={(rows.fieldnames or ['body'])[0][:100]!r}."
             raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)
-        for row in rows:
+        while True:
+            with _field_limit():
+                row = next(rows, None)
+            if row is None:
+                return
             where = f"{path}:{rows.line_num}"
             if (sample := _parse_record(row, options, where, problems)) is not None:
                 yield where, sample
     except csv.Error as error:
         raise InvalidInput(f"{path}:{rows.line_num} cannot be read as CSV: {error}.") from None
+
+
+@contextmanager
+def _field_limit() -> Iterator[None]:
+    """Longest field of the csv module while a row is read; it has one limit for the whole process."""
+    before = csv.field_size_limit(MAX_LINE_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _read_plain(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:

@@ -62,7 +62,7 @@ class Strict(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Stop at the first wrong item of a list: a body has room for thousands, and each error takes time."""
+        """Pydantic schema whose lists stop at the first wrong item: thousands fit into a body, and each takes time."""
         schema = handler(source)
         _stop_at_first_error(schema)
         return schema

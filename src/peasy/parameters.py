@@ -172,7 +172,12 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
             if not _fits(value, annotation):
                 wanted = " or ".join(dict.fromkeys(_descriptions(annotation)))
                 items = sorted({type(item).__name__ for item in value}) if isinstance(value, list | tuple) else []
-                found = type(value).__name__ + (f" of {', '.join(items)}" if items else "")
+                is_plain = isinstance(value, str | int | float)
+                found = (
+                    repr(value)[:60]
+                    if is_plain
+                    else type(value).__name__ + (f" of {', '.join(items)}" if items else "")
+                )
                 raise InvalidInput(f"{function.__name__}: {name} should be {wanted}, not {found}.")
         try:
             return named(*args, **kwargs)

@@ -282,7 +282,7 @@ REFUSED = {
     "unknown scoring": ({"scoring": "scaled-dott"}, 'no scoring "scaled-dott"', "Did you mean scaled-dot?"),
     "unknown normalisation": ({"normalise": "hard"}, 'no normalisation "hard"', "Known: softmax, sum, none."),
     "scale not finite": ({"scale": NAN}, "scale should be a finite number, not nan", None),
-    "scale of text": ({"scale": "big"}, "scale should be a finite number, not 'big'", None),
+    "scale of text": ({"scale": "big"}, "scale should be a number or None, not 'big'", None),
     "softcap infinite": ({"softcap": float("inf")}, "softcap should be a finite number above 0, not inf", None),
     "softcap of zero": ({"softcap": 0}, "softcap should be a finite number above 0, not 0", None),
     "softcap true": ({"softcap": True}, "softcap should be a finite number above 0, not True", None),
@@ -386,7 +386,7 @@ class TestRefusals:
         [
             ({"heads": 3}, "A width of 2 cannot be split into 3 heads"),
             ({"heads": 0}, "heads should be a whole number above 0"),
-            ({"heads": 1.5}, "heads should be a whole number above 0"),
+            ({"heads": 1.5}, "heads should be a whole number, not 1.5"),
             ({"heads": 2, "w_k": np.ones((2, 3)), "w_q": np.ones((2, 4))}, "Keys of width 3 do not fit 2 query heads"),
             ({"x": [1, 0]}, "x has 1 axes"),
             ({"w_v": [1, 0]}, "w_v should be a matrix"),

@@ -10,7 +10,7 @@ from peasy.tokenization.tokenizer_validation import JsonDict
 
 _LOG = logging.getLogger(__name__)
 
-_FILE_CLASS = "PreTrainedTokenizerFast"
+FILE_CLASS = "PreTrainedTokenizerFast"
 """Class that uses tokenizer.json as it is."""
 
 _MODEL_TYPES = {
@@ -19,7 +19,7 @@ _MODEL_TYPES = {
     "RobertaTokenizer": "roberta roberta-prelayernorm bart", "MPNetTokenizer": "mpnet", "AlbertTokenizer": "albert",
     "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "T5Tokenizer": "t5 mt5",
     "M2M100Tokenizer": "m2m_100", "MBartTokenizer": "mbart", "PegasusTokenizer": "pegasus",
-    _FILE_CLASS: "mistral mixtral phi3 olmo2 granite modernbert",
+    FILE_CLASS: "mistral mixtral phi3 olmo2 granite modernbert",
 }  # fmt: skip
 _CLASS_OF_MODEL = {model: name for name, models in _MODEL_TYPES.items() for model in models.split()}
 _ALWAYS_OF_MODEL = ("qwen2",)
@@ -40,10 +40,10 @@ _QWEN_PATTERN = (
 def choose_tokenizer_class(config: JsonDict, model_config: Mapping[str, object]) -> str | None:
     """Return the class that transformers chooses, from tokenizer_config.json and the model's config.json."""
     named = config.get("tokenizer_class") or model_config.get("tokenizer_class")
-    given = named.removesuffix("Fast") if isinstance(named, str) and named != _FILE_CLASS else named
+    given = named.removesuffix("Fast") if isinstance(named, str) and named != FILE_CLASS else named
     model_type = model_config.get("model_type")
     registered = _CLASS_OF_MODEL.get(model_type) if isinstance(model_type, str) else None
-    if registered == _FILE_CLASS or model_type in _ALWAYS_OF_MODEL or not isinstance(given, str):
+    if registered == FILE_CLASS or model_type in _ALWAYS_OF_MODEL or not isinstance(given, str):
         return registered
     return given
 
@@ -51,7 +51,7 @@ def choose_tokenizer_class(config: JsonDict, model_config: Mapping[str, object])
 def apply_tokenizer_class(data: JsonDict, config: JsonDict) -> JsonDict:
     """Return a validated tokenizer.json with the steps that its `tokenizer_class` builds."""
     name, kind = str(config.get("tokenizer_class", "")), data["model"]["type"]
-    name = name if name == _FILE_CLASS else name.removesuffix("Fast")
+    name = name if name == FILE_CLASS else name.removesuffix("Fast")
     expected = next((model for model, names in _MODELS_OF_CLASSES.items() if name in names), kind)
     if kind != expected:
         _LOG.warning(

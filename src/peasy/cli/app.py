@@ -17,7 +17,7 @@ from peasy import __version__
 from peasy.cli import output, settings, usage
 from peasy.cli.command import STDIN, CommandOutput, DocumentResult, Flags
 from peasy.cli.command_table import COMMANDS, Command, find_command
-from peasy.cli.terminal_stream import StyledStream, guard_streams, guarded
+from peasy.cli.terminal_stream import StyledStream, guard_streams
 from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
 from peasy.extras import EXTRAS, missing_extra
 from peasy.render import format_of
@@ -121,8 +121,9 @@ def _run(words: list[str], flags: Flags) -> int:
     except Exception as error:
         peasy_error = _as_peasy_error(error)
         if peasy_error.code == "lost":  # rank 0 may be the lost process, so every rank prints this
-            sys.stderr = guarded(sys.__stderr__ or sys.stderr)
-        output.print_error(peasy_error, flags)
+            sys.stderr = sys.__stderr__ or sys.stderr
+        with guard_streams(flags.raw):
+            output.print_error(peasy_error, flags)
         return peasy_error.exit_code
 
 

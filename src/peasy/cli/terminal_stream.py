@@ -74,7 +74,7 @@ def guard_streams(raw: bool = False) -> Iterator[None]:
     """Guard stdout and stderr inside the block, as far as they are terminals and unless `raw`."""
     before = sys.stdout, sys.stderr
     if not raw:
-        sys.stdout, sys.stderr = map(guarded, before)
+        sys.stdout, sys.stderr = map(_guarded, before)
     try:
         yield
     finally:
@@ -82,8 +82,7 @@ def guard_streams(raw: bool = False) -> Iterator[None]:
             sys.stdout, sys.stderr = before
 
 
-def guarded(stream: TextIO) -> TextIO:
-    """Return a stream with the guard before it, if it is a terminal."""
+def _guarded(stream: TextIO) -> TextIO:
     return cast(TextIO, TerminalStream(stream)) if stream is not None and stream.isatty() else stream
 
 

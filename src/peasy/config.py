@@ -132,8 +132,14 @@ def _set_path(data: JsonDict, path: list[str], value: Any) -> JsonDict:
     return data | {first: _set_path(inner if isinstance(inner, dict) else {}, rest, value) if rest else value}
 
 
-def parse_json(text: str | bytes) -> JsonValue:
-    """Parse JSON strictly: duplicate keys, NaN, infinity and too deep nesting are a ValueError."""
+def parse_json(text: str | bytes, where: str = "") -> Any:
+    """Parse JSON strictly: duplicate keys, NaN, infinity and too deep nesting are a ValueError.
+
+    For a file, `where` names it, and the error is an InvalidInput.
+
+    >>> parse_json(b'{"a": 1}', "config.json")
+    {'a': 1}
+    """
 
     def reject_constant(name: str) -> None:
         raise ValueError(f"{name} is not a JSON number")
@@ -145,11 +151,16 @@ def parse_json(text: str | bytes) -> JsonValue:
             raise ValueError(f"it has the key {reprlib.repr(repeated)} twice")
         return table
 
+    if where and not text.strip():
+        raise InvalidInput(f"{where} is empty.")
     try:
-        parsed: JsonValue = json.loads(text, parse_constant=reject_constant, object_pairs_hook=reject_duplicate_keys)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    return parsed
+        text = text.decode("utf-8-sig") if isinstance(text, bytes) else text
+        return json.loads(text, parse_constant=reject_constant, object_pairs_hook=reject_duplicate_keys)
+    except (ValueError, RecursionError) as error:
+        problem = ValueError("it is nested too deeply") if isinstance(error, RecursionError) else error
+        if not where:
+            raise problem from None
+        raise InvalidInput(f"{where} is not valid JSON: {problem}.") from None
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr
+from peasy.checkpoint.safe_folder import SafeFolder, short_repr
+from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound
 
 _opened: list[str] | None = None

@@ -7,10 +7,8 @@ import stat
 from collections.abc import Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
-from peasy import config
-from peasy.config import JsonDict
+from peasy.config import JsonDict, parse_json
 from peasy.errors import InvalidInput, NotFound, did_you_mean
 
 MIB = 1024 * 1024
@@ -91,20 +89,6 @@ class SafeFolder:
         if not isinstance(data, dict):
             raise InvalidInput(f"{self.path / name} should contain a JSON object, not {type(data).__name__}.")
         return data
-
-
-def parse_json(data: bytes, where: str) -> Any:
-    """Parse JSON bytes strictly: duplicate keys, NaN, Infinity and too deep nesting are errors.
-
-    >>> parse_json(b'{"a": 1}', "config.json")
-    {'a': 1}
-    """
-    if not data.strip():
-        raise InvalidInput(f"{where} is empty.")
-    try:
-        return config.parse_json(data.decode("utf-8"))
-    except ValueError as error:
-        raise InvalidInput(f"{where} is not valid JSON: {error}.") from None
 
 
 def write_json(path: Path, data: object) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from peasy.checkpoint.safe_folder import MIB, SafeFolder, hint_for_folder, parse_json, short_repr, write_json
+from peasy.checkpoint.safe_folder import MIB, SafeFolder, hint_for_folder, short_repr, write_json
+from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:

@@ -78,7 +78,10 @@ def _read_config(folder: SafeFolder, name: str) -> JsonDict:
                 str(id): {"content": token, "normalized": token not in special, "special": token in special}
                 for token, id in added.items()
             }
-    chosen = choose_tokenizer_class(config, _read_if_present(folder, CONFIG_FILE))
+    model_config = _read_if_present(folder, CONFIG_FILE)
+    if model_config.keys().isdisjoint(("model_type", "tokenizer_class")):  # of peasy: it has been chosen before
+        return config
+    chosen = choose_tokenizer_class(config, model_config)
     return config | ({} if chosen is None else {"tokenizer_class": chosen})
 
 

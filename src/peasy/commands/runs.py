@@ -10,8 +10,8 @@ from peasy import config
 from peasy.atomic import set_aside
 from peasy.checkpoint import paths
 from peasy.checkpoint.hub import Confirm
-from peasy.checkpoint.safe_folder import parse_json
 from peasy.commands.result import JsonDict, Result
+from peasy.config import parse_json
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.training.metrics_log import METRICS_FILE, SAMPLES_FILE, read_log
 from peasy.training.run_folder import is_locked, run_lock

@@ -70,8 +70,10 @@ class Tokenizer:
         import tokenizers
 
         self._config = dict(config or {})
-        validated, self._max_chars = validate_tokenizer_json(with_added_tokens(dict(data), self._config))
-        self._data = apply_tokenizer_class(validated, self._config)
+        is_foreign = not self._config.keys().isdisjoint(("tokenizer_class", "added_tokens_decoder"))
+        given = with_added_tokens(data, self._config) if is_foreign else data
+        validated, self._max_chars = validate_tokenizer_json(given)
+        self._data = apply_tokenizer_class(validated, self._config) if is_foreign else validated
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
             self._isolated_encoder, without = None, {}
@@ -373,10 +375,7 @@ class IncrementalDecoder:
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:
-    try:
-        data = parse_json(text)
-    except ValueError as error:
-        raise InvalidInput(f"{name} is empty." if not text.strip() else f"{name} is not valid JSON: {error}.") from None
+    data = parse_json(text, name)
     if not isinstance(data, dict):
         raise InvalidInput(f"{name} should contain a JSON object.")
     return data

@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from peasy.checkpoint.safe_folder import SafeFolder, parse_json, short_repr, write_json
+from peasy.checkpoint.safe_folder import SafeFolder, short_repr, write_json
+from peasy.config import parse_json
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig, ModelConfig
 

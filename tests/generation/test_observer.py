@@ -7,7 +7,7 @@ from tests.models.tiny_models import ALL_MODELS, make
 
 from peasy.generation.decode import run_requests
 from peasy.generation.engine import Engine
-from peasy.generation.limits import EngineLimits
+from peasy.generation.limits import UNLIMITED
 from peasy.generation.request import AttentionQuery, Ended, Request, Token
 from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 from peasy.nn.tap import Tap
@@ -20,7 +20,7 @@ def run(model, **options) -> list[tuple[int, ...]]:
     """Return the generated ids, or those of all hypotheses."""
     prompt, source = ((0,), SOURCE) if model.is_encoder_decoder else (PROMPT, None)
     request = Request(prompt, SamplingParams(max_tokens=5), source, **options)
-    events = list(run_requests(Engine(model, limits=EngineLimits.unlimited(), isolate_errors=False), [request]))
+    events = list(run_requests(Engine(model, limits=UNLIMITED, isolate_errors=False), [request]))
     (ended,) = (event for event in events if isinstance(event, Ended))
     ids = tuple(event.sampled.id for event in events if isinstance(event, Token))
     return [hypothesis.ids for hypothesis in ended.hypotheses] or [ids]

@@ -12,7 +12,7 @@ from annotated_types import Ge
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, lookup
+from peasy.errors import InvalidInput, did_you_mean
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
 
@@ -333,11 +333,6 @@ class GenerationJob:
             if events and isinstance(last := events[-1], Ended) and last.error is not None:
                 raise last.error
 
-    @property
-    def outputs(self) -> tuple[GeneratedText, ...]:
-        """The outputs so far, finished or not: all choices of the first prompt, then those of the next."""
-        return tuple(self._output(row, events) for row, events in enumerate(self._events))
-
     def _output(self, row: int, events: "list[Token | Ended]") -> GeneratedText:
         from peasy.generation.request import Ended, Token
 
@@ -354,13 +349,14 @@ class GenerationJob:
         )  # fmt: skip
 
     def result(self, show_cache: bool = False) -> GenerateResult:
-        """Return the outputs so far, finished or not."""
-        outputs, cache, pieces = self.outputs, tuple[CacheStep, ...](), tuple[str, ...]()
+        """Return the outputs so far, finished or not: all choices of the first prompt, then those of the next."""
+        outputs = tuple(self._output(row, events) for row, events in enumerate(self._events))
+        cache, pieces = tuple[CacheStep, ...](), tuple[str, ...]()
         if show_cache and outputs[0].tokens:
-            from peasy.generation.admission import fit_to_context, prepare_prompt
+            from peasy.generation.admission import prepare_prompt
 
             ids = self.loaded.encode_prompt(outputs[0].prompt, add_special_tokens=self.add_special_tokens)
-            prompt = fit_to_context(self.model, prepare_prompt(self.model, ids), self.sampling.max_tokens, self.long)
+            prompt = prepare_prompt(self.model, ids, self.sampling.max_tokens, self.long)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
             pieces = self.loaded.require_tokenizer().pieces(prompt)
         return GenerateResult(
@@ -390,7 +386,9 @@ def pack_weights(loaded: LoadedModel, weights: str) -> tuple["Model", str]:
 
     Only Transformers on CPU are packed; other models run unchanged.
     """
-    lookup(weights, dict.fromkeys(get_args(WeightFormat)), "weight format")
+    if weights not in (known := get_args(WeightFormat)):
+        hint = did_you_mean(weights, known) or f"Known: {', '.join(known)}."
+        raise InvalidInput(f'There is no weight format "{weights}".', hint=hint)
     if loaded.model.config.kind not in ("decoder", "encoder-decoder") or loaded.model.device.type != "cpu":
         if weights not in ("auto", "float32"):
             message = f"{loaded.name} cannot use {weights} weights: only Transformers on CPU can be packed."

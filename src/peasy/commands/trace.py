@@ -15,7 +15,7 @@ from peasy.errors import InvalidInput
 from peasy.generation.admission import prepare_prompt
 from peasy.generation.decode import run_requests
 from peasy.generation.engine import Engine
-from peasy.generation.limits import EngineLimits
+from peasy.generation.limits import UNLIMITED
 from peasy.generation.request import AttentionQuery, DecodingStep, Ended, Request, Token
 from peasy.generation.sampling_params import BeamSearchParams, SamplingOptions, SamplingParams
 from peasy.inspection.apply_edits import make_intervention
@@ -109,7 +109,7 @@ def record_steps(loaded: LoadedModel, request: Request, steps: RecordedSteps) ->
     def record(step: DecodingStep) -> None:
         steps[step.ids] = step._replace(logits=torch.log_softmax(step.logits.float(), dim=-1).cpu())
 
-    engine = Engine(loaded.model, limits=EngineLimits.unlimited(), isolate_errors=False)
+    engine = Engine(loaded.model, limits=UNLIMITED, isolate_errors=False)
     for event in run_requests(engine, [replace(request, observer=record)]):
         if isinstance(event, Ended) and event.error is not None:
             raise event.error

@@ -13,7 +13,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, PeasyError
-from peasy.generation.limits import EngineLimits
+from peasy.generation.limits import UNLIMITED
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.metrics.scores import AlignmentErrors
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table, short_title
@@ -254,7 +254,7 @@ def _translate_each(
         limit = search.max_tokens if fixed_length else max(min(3 * len(source) + 16, context - 1), 1)
         rows.append(index)
         requests.append(Request(prompt, source=source, beam_search=replace(search, max_tokens=limit)))
-    limits = EngineLimits.unlimited(max_num_seqs=BATCH_SIZE * search.num_beams)
+    limits = replace(UNLIMITED, max_num_seqs=BATCH_SIZE * search.num_beams)
     for event in run_requests(Engine(loaded.model, limits=limits, isolate_errors=False), requests):
         if isinstance(event, Ended):
             hypotheses = tuple(

@@ -38,7 +38,7 @@ def admit(
     if request.source and not model.is_encoder_decoder:
         raise InvalidInput("This model takes no source.", hint="Give the ids as the prompt.")
     source, context = _fit_source(model, request.source or (), request.long), _context_limit(model, request.long)
-    prompt = fit_to_context(model, prepare_prompt(model, request.prompt), request.max_tokens, request.long)
+    prompt = prepare_prompt(model, request.prompt, request.max_tokens, request.long)
     check_token_range(source, model.config.vocab_size)
     # An encoder-decoder may have another vocabulary for its output.
     check_token_range(prompt, getattr(model.config, "target_vocab_size", None) or model.config.vocab_size)
@@ -77,15 +77,26 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
                 raise InvalidInput(f"The decoder has no {what} {index}.", hint=hint)
 
 
-def prepare_prompt(model: Model, prompt: Sequence[int]) -> list[int]:
-    """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither."""
-    if prompt:
-        return [int(id) for id in prompt]
+def prepare_prompt(
+    model: Model, prompt: Sequence[int], max_tokens: int | None = None, long: LongPrompt = "refuse"
+) -> list[int]:
+    """Return the initial ids of a sequence: its prompt, or bos / decoder-start if that is empty; raise if neither.
+
+    With `max_tokens`, a prompt longer than the context raises, or is cut on the left: it keeps its bos token, and
+    leaves space for `max_tokens` new tokens where possible.
+    """
     special = model.config.special_tokens
     first = special.decoder_prompt if model.is_encoder_decoder else [] if special.bos is None else [special.bos]
-    if not first:
+    ids = [int(id) for id in prompt] or first
+    if not ids:
         raise empty_prompt_error()
-    return first
+    context = None if max_tokens is None else _context_limit(model, long)
+    if max_tokens is None or context is None or len(ids) <= context:
+        return ids
+    if long != "cut":
+        raise _long_text_error(model, len(ids), "prompt")
+    begin = ids[:1] if ids[0] == special.bos and context > 1 else []
+    return begin + ids[-max(context - max(max_tokens, 1) + 1 - len(begin), 1) :]
 
 
 def empty_prompt_error() -> InvalidInput:
@@ -96,20 +107,6 @@ def empty_prompt_error() -> InvalidInput:
 def _context_limit(model: Model, long: LongPrompt = "refuse") -> int | None:
     """Return the most tokens of a sequence: the one place that decides; None: unlimited."""
     return None if long == "extend" and can_extend_context(model.config) else model.config.max_seq_len
-
-
-def fit_to_context(model: Model, ids: list[int], max_tokens: int, long: LongPrompt = "refuse") -> list[int]:
-    """Return the prompt if it fits the context; a longer one raises, or is cut on the left.
-
-    A cut prompt keeps its bos token, and leaves space for `max_tokens` new tokens where possible.
-    """
-    context = _context_limit(model, long)
-    if context is None or len(ids) <= context:
-        return ids
-    if long != "cut":
-        raise _long_text_error(model, len(ids), "prompt")
-    begin = ids[:1] if ids[0] == model.config.special_tokens.bos and context > 1 else []
-    return begin + ids[-max(context - max(max_tokens, 1) + 1 - len(begin), 1) :]
 
 
 def _fit_source(model: Model, ids: Sequence[int], long: LongPrompt = "refuse") -> Sequence[int]:
@@ -140,6 +137,6 @@ def long_text_note(model: Model, count: int, max_tokens: int, long: LongPrompt) 
     if _context_limit(model, long) is None:
         return f"The text may go beyond the {context:,} tokens that the model was made for: expect worse text there."
     if count > context:
-        kept = len(fit_to_context(model, [0] * count, max_tokens, "cut"))
+        kept = len(prepare_prompt(model, [0] * count, max_tokens, "cut"))
         return f"The prompt was cut to its last {kept:,} of {count:,} tokens: the model reads at most {context:,}."
     return f"At most {context - count + 1:,} new tokens fit: the model reads at most {context:,}."

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypedDict, Unpack
 from peasy.errors import InvalidInput
 from peasy.generation.admission import empty_prompt_error
 from peasy.generation.engine import Engine
-from peasy.generation.limits import EngineLimits
+from peasy.generation.limits import UNLIMITED
 from peasy.generation.request import Ended, Request, Token
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling_params import BeamSearchParams, LongPrompt, SamplingParams
@@ -102,9 +102,10 @@ def decode(
     )  # fmt: skip
     # Prompts that start later than an equal one find it in the prefix cache; in one batch, equal prompts share anyway.
     waits = use_cache and max_num_seqs is not None and len(params) > max_num_seqs
-    limits = EngineLimits.unlimited(
-        max_num_seqs=max_num_seqs, prefill_chunk=prefill_chunk, prefix_cache_bytes=2**28 if waits else 0
-    )
+    limits = replace(
+        UNLIMITED, max_num_seqs=max_num_seqs or UNLIMITED.max_num_seqs, prefix_cache_bytes=2**28 if waits else 0,
+        prefill_chunk=prefill_chunk or UNLIMITED.prefill_chunk,
+    )  # fmt: skip
     return run_requests(Engine(model, tokenizer, limits, isolate_errors=False), requests)
 
 
@@ -131,7 +132,7 @@ def beam_search(
         )
         for row in range(_count_sequences(prompts, source))
     ]  # fmt: skip
-    events = run_requests(Engine(model, limits=EngineLimits.unlimited(), isolate_errors=False), requests)
+    events = run_requests(Engine(model, limits=UNLIMITED, isolate_errors=False), requests)
     return sorted((event for event in events if isinstance(event, Ended)), key=lambda ended: ended.choice)
 
 
@@ -165,11 +166,11 @@ def run_requests(engine: Engine, requests: Iterable[Request]) -> Iterator[Decode
                 continue
             indices[response], is_speculative = index, is_speculative or request.max_draft_tokens > 0
             response.sink = partial(_collect, events, index) if index else events.append
-        if engine.idle:
-            break
-        engine.step()
+        has_run = engine.step()
         yield from events
         events.clear()
+        if not (has_run or waits):
+            break
     if is_speculative:
         drafted, accepted = (sum(getattr(r, name) for r in indices) for name in ("num_drafted", "num_accepted"))
         yield SpeculationStats(drafted, accepted, engine.stats.generated_tokens, num_passes)

@@ -333,7 +333,7 @@ class Engine:
             for sequence in self.running
             if sequence.leader is None and sequence.encoding is None and not sequence.response.is_full
         ]
-        prompts = [sequence for sequence in ready if sequence.is_prefilling and self._prefill_remains(sequence)]
+        prompts = [sequence for sequence in ready if sequence.num_remaining > 1 and self._prefill_remains(sequence)]
         waiting = set(prompts)
         ends = self._divide_budget(prompts, [sequence for sequence in ready if sequence not in waiting])
         waiting -= ends.keys()
@@ -402,7 +402,7 @@ class Engine:
         """Restore what the prefix cache has of a prompt; return False if only the last token is left."""
         if num_reused := sequence.reuse_prefix(self.prefix_cache):
             self._count_reused(sequence, num_reused)
-        return sequence.is_prefilling
+        return sequence.num_remaining > 1
 
     def _count_reused(self, sequence: RunningSequence, num_tokens: int) -> None:
         self.stats.prefix_hits += not sequence.response.num_cached_tokens

@@ -11,8 +11,6 @@ from peasy.parameters import BoundedSettings
 PAGE_SIZE = 32
 """Tokens per page of the prefix cache; only whole pages are shared."""
 
-_NO_LIMIT = 2**62
-
 
 @dataclass(frozen=True)
 class EngineLimits(BoundedSettings):
@@ -42,10 +40,7 @@ class EngineLimits(BoundedSettings):
         if self.prefix_cache_bytes and self.prefill_chunk % PAGE_SIZE:
             raise InvalidInput(f"prefill_chunk is {self.prefill_chunk}.", hint=f"Give a multiple of {PAGE_SIZE}.")
 
-    @classmethod
-    def unlimited(
-        cls, *, max_num_seqs: int | None = None, prefill_chunk: int | None = None, prefix_cache_bytes: int = 0
-    ) -> "EngineLimits":
-        """Return limits for a caller that waits for all of its own requests: no queue or memory limit."""
-        batch, chunk = max_num_seqs or _NO_LIMIT, prefill_chunk or _NO_LIMIT
-        return cls(batch, chunk, _NO_LIMIT, _NO_LIMIT, None, prefix_cache_bytes)
+
+_MANY = 2**62
+UNLIMITED = EngineLimits(_MANY, _MANY, _MANY, _MANY, kv_cache_bytes=None, prefix_cache_bytes=0)
+"""For a caller that waits for all of its own requests."""

@@ -70,10 +70,18 @@ class Request(BoundedSettings):
     beam_search: BeamSearchParams | None = None
     observer: Callable[[DecodingStep], object] | None = None
     intervention: InterventionLike | None = None
+    max_tokens: int = field(init=False)
+    """Most tokens to generate."""
+    num_sequences: int = field(init=False)
+    """Number of sequences that run at the same time: choices or beams."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "prompt", tuple(self.prompt))
         object.__setattr__(self, "source", None if self.source is None else tuple(self.source))
+        search = self.beam_search
+        max_tokens = (self.sampling if search is None else search).max_tokens if self.generates else 0
+        object.__setattr__(self, "max_tokens", max_tokens)
+        object.__setattr__(self, "num_sequences", self.n if search is None else search.num_beams)
         super().__post_init__()
         if self.timeout is not None and not 0 < self.timeout < math.inf:
             raise InvalidInput(f"timeout is {self.timeout}.", hint="Give a number of seconds above 0.")
@@ -83,17 +91,6 @@ class Request(BoundedSettings):
         if self.max_draft_tokens and not self.use_cache:
             hint = "Leave out speculative or use_cache=False (--no-cache)."
             raise InvalidInput("speculative needs the KV cache.", hint=hint)
-
-    @property
-    def max_tokens(self) -> int:
-        """Most tokens to generate."""
-        sampling = self.sampling if self.beam_search is None else self.beam_search
-        return sampling.max_tokens if self.generates else 0
-
-    @property
-    def num_sequences(self) -> int:
-        """Number of sequences that run at the same time: choices or beams."""
-        return self.n if self.beam_search is None else self.beam_search.num_beams
 
 
 @dataclass(frozen=True)

@@ -140,11 +140,6 @@ class RunningSequence:
     # Prefill, shared with sequences of the same prompt and through the prefix cache.
 
     @property
-    def is_prefilling(self) -> bool:
-        """True while more than one token is to be computed."""
-        return self.num_remaining > 1
-
-    @property
     def num_remaining(self) -> int:
         """Number of tokens that are still to be computed before the next one can be sampled."""
         return len(self.ids) - self.num_computed
@@ -221,9 +216,9 @@ class UncachedSequence(RunningSequence):
     """Strategy without a KV cache: every pass computes the whole sequence."""
 
     @property
-    def is_prefilling(self) -> bool:
-        """False: there is nothing to fill."""
-        return False
+    def num_remaining(self) -> int:
+        """One: there is nothing to fill before the pass that computes everything."""
+        return 1
 
     def next_rows(self, end: int, may_draft: bool) -> list[Row]:
         """Return the whole sequence as one row."""

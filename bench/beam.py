@@ -52,7 +52,7 @@ def packed_model() -> Any:
     from peasy.generation.packed import pack, packing_of
 
     model = pack(unpacked_model(), "float32")
-    print(packing_of(model).summary(), file=sys.stderr)
+    print(packing_of(model), file=sys.stderr)
     return model
 
 

@@ -64,7 +64,7 @@ def peasy_model(kind: str) -> Any:
         return model
     kind, _, option = kind.partition(" ")
     model = pack(model, kind, kernel=False if option == "no_kernel" else None)
-    print(packing_of(model).summary(), file=sys.stderr)
+    print(packing_of(model), file=sys.stderr)
     return model
 
 

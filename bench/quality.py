@@ -73,7 +73,7 @@ def main() -> int:
         scores = compare(model, packed, rows)
         print(
             f"{kind:<12} KL {scores['kl']:.2e}, same top-1 {scores['same']:.2%} (without near ties "
-            f"{scores['clear']:.2%}), logits error {scores['error']:.2%}   {packing_of(packed).summary()}"
+            f"{scores['clear']:.2%}), logits error {scores['error']:.2%}   {packing_of(packed)}"
         )
         missed |= kind in BOUNDED and (scores["same"] < MIN_SAME_TOP1 or scores["error"] > MAX_ERROR)
     return int(missed)

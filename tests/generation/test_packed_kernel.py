@@ -289,7 +289,7 @@ def test_speculative_decoding_gives_the_same_output(name: str, kind: Any) -> Non
 
 def test_the_kernel_is_reported_and_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make(DECODERS["learned"])
-    assert "numba kernel" in packing_of(pack(model, "int8")).summary()
+    assert "numba kernel" in str(packing_of(pack(model, "int8")))
     assert not packing_of(pack(model, "float32")).compiled  # too small a model to gain from it
     assert not packing_of(pack(model, "int8", kernel=False)).compiled
     monkeypatch.setattr(packed_numba, "has_numba", lambda: False)
@@ -303,14 +303,14 @@ def test_an_incorrect_kernel_is_not_used(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Int8Kernel, "is_exact", lambda self: False)
     packing = packing_of(pack(make(DECODERS["learned"]), "int8", kernel=True))
     assert not packing.compiled
-    assert "the kernel is not exact on this CPU" in packing.summary()
+    assert "the kernel is not exact on this CPU" in str(packing)
 
 
 def test_invariance_comes_with_the_kernel_or_on_request() -> None:
     """With torch's kernels a long prefill would take half as long again: docs/log.md."""
     model = make(DECODERS["learned"])
     twin = pack(model, "float32", kernel=False)
-    assert packing_of(twin).summary().endswith("not batch-invariant")
+    assert str(packing_of(twin)).endswith("not batch-invariant")
     assert all(module.backend is FUSED for module in twin.modules() if isinstance(module, Attention))
     for options in ({"kernel": True}, {"kernel": False, "deterministic": True}):
         assert packing_of(pack(model, "float32", **options)).batch_invariance.holds

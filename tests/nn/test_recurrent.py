@@ -6,11 +6,11 @@ import sys
 
 TRAIN_STEP = """
 import torch
-from peasy.nn.functional import has_bfloat16
+from peasy.nn.functional import HAS_BFLOAT16
 from peasy.nn.recurrent import Recurrent
 from peasy.training.learner import choose_precision
 
-assert not has_bfloat16() and choose_precision("auto") == "float32"
+assert not HAS_BFLOAT16 and choose_precision("auto") == "float32"
 for cell in ("lstm", "gru"):
     layer = Recurrent(cell, 4, 8, 1, 0.0)
     x, mask = torch.randn(2, 3, 4), torch.tensor([[True, True, True], [True, False, False]])

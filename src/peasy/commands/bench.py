@@ -109,7 +109,7 @@ def bench(
         message = f"{loaded.name} has a context of {context} tokens, not {needed}."
         raise InvalidInput(message, hint="Give fewer --max-tokens.")
     variants = {"original": loaded.model} | {form: pack(loaded.model, form) for form in _PACKED_FORMATS}
-    notes = tuple(packing.summary() for packing in map(packing_of, variants.values()) if packing is not None)
+    notes = tuple(str(packing) for packing in map(packing_of, variants.values()) if packing is not None)
     generator = torch.Generator().manual_seed(seed)
     prompts = torch.randint(loaded.model.config.vocab_size, (batch_size, prompt_tokens), generator=generator).tolist()
     samples: dict[tuple[str, str, int], list[float]] = {}

@@ -29,7 +29,7 @@ from peasy.models.protocol import Model
 from peasy.nn.attention import Attention
 from peasy.nn.attention_backends import FUSED, ROW_WISE
 from peasy.nn.feedforward import FeedForward
-from peasy.nn.functional import batch_invariant, has_bfloat16
+from peasy.nn.functional import HAS_BFLOAT16, batch_invariant
 from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 
@@ -56,8 +56,7 @@ class Packing:
     compiled: bool = False
     seconds: float = 0.0
 
-    def summary(self) -> str:
-        """Return a one-line description."""
+    def __str__(self) -> str:
         invariance = "not batch-invariant" if self.batch_invariance is None else self.batch_invariance.summary()
         kernel = ", numba kernel" if self.compiled else ""
         size = f"{self.nbytes / 2**20:.0f} MiB of linear layers"
@@ -67,7 +66,7 @@ class Packing:
 def pack(
     model: Model, kind: PackingKind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
 ) -> Model:
-    """Return a copy of the model with packed linear layers; `packing_of(packed).summary()` describes the choice.
+    """Return a copy of the model with packed linear layers; `str(packing_of(packed))` describes the choice.
 
     float32 is exact; bfloat16 and int8 are approximate. "auto" takes bfloat16 if the CPU supports it, else float32.
     `deterministic`: batch-invariant, the same prompt gives the same bits in any batch, order and chunking (checked once
@@ -97,7 +96,7 @@ def pack(
         pad_small_batches(packed, checked.min_rows)
     seconds, invariance = time.perf_counter() - began, checked if plan.batch_invariant else None
     packing = Packing(plan.kind, plan.reason, nbytes, invariance, plan.compiled, seconds)
-    _LOG.info("weights packed: %s", packing.summary())
+    _LOG.info("weights packed: %s", packing)
     packed.packing = packing  # type: ignore[assignment]
     return packed
 
@@ -146,7 +145,7 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         )
     why = "requested"
     if kind == "auto":
-        use_bfloat16 = has_bfloat16() and deterministic is not True
+        use_bfloat16 = HAS_BFLOAT16 and deterministic is not True
         kind = "bfloat16" if use_bfloat16 else "float32"
         why = "supported by this CPU" if use_bfloat16 else "exact"
     if deterministic and kind == "bfloat16":
@@ -159,8 +158,8 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         if not packed_linear.has_int8():
             raise MissingExtra("This build of torch has no int8 linear layers.", hint="Choose float32.")
         return _PackingPlan(kind, why, packed_linear.Int8PerRow, packed_linear.Int8PerRowAsymmetric, invariant)
-    layer_class = packed_linear.OneDNNLinear if packed_linear.has_onednn() else packed_linear.TorchLinear
-    if kind == "bfloat16" and not has_bfloat16():
+    layer_class = packed_linear.OneDNNLinear if packed_linear.HAS_ONEDNN else packed_linear.TorchLinear
+    if kind == "bfloat16" and not HAS_BFLOAT16:
         layer_class, why = packed_linear.TorchLinear, "requested; slow, this CPU has no bfloat16 instructions"
     dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
 

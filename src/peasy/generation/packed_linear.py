@@ -127,9 +127,8 @@ def _int8_op() -> Callable[..., Tensor]:
 LinearFactory = Callable[[Tensor, Tensor | None], PackedLinear]
 
 
-def has_onednn() -> bool:
-    """True if torch can pack weights for oneDNN."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+"""Whether torch can pack weights for oneDNN."""
 
 
 def has_int8() -> bool:

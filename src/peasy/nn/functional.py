@@ -22,12 +22,11 @@ MAX_UNTHREADED = 32_768
 """Torch splits longer arrays between threads."""
 
 
-def has_bfloat16() -> bool:
-    """True if this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
-    checks = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
-    if not any(check is not None and check() for check in checks):
-        return False
-    return not torch.backends.mkldnn.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+_BFLOAT16_CHECKS = (getattr(torch.cpu, name, bool) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+HAS_BFLOAT16: bool = any(check() for check in _BFLOAT16_CHECKS) and (
+    not torch.backends.mkldnn.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+)
+"""Whether this CPU has bfloat16 instructions, and oneDNN may use them (ONEDNN_MAX_CPU_ISA can forbid it)."""
 
 
 def batch_invariant(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from peasy.formula import Additive, AttentionSteps, attend
-from peasy.nn.functional import has_bfloat16
+from peasy.nn.functional import HAS_BFLOAT16
 from peasy.nn.kv_cache import ForwardOnlyState
 
 HiddenState = tuple[Tensor, ...]
@@ -47,7 +47,7 @@ class Recurrent(nn.Module):
 
     def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
         """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
-        if not torch.is_autocast_enabled("cpu") or has_bfloat16():
+        if not torch.is_autocast_enabled("cpu") or HAS_BFLOAT16:
             return self.cell(x, _to_torch_state(state))
         with torch.autocast("cpu", enabled=False):
             return self.cell(

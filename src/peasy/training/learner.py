@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
 from peasy.models.protocol import Model
-from peasy.nn.functional import has_bfloat16
+from peasy.nn.functional import HAS_BFLOAT16
 from peasy.training.objective import Batch, NGramCounting, Objective
 from peasy.training.optimizer import Optimizer
 from peasy.training.recipe import Precision, Recipe
@@ -191,7 +191,7 @@ def choose_precision(precision: Precision, device: str = "cpu") -> Literal["floa
     if device.startswith("cuda"):
         supported = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     else:
-        supported = device == "cpu" and has_bfloat16()
+        supported = device == "cpu" and HAS_BFLOAT16
     return "bfloat16" if supported else "float32"
 
 

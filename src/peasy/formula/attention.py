@@ -105,9 +105,29 @@ def attend(
     check_shapes(query, key, value)
     check_number("scale", scale)
     check_number("softcap", softcap, positive=True)
-    key, value = _repeat_kv(xp, query, key), _repeat_kv(xp, query, value)
     attendable = combine_masks(xp, query, key, mask, bias, causal, window)
+    return attention_steps(
+        xp, query, key, value, attendable, bias, scale, softcap=softcap, sinks=sinks, scoring=scoring,
+        normalise=normalise,
+    )  # fmt: skip
 
+
+def attention_steps(
+    xp: Namespace,
+    query: Array,
+    key: Array,
+    value: Array,
+    attendable: Array | None,
+    bias: Array | None = None,
+    scale: float | None = None,
+    *,
+    softcap: float | None = None,
+    sinks: Array | None = None,
+    scoring: Scoring = SCORINGS["scaled-dot"],
+    normalise: Normalisation = NORMALISATIONS["softmax"],
+) -> AttentionSteps:
+    """Compute the steps of `attend` from arrays of one library and dtype; `attendable` combines all masks."""
+    key, value = _repeat_kv(xp, query, key), _repeat_kv(xp, query, value)
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     scores = _nan_safe_scores(xp, scoring, query, key, attendable)
     scaled = scale_scores(xp, scores, factor, softcap)

@@ -5,11 +5,14 @@ Only the requested rows and heads are recomputed, a block of rows at a time.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
 
+import array_api_compat.torch
 import torch
 from torch import Tensor
 
-from peasy.formula import AttentionSteps, attend, weighted_sum
+from peasy.formula import AttentionSteps, weighted_sum
+from peasy.formula.attention import attention_steps
 from peasy.nn.mask import AttentionMask
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, Activation, Tap
@@ -36,11 +39,13 @@ class AttentionInputs:
 
     def compute_steps(self) -> AttentionSteps:
         """Compute all steps by the formula."""
-        return attend(
-            self.query, self.key, self.value,
-            mask=self.attention_mask.mask, bias=self.attention_mask.bias, causal=self.attention_mask.causal,
-            scale=self.scale, softcap=self.softcap, sinks=self.sinks,
-        )  # fmt: skip
+        arrays = self.query, self.key, self.value, self.attention_mask.bias, self.sinks
+        dtype = reduce(torch.promote_types, (array.dtype for array in arrays if array is not None), torch.float32)
+        query, key, value, bias, sinks = (None if array is None else array.to(dtype) for array in arrays)
+        mask = self.attention_mask.boolean(self.query)
+        return attention_steps(
+            array_api_compat.torch, query, key, value, mask, bias, self.scale, softcap=self.softcap, sinks=sinks
+        )
 
     def context_of(self, weights: Tensor) -> Tensor:
         """Return the context for other weights, `[batch, head, query, key]`."""

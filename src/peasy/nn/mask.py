@@ -59,10 +59,13 @@ class AttentionMask:
         keys = torch.arange(n_key, device=query.device)
         return AttentionMask(keys <= torch.arange(rows.start, rows.stop, device=query.device)[:, None], bias)
 
+    def boolean(self, query: Tensor) -> Tensor | None:
+        """Return the mask as an array, True = may attend; None = every key."""
+        time = query.shape[2]
+        return torch.ones(time, time, dtype=torch.bool, device=query.device).tril() if self.causal else self.mask
+
     def _to_additive(self, query: Tensor) -> Tensor:
-        mask, time = self.mask, query.shape[2]
-        if self.causal:
-            mask = torch.ones(time, time, dtype=torch.bool, device=query.device).tril()
+        mask = self.boolean(query)
         if self.bias is None:
             assert mask is not None, "neither bias nor mask"
             return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)

@@ -5,7 +5,6 @@ filled from a file is complete.
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -33,15 +32,6 @@ def sinusoidal_encoding(positions: Tensor, width: int, settings: nn_config.Sinus
     if settings.layout == "halves":
         return torch.cat([sin, cos], dim=-1)[..., :width]
     return torch.stack([sin, cos], dim=-1).flatten(-2)[..., :width]
-
-
-def rope_of_layers(
-    positions: Tensor, d_head: int, settings: nn_config.RotaryConfig, windows: Sequence[int | None]
-) -> list[CosSin | None]:
-    """Return cosine and sine of each layer; layers of the same kind share them, a layer without rotation has None."""
-    of_layers = [rope_of_layer(settings, layer, window) for layer, window in enumerate(windows)]
-    cos_sin = {own: rope_cos_sin(positions, d_head, own) for own in dict.fromkeys(of_layers) if own is not None}
-    return [None if own is None else cos_sin[own] for own in of_layers]
 
 
 def rope_of_layer(settings: nn_config.RotaryConfig, layer: int, window: int | None) -> nn_config.RotaryConfig | None:

@@ -9,7 +9,7 @@ from peasy.nn.block import Block
 from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
 from peasy.nn.module_path import ModulePath
-from peasy.nn.position import AlibiBias, RelativeBias, rope_of_layers
+from peasy.nn.position import AlibiBias, RelativeBias, rope_cos_sin, rope_of_layer
 
 
 class Stack(nn.Module):
@@ -29,6 +29,9 @@ class Stack(nn.Module):
         super().__init__()
         self.name, self.settings, self.position, self.causal = name, settings, position, causal
         self.windows = [settings.attention.window_for_layer(layer) for layer in range(settings.num_layers)]
+        self.rope_settings: list[nn_config.RotaryConfig | None] = []
+        if isinstance(position, nn_config.RotaryConfig):
+            self.rope_settings = [rope_of_layer(position, layer, window) for layer, window in enumerate(self.windows)]
         paths = (ModulePath(name, layer, "block") for layer in range(settings.num_layers))
         self.blocks = nn.ModuleList(Block(d_model, settings, path, cross, dropout) for path in paths)
         self.norm = None if settings.norm.placement == "post" else make_norm(settings.norm, d_model)
@@ -63,8 +66,10 @@ class Stack(nn.Module):
     def _set_positions(self, ctx: ForwardContext) -> None:
         for sequence in ctx.sequences or (ctx,):
             sequence.mask_spec.position_bias = self.relative or self.alibi
-        if isinstance(self.position, nn_config.RotaryConfig):
-            ctx.rope = rope_of_layers(ctx.mask_spec.query_positions, self.d_head, self.position, self.windows)
+        if self.rope_settings:
+            positions, kinds = ctx.mask_spec.query_positions, dict.fromkeys(self.rope_settings)
+            cos_sin = {own: None if own is None else rope_cos_sin(positions, self.d_head, own) for own in kinds}
+            ctx.rope = [cos_sin[own] for own in self.rope_settings]
 
     def _run_block(self, layer: int, x: Tensor, ctx: ForwardContext) -> Tensor:
         x = ctx.edit_and_record(ModulePath(self.name, layer, "stream"), "residual", x)

@@ -16,12 +16,12 @@ from peasy.commands.result import JsonDict, RecordResult, plain_data
 from peasy.errors import InvalidInput, NotFound
 from peasy.inspection import results as records
 from peasy.inspection.alignment import align
-from peasy.inspection.analysis import attention_rollout, logit_lens, token_piece
+from peasy.inspection.analysis import attention_rollout, logit_lens
 from peasy.inspection.apply_edits import IntervenedModel
 from peasy.inspection.attribution import NORM_NOTE, attribute_logit
 from peasy.inspection.edit import EditLike
 from peasy.inspection.forward import forward_logits
-from peasy.inspection.words import merge_words, strongest_links, top_words_of_query, words_in_rows
+from peasy.inspection.words import merge_words, strongest_links, token_piece, top_words_of_query, words_in_rows
 from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath

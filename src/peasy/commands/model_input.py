@@ -12,12 +12,11 @@ from peasy.datasets import open_corpus
 from peasy.errors import InvalidInput
 from peasy.generation.decode import generate
 from peasy.generation.sampling_params import SamplingParams
-from peasy.inspection.analysis import token_piece
 from peasy.inspection.apply_edits import EditContext
 from peasy.inspection.edit import EditLike, Texts
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import TokenProbability, Tokens, attention_axes
-from peasy.inspection.words import label_ids, label_tokens
+from peasy.inspection.words import label_ids, label_tokens, token_piece
 
 _MAX_TEXTS = 256
 """Texts that are read of a data set; a list of texts is read completely."""
@@ -39,7 +38,8 @@ _TargetText = str | Sequence[int] | None
 
 def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> Tokens:
     """Tokenize a text as the model reads it, and label its tokens."""
-    tokenizer, encoding = loaded.require_tokenizer(), loaded.encode_text(text, add_special_tokens=add_special_tokens)
+    tokenizer = loaded.require_tokenizer()
+    encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
     if encoding.ids:
         return label_tokens(encoding, tokenizer)
     ids = loaded.encode_prompt(text, add_special_tokens=add_special_tokens)  # an empty text is only <bos>

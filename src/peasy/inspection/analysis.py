@@ -6,6 +6,7 @@ import torch
 from peasy.errors import InvalidInput
 from peasy.inspection.forward import ModelInput, default_stack, dims_of, forward_hidden
 from peasy.inspection.results import Array, AttentionRecord, LensTable, Similarity, Tokens
+from peasy.inspection.words import token_piece
 from peasy.models.encoder import Encoder
 from peasy.models.protocol import Model
 from peasy.nn.intervention import InterventionLike
@@ -46,11 +47,6 @@ def logit_lens(
         pieces.append(tuple(tuple(token_piece(tokenizer, id) for id in row) for row in top.indices.tolist()))
     positions = tuple(position % len(tokens) for position in (range(len(tokens)) if rows is None else rows))
     return LensTable(name, tokens, layers, positions, tuple(pieces), np.stack(probabilities))
-
-
-def token_piece(tokenizer: Tokenizer | None, id: int) -> str:
-    """Return the printable piece of a token, or its number if there is no such token or no tokenizer."""
-    return f"#{id}" if tokenizer is None or id >= len(tokenizer) else tokenizer.piece(id)
 
 
 def attention_rollout(record: AttentionRecord, stack: str) -> Array:

@@ -30,6 +30,11 @@ def label_tokens(
     return Tokens(encoding.text, ids, pieces, tuple(words), tuple(map(tuple, groups)), tuple(word_numbers))
 
 
+def token_piece(tokenizer: Tokenizer | None, id: int) -> str:
+    """Return the printable piece of a token, or its number if there is no such token or no tokenizer."""
+    return f"#{id}" if tokenizer is None or id >= len(tokenizer) else tokenizer.piece(id)
+
+
 def label_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str = "") -> Tokens:
     """Label ids without a text: every token is a separate word."""
     labels = tuple(pieces) if pieces is not None else tuple(f"#{id}" for id in ids)

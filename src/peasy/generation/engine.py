@@ -400,7 +400,7 @@ class Engine:
 
     def _prefill_remains(self, sequence: RunningSequence) -> bool:
         """Restore what the prefix cache has of a prompt; return False if only the last token is left."""
-        if num_reused := sequence.reuse_prefix(self.prefix_cache):
+        if sequence.pages is not None and (num_reused := sequence.reuse_prefix(self.prefix_cache)):
             self._count_reused(sequence, num_reused)
         return sequence.num_remaining > 1
 

@@ -79,8 +79,8 @@ def _read_config(folder: SafeFolder, name: str) -> JsonDict:
                 for token, id in added.items()
             }
     model_config = _read_if_present(folder, CONFIG_FILE)
-    if model_config.keys().isdisjoint(("model_type", "tokenizer_class")):  # of peasy: it has been chosen before
-        return config
+    if (config.keys() | model_config.keys()).isdisjoint(("model_type", "tokenizer_class")):
+        return config  # of peasy: no class of transformers
     chosen = choose_tokenizer_class(config, model_config)
     return config | ({} if chosen is None else {"tokenizer_class": chosen})
 

@@ -20,10 +20,10 @@ from peasy.generation.sampling_params import SamplingParams
 from peasy.views.document import Document, Paragraph, Table
 
 if TYPE_CHECKING:
-    from peasy.generation.packed import PackingKind
+    from peasy.generation.sampling_params import WeightFormat
     from peasy.models.protocol import Model
 
-_PACKED_FORMATS: "tuple[PackingKind, ...]" = ("float32", "int8")
+_PACKED_FORMATS: "tuple[WeightFormat, ...]" = ("float32", "int8")
 OnStatus = Callable[[str], None]
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Unpack
 from annotated_types import Ge
 
 from peasy.checkpoint.hub import Confirm
-from peasy.commands.generate import WeightFormat, pack_weights
+from peasy.commands.generate import pack_weights
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
-from peasy.generation.sampling_params import SamplingOptions, SamplingParams
+from peasy.generation.sampling_params import SamplingOptions, SamplingParams, WeightFormat
 from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
 from peasy.views.document import Document, Heading, Paragraph
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Unpack, get_args
 
 from annotated_types import Ge
 
@@ -13,7 +13,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, did_you_mean
-from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams
+from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams, WeightFormat
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 32
 """Most sequences decoded at the same time; the next prompt starts when one has ended."""
-
-WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True)

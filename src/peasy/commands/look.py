@@ -21,7 +21,7 @@ from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, output_weights_of
-from peasy.inspection.edit import EditLike, edit_summary
+from peasy.inspection.edit import EditLike, TextOrIds, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
 from peasy.inspection.results import AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 _WordOrPosition = str | int
 LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect", "attribution"]
 
-
-TextOrIds = str | Sequence[int]
-"""A text, or its token ids."""
 
 if TYPE_CHECKING:
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import nn
@@ -23,6 +23,7 @@ from peasy.generation.batch_invariance import (
     pad_small_batches,
 )
 from peasy.generation.machine_measurements import remembered
+from peasy.generation.sampling_params import WeightFormat
 from peasy.models.baselines import NGramModel
 from peasy.models.build import build
 from peasy.models.protocol import Model
@@ -34,9 +35,6 @@ from peasy.nn.lm_head import LMHead
 from peasy.nn.stack import Stack
 
 _LOG = logging.getLogger(__name__)
-
-PackingKind = Literal["auto", "float32", "bfloat16", "int8"]
-PACKING_KINDS = ("auto", "float32", "bfloat16", "int8")
 
 _MIN_KERNEL_PARAMETERS = 4_000_000
 """Smaller float32 models are not bound by memory bandwidth, and loading the numba kernel does not pay."""
@@ -64,7 +62,7 @@ class Packing:
 
 
 def pack(
-    model: Model, kind: PackingKind = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
+    model: Model, kind: WeightFormat = "auto", *, deterministic: bool | None = None, kernel: bool | None = None
 ) -> Model:
     """Return a copy of the model with packed linear layers; `str(packing_of(packed))` describes the choice.
 
@@ -122,27 +120,22 @@ def packing_of(model: Model) -> Packing | None:
     return getattr(model, "packing", None)
 
 
-_LinearFactory = packed_linear.LinearFactory
-
-
 @dataclass(frozen=True)
 class _PackingPlan:
     """Chosen packing and its reason; `linear` makes linear layers, `down` those whose input follows an activation."""
 
     kind: str
     reason: str
-    linear: _LinearFactory
-    down: _LinearFactory
+    linear: packed_linear.LinearFactory
+    down: packed_linear.LinearFactory
     batch_invariant: bool
     compiled: bool = False
 
 
 def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel: bool | None) -> _PackingPlan:
-    if kind not in PACKING_KINDS:
-        raise InvalidInput(
-            f'There is no packing "{kind}".',
-            hint=did_you_mean(kind, PACKING_KINDS) or f"Choose from {', '.join(PACKING_KINDS)}.",
-        )
+    if kind not in (known := get_args(WeightFormat)):
+        hint = did_you_mean(kind, known) or f"Choose from {', '.join(known)}."
+        raise InvalidInput(f'There is no packing "{kind}".', hint=hint)
     why = "requested"
     if kind == "auto":
         use_bfloat16 = HAS_BFLOAT16 and deterministic is not True
@@ -152,7 +145,7 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
         raise InvalidInput("bfloat16 cannot be batch-invariant.", hint="Choose float32 or int8.")
     invariant = bool(deterministic)
     if _use_kernel(model, kind, kernel):
-        linear: _LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
+        linear: packed_linear.LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
         return _PackingPlan(kind, why, linear, linear, deterministic is not False, compiled=True)
     if kind == "int8":
         if not packed_linear.has_int8():

@@ -16,6 +16,9 @@ from peasy.parameters import BoundedSettings
 LongPrompt = Literal["refuse", "cut", "extend"]
 """What to do with a text longer than the context: raise an error, keep its last tokens, or go beyond the context."""
 
+WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
+"""Format of the weights for decoding; auto: bfloat16 if the CPU supports it, else float32."""
+
 
 @dataclass(frozen=True)
 class SamplingParams(BoundedSettings):

@@ -4,10 +4,9 @@ import json
 import math
 from dataclasses import fields, is_dataclass
 
+from peasy.config import JsonValue
 from peasy.render import sanitize
 from peasy.views.document import Document
-
-JsonValue = str | int | float | bool | None | list["JsonValue"] | dict[str, "JsonValue"]
 
 KINDS = {"CacheFigure": "cache"}
 """Class name -> `kind` of a part, where it is not the class name in lower case."""

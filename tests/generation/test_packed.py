@@ -250,8 +250,8 @@ def test_summary_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "HAS_BFLOAT16", False)
     exact = packing_of(pack(model))
     assert exact.kind == "float32"
-    assert exact.summary().startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
-    assert "\n" not in exact.summary()
+    assert str(exact).startswith("float32 (exact), 0 MiB of linear layers, packed in 0.")
+    assert "\n" not in str(exact)
     monkeypatch.setattr(packed, "HAS_BFLOAT16", True)
     monkeypatch.setattr(packed_linear, "HAS_ONEDNN", False)
     assert packing_of(pack(model)).kind == "bfloat16"

@@ -1,6 +1,5 @@
 """Transformers with a KV cache: decoder and encoder-decoder; forward context, packed batches, checks of all models."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -22,13 +21,15 @@ from peasy.nn.tap import Tap
 class CausalTransformer(Model[KVCache]):
     """Base of the models with a decoder stack and a KV cache."""
 
+    embedding: Embedding
+    target_embedding: Embedding | None
     decoder: Stack
     lm_head: LMHead | None
 
     @property
-    @abstractmethod
     def decoder_embedding(self) -> Embedding:
-        """Token embedding of the decoder."""
+        """Token embedding of the decoder: of its targets, if they have one of their own."""
+        return self.target_embedding or self.embedding
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         return KVCache.empty(self.decoder.windows, capacity)
@@ -69,15 +70,11 @@ class Decoder(CausalTransformer):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)
         c, norm = config, config.stack.norm
+        self.target_embedding = None
         self.embedding = Embedding(c.vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout)
         self.decoder = Stack("decoder", c.d_model, c.stack, c.position, causal=True, dropout=c.dropout)
         self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm) if c.classifier is None else None
         self.classifier = None if c.classifier is None else Classifier(c.d_model, c.classifier, norm)
-
-    @property
-    def decoder_embedding(self) -> Embedding:
-        """Token embedding of the decoder."""
-        return self.embedding
 
     def _hidden(self, ids: Tensor, inputs: ModelInputs[KVCache]) -> Tensor:
         ctx = make_context(self.embedding, ids, inputs, causal=True)
@@ -117,11 +114,6 @@ class EncoderDecoder(CausalTransformer):
     def _make_embedding(self, vocab_size: int, tokens: nn.Embedding | None = None) -> Embedding:
         c, norm = self.config, self.config.encoder.norm
         return Embedding(vocab_size, c.d_model, c.embedding, c.position, norm, c.max_seq_len, c.dropout, tokens)
-
-    @property
-    def decoder_embedding(self) -> Embedding:
-        """Target embedding; the source embedding if they are shared."""
-        return self.target_embedding or self.embedding
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
         """Encode the source and return a KV cache that holds the encoder output."""

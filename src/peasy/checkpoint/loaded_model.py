@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peasy.errors import InvalidInput, NotFound
-from peasy.tokenization import Tokenizer
+from peasy.tokenization import Encoding, Tokenizer
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
@@ -75,6 +75,10 @@ class ModelBundle:
         tokenizer = self.require_tokenizer()
         ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]
+
+    def encode_text(self, text: str, *, add_special_tokens: bool = True) -> Encoding:
+        """Encode a text as `encode_prompt` does, with the pieces and their places in the text."""
+        return self.require_tokenizer().encode(text, add_special_tokens=add_special_tokens)
 
     def encode_chat(self, messages: "Sequence[ChatMessage]") -> list[int]:
         """Encode a conversation: the chat template writes the special tokens itself."""

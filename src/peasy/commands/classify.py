@@ -159,7 +159,7 @@ def _classify_text(loaded: LoadedModel, text: str) -> TextLabels:
 
 def _classify_tokens(loaded: LoadedModel, text: str) -> TextLabels:
     """Return the label of each token, without the special tokens."""
-    encoding = loaded.require_tokenizer().encode(text)
+    encoding = loaded.encode_text(text)
     ids = loaded.truncate_ids(list(encoding.ids))
     head, logits = _run(loaded, ids)
     best = logits.softmax(-1).max(-1)

@@ -152,6 +152,10 @@ def test_json_is_parsed_strictly(data, message):
     assert "x.json" in caught.value.message
 
 
+def test_json_may_begin_with_a_byte_order_mark():
+    assert parse_json(b"\xef\xbb\xbf{}", "x.json") == {}
+
+
 def test_json_object_is_required(model_folder):
     (model_folder / "list.json").write_text("[1]")
     with pytest.raises(InvalidInput, match="should contain a JSON object"):

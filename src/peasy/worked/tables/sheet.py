@@ -9,10 +9,12 @@ from typing import Any
 from peasy import config
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import SCORINGS
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
-from peasy.worked.example import Example, WrittenTable, load_example
+from peasy.worked.example import Example, WrittenTable, example_names, load_example
 from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
 
@@ -110,8 +112,9 @@ class Sheet:
         if name == "mask" and value.lower() in ("causal", "none"):
             name, value = "causal", str(value.lower() == "causal")
         if name in SETTINGS:
-            self.settings[name] = value
-            return True
+            if is_setting := _is_value(name, value):
+                self.settings[name] = value
+            return is_setting
         near = did_you_mean(name, SETTINGS[3:]) if _SETTING_VALUES.fullmatch(value) and len(name) > 3 else None
         if near and parse_caption(name) is None:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
@@ -294,6 +297,19 @@ def _is_cell(text: str) -> bool:
     content = read_or_mark(text)
     terms = content if isinstance(content, tuple) else ()
     return content is not CellMark.UNREADABLE and all(len(term.names) > 1 or term.factor is not None for term in terms)
+
+
+def _is_value(name: str, text: str) -> bool:
+    """True if a text is the value of a setting, not a sentence: `Scale: why we divide`. Raise for an unknown word."""
+    choices = {"causal": _BOOLEANS, "scoring": SCORINGS, "normalise": NORMALISATIONS, "example": example_names()}
+    value = text.lower().replace(" ", "-").replace("{-}", "-")  # as LaTeX writes a hyphen
+    known = choices.get(name, ())
+    if name in ("title", "tokens", "source_tokens") or value in known or (not known and read_number(text) is not None):
+        return True
+    near = did_you_mean(value, known)
+    if re.fullmatch(r"[\w-]+", text) and (near or name != "example"):
+        raise InvalidInput(f'"{name}: {text[:40]}": there is no such value.', hint=near)
+    return False
 
 
 def _parse_value(name: str, text: str) -> Any:

@@ -32,7 +32,6 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
     Plain dot products are tried if nothing in the notes mentions a scale, a causal mask if the weights above the
     diagonal are zero. The settings with the fewest wrong cells are kept.
     """
-    example = _embeddings(example)
     candidates = [example]
     mentions_scale |= any(table.table.startswith("scaled") for table in example.written)
     if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
@@ -58,18 +57,6 @@ def _is_lower_triangle(table: WrittenTable) -> bool:
         return False
     zero = [[bool(_ZERO.fullmatch(str(text).strip())) for text in row] for row in table.cells]
     return zero == [[column > row for column in range(size)] for row in range(size)]
-
-
-def _embeddings(example: Example) -> Example:
-    """Read a table called E as the embeddings X if there is no other X."""
-    steps = [parsed[0] for table in example.written if (parsed := parse_caption(table.table))]
-    if "x" in steps or example.x is not None:
-        return example
-    tables = tuple(
-        replace(table, table="x") if table.description.strip(" $*#:") in ("E", "e") else table
-        for table in example.written
-    )
-    return replace(example, written=tables)
 
 
 def name_tables(example: Example) -> Example:

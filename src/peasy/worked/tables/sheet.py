@@ -72,6 +72,8 @@ class Sheet:
             is_table = any(cells) and (node is not None or _has_numbers(cells))
         elif named := next(filter(None, map(parse_caption, captions)), None):
             step, head = named[0], named[1] or self.head
+            if step == "scores" and captions[0].strip(" $*#:") == "E" and any(len(row) != len(cells) for row in cells):
+                step = "x"  # embeddings, not energies
             name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
             inferred, is_table = _infer_settings(step, captions, cells), True
         else:
@@ -325,6 +327,16 @@ def _parse_value(name: str, text: str) -> Any:
     return text.lower().replace(" ", "-") if name in ("scoring", "normalise") else text
 
 
+def _row_number(table: WrittenTable) -> int:
+    """Return the number of the row that a printed vector has in its name, such as 2 of q_2, or 0."""
+    return int(table.rows[0]) if len(table.rows) == 1 and re.fullmatch(r"\d{1,2}", table.rows[0]) else 0
+
+
+def _is_vector(table: WrittenTable) -> bool:
+    """True if a table is one row of a larger one: its token is unknown, or numbered."""
+    return len(table.cells) == 1 and (_UNKNOWN_ROW in table.rows or _row_number(table) > 0)
+
+
 def _step_of(table: WrittenTable) -> str:
     named = parse_caption(table.table)
     assert named is not None, "only tables with a known step are kept"
@@ -334,8 +346,8 @@ def _step_of(table: WrittenTable) -> str:
 def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
     """Infer the tokens from the row labels of X, from labels of another table, or number them."""
     by_query = [table for table in tables if _step_of(table) in _BY_QUERY]
-    inputs = [table for table in by_query if _step_of(table) == "x"]
-    count = max((len(table.cells) for table in inputs or by_query), default=0)
+    inputs = [table for table in by_query if _step_of(table) == "x" and not _is_vector(table)]
+    count = max((max(len(table.cells), _row_number(table)) for table in inputs or by_query), default=0)
     by_key = [table for table in tables if _step_of(table) in KEY_COLUMNS and table.columns]
     for table in by_key:
         if not inputs and len(table.columns) > count and set(table.rows) <= set(table.columns):

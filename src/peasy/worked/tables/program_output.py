@@ -8,6 +8,7 @@ a calculation that is not shown, and it is listed as not read rather than called
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
 from peasy.worked.example import Example, WrittenTable
-from peasy.worked.tables.sheet import Sheet, comes_before
+from peasy.worked.tables.sheet import UNKNOWN_ROW, Sheet, comes_before
 
 _CONVENTIONS: tuple[dict[str, object], ...] = (
     {"scoring": "scaled-dot", "causal": False, "note": ""}, {"scoring": "dot", "causal": False, "note": NOT_SCALED},
@@ -26,14 +27,28 @@ _GIVEN = ("x", "source", "w_q", "w_k", "w_v", "query", "key", "value")
 _FEW_WRONG = 0.25
 """Share of wrong cells up to which a printed table is the calculated one with mistakes, and not another calculation."""
 
+_PARENTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "scores": (("query", "key"),), "scaled": (("scores",),), "masked": (("scaled",), ("scores",)),
+    "weights": (("masked",), ("scaled",), ("scores",)), "context": (("weights", "value"), ("weights", "x")),
+}  # fmt: skip
+"""Tables that a table may be calculated from directly."""
+
+_WIDTHS = (2, 3, 4, 8, 16, 32, 64)
+"""Widths of keys that are tried if the keys are not shown."""
+
 _MAX_ARRAYS = 200
 """Maximum number of printed arrays that are compared."""
 
 
 def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
-    """Return the calculations that a program printed, each an example whose tables agree or have a known mistake."""
+    """Return the calculations that a program printed, each an example whose tables agree or have a known mistake.
+
+    A table that nothing explains may be the result of numbers that are not shown; the tables after it are tried with it.
+    """
     groups: list[Example] = []
-    unexplained: list[WrittenTable] = []
+    fragments: list[Example] = []
+    unexplained: dict[WrittenTable, bool] = {}
+    printed: dict[str, WrittenTable] = {}
     tables: list[WrittenTable] = []
     mistaken: frozenset[str] = frozenset()
     for table in sheet.tables[:_MAX_ARRAYS]:
@@ -41,21 +56,55 @@ def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
         found = _first_fit(sheet, title, tables, table, current, mistaken - {caption})
         if found is None and (example := _with_mistake(sheet, title, tables, table, current, mistaken - {caption})):
             found, mistaken = (tables, example), mistaken | {caption}
-        if found is None:
-            unexplained.append(replace(table, table="", description=table.description or table.table))
-            continue
-        before, example = found
-        if groups and before == tables:
-            groups[-1] = example
+        if found is not None:
+            before, example = found
+            groups[-1 if groups and before == tables else len(groups) :] = [example]
+            tables = list(example.written)
+        elif fragment := _from_printed(sheet, title, printed, fragments[-1:], table):
+            is_longer = fragments and set(fragments[-1].written) < set(fragment.written)
+            fragments[-1 if is_longer else len(fragments) :] = [fragment]
+            used = {given.cells for given in fragment.written}
+            unexplained = {other: differs for other, differs in unexplained.items() if differs or other.cells not in used}
         else:
-            groups.append(example)
-        tables = list(example.written)
-    unexplained = [table for table in unexplained if not _belongs_to(groups, table)]
+            unexplained[table] = not all(map(_is_input, tables))  # its own inputs are shown, and give other numbers
+        if table.table and UNKNOWN_ROW not in table.rows:
+            printed[table.table] = table
+    rest = [replace(table, table="", description=table.description or table.table) for table in unexplained]
+    rest = [table for table in rest if not _belongs_to(groups, table)]
+    groups += fragments
     titled = [replace(group, title=f"{title}, part {n + 1}") for n, group in enumerate(groups)]
     examples = titled if len(titled) > 1 else groups
-    if unexplained and examples:
-        examples[-1] = replace(examples[-1], written=(*examples[-1].written, *unexplained))
+    if rest and examples:
+        examples[-1] = replace(examples[-1], written=(*examples[-1].written, *rest))
     return tuple(examples)
+
+
+def _from_printed(
+    sheet: Sheet, title: str, printed: dict[str, WrittenTable], fragments: list[Example], table: WrittenTable
+) -> Example | None:
+    """Return a calculation of a table from the tables printed last that it may be calculated from directly."""
+    named = parse_caption(table.table)
+    choices = _PARENTS.get(named[0], ()) if named else tuple(chain(*_PARENTS.values()))
+    before = [list(fragment.written) for fragment in fragments]
+    head = f" head {named[1]}" if named and named[1] else ""
+    choices = tuple(tuple(name if name == "x" else name + head for name in names) for names in choices)
+    before += [[printed[name] for name in names] for names in choices if all(name in printed for name in names)]
+    scales: list[dict[str, object]] = []
+    if not any(name.startswith("key") for name in printed):
+        scales = [{"scale": width**-0.5, "causal": causal} for width in _WIDTHS for causal in (False, True)]
+    for parents in before:
+        # masked scores need not be scaled
+        for step in ("masked", "scores") if any(parent.table.startswith("masked") for parent in parents) else ("",):
+            given = [replace(parent, table=parent.table.replace("masked", step)) for parent in parents]
+            for convention in (*_CONVENTIONS, *scales):
+                try:
+                    example = replace(sheet.build(title, [*given, table]), **convention)  # type: ignore[arg-type]
+                    example = name_tables(example)
+                except PeasyError:
+                    continue
+                if example.written[-1].table and _is_explained(example, must_judge=True):
+                    return example
+    return None
 
 
 def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:
@@ -109,8 +158,8 @@ def _with_mistake(
 ) -> Example | None:
     """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
     named = parse_caption(table.table)
-    if named is None or not tables:
-        return None
+    if named is None or all(map(_is_input, tables)) or (UNKNOWN_ROW in table.rows and len(tables[-1].cells) > 1):
+        return None  # from X alone the projections are not known, nor is the row of a vector
     for convention in _conventions(current, table):
         try:
             example = replace(sheet.build(title, [*tables, table]), **convention)  # type: ignore[arg-type]

@@ -43,7 +43,7 @@ _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
-_UNKNOWN_ROW = "?"
+UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
 
 
@@ -101,7 +101,7 @@ class Sheet:
                 self.add(array.captions[:1], array.rows, (), ())
             return
         rows = tuple(zip(*array.rows, strict=False)) if named.transposed else array.rows
-        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or _UNKNOWN_ROW,)
+        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
         self.sequential |= is_program
         self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
 
@@ -230,7 +230,7 @@ def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
 
 def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
     """True if two tables are the same step with the same rows, and half of their numbers or more differ."""
-    if table.table != other.table or table.rows != other.rows or _UNKNOWN_ROW in table.rows:
+    if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
         return False
     if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
         return len(table.cells) == len(other.cells) or not table.rows
@@ -334,7 +334,7 @@ def _row_number(table: WrittenTable) -> int:
 
 def _is_vector(table: WrittenTable) -> bool:
     """True if a table is one row of a larger one: its token is unknown, or numbered."""
-    return len(table.cells) == 1 and (_UNKNOWN_ROW in table.rows or _row_number(table) > 0)
+    return len(table.cells) == 1 and (UNKNOWN_ROW in table.rows or _row_number(table) > 0)
 
 
 def _step_of(table: WrittenTable) -> str:

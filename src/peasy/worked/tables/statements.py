@@ -6,6 +6,7 @@ alone or with names (`K1 = [1, 0]`, `K_love = [0, 1]`), and vectors inside of se
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from peasy.worked.checking.step_aliases import parse_caption
 
@@ -24,6 +25,8 @@ _BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
 _CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")
 _WORDS = re.compile(r"(?:[^\W\d_]+[,:]?\s+)+(\S+)")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
+_DRAWN = re.compile(r"\](?:\s{2,}|,\s{3,})\[|^\s*\[[^\[\]]*\]\s*[x×@·*]\s*\[")
+"""Sign of matrices beside each other, as in a product drawn with letters."""
 _TWO = re.compile(r"\]\s+[^\W\d]\w*(?:\s+\w+)*$")
 """Sign of two statements in one clause: `k1 = [1, 0] and k2 = [0, 1]`."""
 
@@ -41,7 +44,7 @@ def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
     ['K = [[1, 0], [0, 1]]', 'w = [0.73, 0.27]']
     """
     rows: dict[str, dict[str, str]] = {}
-    for line in _joined(lines):
+    for line in _joined(_without_drawings(lines) if fenced else lines):
         found = list(_statements(line, fenced)) if len(line) < _MAX_LINE else []
         if rows and line.strip() and not all(_row_name(name) for name, _ in found or [("", "")]):
             yield from _written(rows, fenced)
@@ -54,6 +57,14 @@ def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
         if not found and not (fenced and _OPERAND.search(line)):
             yield line
     yield from _written(rows, fenced)
+
+
+def _without_drawings(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without paragraphs that draw a product: matrices beside each other."""
+    for is_blank, group in groupby(lines, lambda line: not line.strip()):
+        paragraph = list(group)
+        if is_blank or not any(_DRAWN.search(line[:_MAX_LINE]) for line in paragraph):
+            yield from paragraph
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:

@@ -100,6 +100,8 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
         threshold = _ENOUGH
     else:
         candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9 if usual in right else 1.0
+        if named[0] in ("context", "output") and any(other.table == f"{prefix}weights" for other in example.written):
+            candidates.remove(f"{prefix}weights")  # V may be such that both are equal
     calculated = {name for name, reading in right.items() if reading.route is not None}
     best = max(candidates, key=lambda name: (_agreement(table, right.get(name)), name in calculated), default="")
     if not best or _agreement(table, right.get(best)) < threshold:

@@ -146,12 +146,12 @@ class SlipFinder:
             times = f"· √{own}"
             text = "the scores were multiplied by √d_k instead of divided"
             yield Slip(text, scores * root, lambda i, j: f"{format_number(scores[i, j])} {times}")
-            whole = "the quotient was cut to a whole number"
-            yield Slip(whole, np.floor(scores / root), lambda i, j: f"{format_number(scores[i, j])} // √{own}")
             for decimals in (1, 2):
                 short = round(root, decimals)
                 if abs(short - root) > 1e-9:
                     yield divided(f"√{own} was rounded too early, to {short:g}", short, f"{short:g}")
+            whole = "the quotient was cut to a whole number"
+            yield Slip(whole, np.floor(scores / root), lambda i, j: f"{format_number(scores[i, j])} // √{own}")
 
     def _mask_slips(self, scaled: np.ndarray) -> Iterator[Slip]:
         """Yield scaled scores with a wrong mask."""
@@ -248,9 +248,6 @@ class SlipFinder:
             scores = self._table(name)
             if scores is not None and np.isfinite(scores).all():
                 yield _product(f"the {name} were multiplied by the values, without softmax", scores, value)
-        for slip in self._weights_slips():
-            if np.isfinite(slip.values).all():
-                yield _product(slip.description, slip.values, value)
         yield Slip(
             "the values were averaged, without weights",
             np.broadcast_to(value.mean(axis=0), (len(weights), value.shape[1])),
@@ -259,6 +256,9 @@ class SlipFinder:
             "the values were summed, without weights",
             np.broadcast_to(value.sum(axis=0), (len(weights), value.shape[1])),
         )
+        for slip in self._weights_slips():
+            if np.isfinite(slip.values).all():
+                yield _product(slip.description, slip.values, value)
 
     def _projection_slips(self, name: str) -> Iterator[Slip]:
         """Yield wrong projections of queries, keys, values or the output."""

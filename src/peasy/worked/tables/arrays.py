@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from peasy.worked.checking.step_aliases import parse_caption
+
 _MAX_TEXT = 400_000
 _OPENING = re.compile(r"\[")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -68,7 +70,9 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
             continue
         for head, (rows, is_vector) in enumerate(grids):
             is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
-            yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output, match.start())
+            yield PrintedArray(
+                captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output, match.start()
+            )
         above, position = [], end
 
 
@@ -83,10 +87,14 @@ def name_printed(printed: str, source: str) -> str:
         part.strip() for call in calls if call for part in _ARGUMENTS.split(_STRING.sub("", call[1]))
         if part.strip() and not _SHAPE.search(part)
     ]  # fmt: skip
+    if len(arguments) != len(starts):  # some of them are no arrays
+        arguments = [argument for argument in arguments if parse_caption(argument)]
     if len(arguments) != len(starts):
         return "\n" * _CAPTION_LINES + printed if len(starts) > 1 else printed
     for start, argument in reversed(list(zip(starts, arguments, strict=True))):
         line = printed.rfind("\n", 0, start) + 1
+        if any(map(parse_caption, _captions(printed[:start].splitlines()[-2:], False))):
+            continue  # its label says more
         printed = f"{printed[:line]}{argument}:\n{printed[line:]}"
     return printed
 

@@ -52,6 +52,8 @@ def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
     tables: list[WrittenTable] = []
     mistaken: frozenset[str] = frozenset()
     for table in sheet.tables[:_MAX_ARRAYS]:
+        if table.table == "output" and not any(other.table == "w_o" for other in sheet.tables):
+            table = replace(table, table="context")
         current, caption = groups[-1] if groups else None, _caption(table)
         found = _first_fit(sheet, title, tables, table, current, mistaken - {caption})
         if found is None and (example := _with_mistake(sheet, title, tables, table, current, mistaken - {caption})):
@@ -64,7 +66,9 @@ def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
             is_longer = fragments and set(fragments[-1].written) < set(fragment.written)
             fragments[-1 if is_longer else len(fragments) :] = [fragment]
             used = {given.cells for given in fragment.written}
-            unexplained = {other: differs for other, differs in unexplained.items() if differs or other.cells not in used}
+            unexplained = {
+                other: differs for other, differs in unexplained.items() if differs or other.cells not in used
+            }
         else:
             unexplained[table] = not all(map(_is_input, tables))  # its own inputs are shown, and give other numbers
         if table.table and UNKNOWN_ROW not in table.rows:
@@ -143,7 +147,9 @@ def _first_fit(
                 named = name_tables(example)
             except PeasyError:
                 continue
-            if named.written[-1].table and _is_explained(named, mistaken):
+            step = parse_caption(named.written[-1].table)
+            is_start = before is tables or (step is not None and step[0] in _GIVEN)
+            if step is not None and _is_explained(named, mistaken, must_judge=not is_start):
                 return before, named
     return None
 
@@ -158,8 +164,9 @@ def _with_mistake(
 ) -> Example | None:
     """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
     named = parse_caption(table.table)
-    if named is None or all(map(_is_input, tables)) or (UNKNOWN_ROW in table.rows and len(tables[-1].cells) > 1):
-        return None  # from X alone the projections are not known, nor is the row of a vector
+    if named is None or not tables or (UNKNOWN_ROW in table.rows and len(tables[-1].cells) > 1):
+        return None
+    has_steps = not all(map(_is_input, tables))  # from X alone the projections are not known
     for convention in _conventions(current, table):
         try:
             example = replace(sheet.build(title, [*tables, table]), **convention)  # type: ignore[arg-type]
@@ -172,7 +179,7 @@ def _with_mistake(
         if not wrong or checker.unread or set(wrong) != {caption}:
             continue
         judged = sum(cell.table == caption for cell in checker.cells)
-        if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * judged:
+        if (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged:
             return example
     return None
 

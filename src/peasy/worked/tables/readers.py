@@ -8,7 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
@@ -275,13 +275,15 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
     text = before + "\n" + _COMMENT.sub("", text)
     last = 0
     matches = list(_ENVIRONMENT.finditer(text))
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in zip_longest(matches, matches[1:]):
         kind, inside = match.groups()
         before = text[max(last, match.start() - _CAPTION_SEARCH_CHARS) : match.start()]
         after = text[match.end() : following.start()] if following else text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
-        if kind.endswith(("matrix", "array")) and ((following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)):
+        if kind.endswith(("matrix", "array")) and (
+            (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)
+        ):
             continue  # an operand: the numbers at the end of the chain of equals signs count
         body = _latex_rows(inside, kind)
         captions = [*_latex_captions(_ENVIRONMENT.sub("", before)), *_caption_of(text, match.start(), match.end())]

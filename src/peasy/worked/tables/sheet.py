@@ -42,6 +42,7 @@ _PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
 _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
+_ROUNDED = re.compile(r"^(?:np|torch)\.round\((.*?)(?:,\s*(?:decimals=)?\d+)?\)$|^(\w+)\.round\(.*\)$")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
 UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
@@ -96,6 +97,11 @@ class Sheet:
         A vector is one row, named by a number in its name.
         """
         named = next(filter(None, map(_parse_variable, array.captions)), None)
+        is_trivial = not any(text.strip("01. ") for row in array.rows for text in row)
+        if is_trivial and (named is None or named.step == "sums"):
+            return  # a mask, or sums of weights
+        if named and named.step == "x" and array.is_vector and self.sequential and "." not in "".join(array.rows[0]):
+            return  # ids of tokens
         if named is None:
             if (not is_program or array.is_output) and not array.is_vector:
                 self.add(array.captions[:1], array.rows, (), ())
@@ -183,6 +189,7 @@ def _parse_variable(text: str) -> Variable | None:
     >>> _parse_variable("query_2"), _parse_variable("self.W_q.weight").transposed, _parse_variable("model.W_k(x)").step
     (Variable(step='query', number='2', transposed=False), True, 'key')
     """
+    text = _ROUNDED.sub(r"\1\2", text.strip())
     transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
     name = _TRANSPOSED.sub("", text.strip()).replace(".weight", "").replace(".data", "").replace(".bias", "_bias")
     name = _OBJECT_PREFIX.sub("", name)
@@ -216,10 +223,23 @@ def _split_parts(tables: Sequence[WrittenTable]) -> list[list[WrittenTable]]:
     """
     parts: list[list[WrittenTable]] = [[]]
     for table in tables:
+        if parts[-1] and _is_scaled(table, parts[-1][-1]):
+            table = replace(table, table=table.table.replace("scores", "scaled"))
         if parse_caption(table.table) and any(_contradicts(table, other) for other in parts[-1]):
             parts.append([other for other in parts[-1] if comes_before(other, table)])
         parts[-1].append(table)
     return parts
+
+
+def _is_scaled(table: WrittenTable, scores: WrittenTable) -> bool:
+    """True if a table is called scores like the one before it, and most of its numbers are those times a factor."""
+    if not table.table.startswith("scores") or table.table != scores.table or table.rows != scores.rows:
+        return False
+    numbers = [[read_number(str(cell)) for row in each.cells for cell in row] for each in (table, scores)]
+    ratios = sorted(a.value / b.value for a, b in zip(*numbers, strict=False) if a and b and b.value)
+    middle = ratios[len(ratios) // 2] if ratios else 1.0
+    near = sum(abs(ratio - middle) <= 0.02 * abs(middle) for ratio in ratios)
+    return len(numbers[0]) == len(numbers[1]) and abs(middle - 1) > 0.02 and near > len(ratios) / 2
 
 
 def comes_before(other: WrittenTable, table: WrittenTable) -> bool:

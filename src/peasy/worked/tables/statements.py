@@ -20,7 +20,9 @@ _CONTINUED = re.compile(r"\s*(?:=|≈|\+)\s*\S")
 _EQUALS = re.compile(r"(?<![<>!])[=≈](?!=)")
 _CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
 _INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
-_IN_SENTENCE = re.compile(rf"(?<![-+×·⋅*/@] )(?<![-+×·⋅*/@\w])([A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})(?!\s*[-+×·⋅*/@^=])")
+_IN_SENTENCE = re.compile(
+    rf"(?<![-+×·⋅*/@] )(?<![-+×·⋅*/@\w])([A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})(?!\s*[-+×·⋅*/@^=])"
+)
 _BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
 _CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")
 _WORDS = re.compile(r"(?:[^\W\d_]+[,:]?\s+)+(\S+)")
@@ -54,7 +56,7 @@ def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
                 yield from _fence([f"{name} = {value}"], fenced)
             else:
                 rows.setdefault(indexed[0], {})[indexed[1]] = value
-        if not found and not (fenced and _OPERAND.search(line)):
+        if not found and not (fenced and _OPERAND.search(line.replace("inf", "0"))):
             yield line
     yield from _written(rows, fenced)
 

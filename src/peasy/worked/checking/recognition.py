@@ -21,6 +21,9 @@ from peasy.worked.example import Example, WrittenTable
 _ENOUGH = 0.75
 """Share of cells that must agree for a table to be recognised by its numbers."""
 
+_HALF = 0.5
+"""Share of cells that agree from which on a table has the name of its caption, if another table has the other name."""
+
 _UNKNOWN_ROW, _MAX_ROWS = "?", 200
 _ZERO = re.compile(r"0(?:[.,]0*)?")
 NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
@@ -100,8 +103,11 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
         threshold = _ENOUGH
     else:
         candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9 if usual in right else 1.0
-        if named[0] in ("context", "output") and any(other.table == f"{prefix}weights" for other in example.written):
-            candidates.remove(f"{prefix}weights")  # V may be such that both are equal
+        written = {other.table for other in example.written}
+        if named[0] in ("context", "output"):  # V may be such that weights and context are equal
+            candidates = [name for name in candidates if name != f"{prefix}weights" or name not in written]
+        if _agreement(table, right.get(usual)) >= _HALF:
+            candidates = [name for name in candidates if name not in written]
     calculated = {name for name, reading in right.items() if reading.route is not None}
     best = max(candidates, key=lambda name: (_agreement(table, right.get(name)), name in calculated), default="")
     if not best or _agreement(table, right.get(best)) < threshold:

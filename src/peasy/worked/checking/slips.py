@@ -69,7 +69,8 @@ class SlipFinder:
     def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading, strict: bool = False) -> Slip | None:
         """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None.
 
-        A slip may differ by what rounded inputs allow; not if it is `strict`: then almost anything explains one number.
+        A slip may differ by what rounded inputs allow; not if it is `strict`, because almost anything explains one number:
+        then it must explain all cells.
         """
         cells = [(cell, content) for cell, content in table.cells.items() if content is not CellMark.BLANK]
         in_wrong_rows = [item for item in cells if item[0][0] in wrong_rows]
@@ -84,7 +85,7 @@ class SlipFinder:
                 if _explains(slip, cells, spare):
                     return slip
                 found = found or slip
-        return found
+        return None if strict else found
 
     def candidates(self, table: AlignedTable, right: np.ndarray) -> Iterator[Slip]:
         """Yield all slips of a table, the most common first."""

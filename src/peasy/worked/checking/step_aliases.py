@@ -78,7 +78,15 @@ def _caption_candidates(text: str) -> list[str]:
     sides = [side for side in re.split(r"=", text) if side.strip()]
     formulas = [side for side in sides[1:] if "qkt/" in _normalise_caption(side).replace("qktdk", "qkt/dk")]
     shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
-    return [text, *formulas, *sides[:1], *shorter[:1], *_drop_fillers(shorter[:1]), *sides[1:], *(re.split(r"[:—–]", text)[1:2])]
+    return [
+        text,
+        *formulas,
+        *sides[:1],
+        *shorter[:1],
+        *_drop_fillers(shorter[:1]),
+        *sides[1:],
+        *(re.split(r"[:—–]", text)[1:2]),
+    ]
 
 
 def _drop_fillers(captions: list[str]) -> list[str]:
@@ -102,4 +110,6 @@ def _step_of_formula(text: str) -> str | None:
 def _normalise_caption(text: str) -> str:
     text = _MARKUP.sub("", text).replace("\\top", "t").replace("⊤", "t").replace("ᵀ", "t").replace("\\sqrt", "")
     text = text.replace("√", "").replace("sqrt", "").replace("ₖ", "k").lower()
-    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅@:^'\"-]|\b(?:times|cdot)\b", "", text.replace("e^", "e\0")).replace("e\0", "e^")
+    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅@:^'\"-]|\b(?:times|cdot)\b", "", text.replace("e^", "e\0")).replace(
+        "e\0", "e^"
+    )

@@ -21,6 +21,10 @@ _EQUAL_NAMES = re.compile(r"^\s*((?:\w+\s*=\s*){2,3})(?:[\w.]+\()?$")
 _NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
 _ITEM = re.compile(_NUMBER)
 _ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
+_NO_TABLE = re.compile(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z|[@×·⋅*/+][ \t]*\Z")
+"""What stands before a shape, an index such as x[1] or an operand."""
+_FACTOR = re.compile(r"[ \t]*[@×·⋅*/][ \t]*[\[\w(√]")
+"""What stands after an operand."""
 _CAPTION_LINES = 6
 """Number of lines above an array that are searched for its name."""
 
@@ -55,8 +59,8 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
             return
         inside = text[match.start() : end]
         lead = text[position : match.start()]
-        is_shape = re.search(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z", lead) is not None  # also an index: x[1]
-        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_shape else None
+        is_other = bool(_NO_TABLE.search(lead)) or bool(_FACTOR.match(text, end))
+        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_other else None
         if grids is None:
             above += lead.splitlines() + inside.splitlines()
             position = match.start() + 1 if "[" in inside[1:] else end
@@ -143,7 +147,9 @@ def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
                 part.strip() for part in reversed(_ARGUMENTS.split(_STRING.sub("", printed[1]))) if part.strip()
             )
             continue
-        left, equals, _ = text.partition("=")
+        left, equals, right = text.partition("=")
+        if "/" in right and re.search(r"K\s*[.^]*\s*[Tᵀ⊤]", right):  # S = QK^T / √d_k says more than S
+            yield text.rstrip(":").strip()
         if equals and not left.rstrip().endswith(("(", "!", "<", ">")):
             yield left.strip().rstrip(":")
         elif text:

@@ -192,7 +192,11 @@ def _conventions(current: Example | None, table: WrittenTable) -> list[dict[str,
     named = parse_caption(table.table)
     if named is not None and named[0] in (*_GIVEN, "scores", "key_transposed"):
         return [usual]
-    return [usual, *(convention for convention in _CONVENTIONS if convention != usual)]
+    scaled_only = named is not None and named[0] == "scaled"
+    return [
+        convention for convention in (usual, *(other for other in _CONVENTIONS if other != usual))
+        if not scaled_only or convention["scoring"] != "dot"
+    ]  # fmt: skip
 
 
 def _contexts(tables: list[WrittenTable], table: WrittenTable) -> Iterator[list[WrittenTable]]:

@@ -276,6 +276,8 @@ def split_labels(
         header = None  # Markdown requires a header, which may be empty
     if header is not None and _is_numeric_row(header):
         rows, header = [list(header), *rows], None  # a header of numbers is the first row
+    if header is None and len(rows) > 1 and all(len(row) > 1 and not row[0].strip() for row in rows):
+        rows = [row[1:] for row in rows]  # an empty column of labels
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:

@@ -69,8 +69,8 @@ class SlipFinder:
     def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading, strict: bool = False) -> Slip | None:
         """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None.
 
-        A slip may differ by what rounded inputs allow; not if it is `strict`, because almost anything explains one number:
-        then it must explain all cells.
+        A slip may differ by what rounded inputs allow. If it is `strict`, it may not, and must explain all cells:
+        almost anything explains one number.
         """
         cells = [(cell, content) for cell, content in table.cells.items() if content is not CellMark.BLANK]
         in_wrong_rows = [item for item in cells if item[0][0] in wrong_rows]

@@ -63,7 +63,7 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
         grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_other else None
         if grids is None:
             above += lead.splitlines() + inside.splitlines()
-            position = match.start() + 1 if "[" in inside[1:] else end
+            position = match.start() + 1 if "[" in inside[1:] and not is_other else end
             continue
         lines = [*above, *lead.splitlines()]
         captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))

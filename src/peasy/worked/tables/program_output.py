@@ -43,7 +43,7 @@ _MAX_ARRAYS = 200
 def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
     """Return the calculations that a program printed, each an example whose tables agree or have a known mistake.
 
-    A table that nothing explains may be the result of numbers that are not shown; the tables after it are tried with it.
+    A table that nothing explains may be the result of numbers that are not shown: tables after it are tried with it.
     """
     groups: list[Example] = []
     fragments: list[Example] = []

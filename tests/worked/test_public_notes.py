@@ -1,4 +1,4 @@
-"""What a list of public lectures and notebooks was misread in: products in TeX, printed arrays, sentences as settings."""
+"""What was misread in public lectures and notebooks: products in TeX, printed arrays, sentences as settings."""
 
 import json
 
@@ -163,25 +163,29 @@ def test_a_wrong_result_of_a_program_is_not_taken_for_another_calculation(name):
     assert any("keys instead of the values" in cell.reason for cell in checked)
 
 
+def table(name, *rows):
+    width = rows[0].count("|") + 1
+    lines = [f"**{name}**", "", "|" * (width + 1), "|" + "---|" * width, *(f"|{row}|" for row in rows)]
+    return "\n".join([*lines, "", ""])
+
+
 def test_an_empty_column_of_labels_is_no_column():
-    notes = "**X**\n\n| | | |\n|---|---|---|\n| | 1 | 0 |\n| | 0 | 1 |\n\n**scores**\n\n| | | |\n|---|---|---|\n| | 1 | 0 |\n| | 0 | 1 |\n"
-    result, cells = marked(notes)
+    result, cells = marked(table("X", " |1|0", " |0|1") + table("scores", " |1|0", " |0|1"))
     assert result.passed
     assert len(cells) == 4
 
 
 def test_shapes_that_do_not_fit_are_listed():
-    notes = "**X**\n\n| a | b |\n|---|---|\n| 1 | 0 |\n\n**W_Q**\n\n| a | b |\n|---|---|\n| 1 | 0 |\n| 0 | 1 |\n\n**b_Q**\n\n| a | b | c |\n|---|---|---|\n| 1 | 2 | 3 |\n"
-    result, _ = marked(f"{notes}\n**Q**\n\n| a | b |\n|---|---|\n| 1 | 0 |\n")
+    notes = table("X", "1|0") + table("W_Q", "1|0", "0|1") + table("b_Q", "1|2|3") + table("Q", "1|0")
+    result, _ = marked(notes)
     assert result.passed is None
     assert any("do not fit" in unread.reason for part in result.parts for unread in part.unread)
 
 
 def test_weights_with_as_many_digits_each_may_differ_from_one_in_the_sum():
-    row = "| 0.00094 | 0.969 | 0.0302 |"
-    result, _ = marked(f"**weights**\n\n| a | b | c |\n|---|---|---|\n{row}\n")
+    result, _ = marked(table("weights", "0.00094|0.969|0.0302"))
     assert not any(part.rows for part in result.parts)
-    result, _ = marked(f"**weights**\n\n| a | b | c |\n|---|---|---|\n{row.replace('0.969', '0.949')}\n")
+    result, _ = marked(table("weights", "0.00094|0.949|0.0302"))
     assert any(finding.finding == "sum" for part in result.parts for finding in part.rows)
 
 

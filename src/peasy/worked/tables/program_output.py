@@ -105,7 +105,7 @@ class _ProgramOutput:
     def built(
         self, tables: list[WrittenTable], conventions: Iterable[dict[str, object]], is_named: bool = False
     ) -> Iterator[Example]:
-        """Yield the example of some tables under each convention that it can be built with, named unless it `is_named`."""
+        """Yield the example of some tables under each convention that fits; tables are named unless `is_named`."""
         for convention in conventions:
             with suppress(PeasyError):
                 example = replace(self.sheet.build(self.title, tables), **convention)  # type: ignore[arg-type]

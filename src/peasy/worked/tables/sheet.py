@@ -1,7 +1,7 @@
 """Sheet of notes: the tables and settings found in a text, and the example built from them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -325,7 +325,9 @@ def _is_cell(text: str) -> bool:
 
 def _is_value(name: str, text: str) -> bool:
     """True if a text is the value of a setting, not a sentence: `Scale: why we divide`. Raise for an unknown word."""
-    choices = {"causal": _BOOLEANS, "scoring": SCORINGS, "normalise": NORMALISATIONS, "example": example_names()}
+    choices: dict[str, Collection[str]] = {
+        "causal": _BOOLEANS, "scoring": SCORINGS, "normalise": NORMALISATIONS, "example": example_names(),
+    }  # fmt: skip
     value = text.lower().replace(" ", "-").replace("{-}", "-")  # as LaTeX writes a hyphen
     known = choices.get(name, ())
     if name in ("title", "tokens", "source_tokens") or value in known or (not known and read_number(text) is not None):

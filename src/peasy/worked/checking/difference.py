@@ -99,12 +99,16 @@ def _reasons(name: str, mine: _Numbers, theirs: _Numbers) -> Iterator[str]:
         clean = reference.checker.right.get(name)
         if clean is None or clean.route is None:
             continue
-        found = True
+        found, unknown = True, list[str]()
         for label, numbers in (("yours", mine), ("the expected table", theirs)):
             if numbers.equals(clean.point):
                 yield f"As calculated from the inputs: {label}."
             elif slip := _slip(name, numbers, reference.checker):
                 yield f"In {label}, {slip}."
+            else:
+                unknown.append(label)
+        if len(unknown) == 1:
+            yield f"No known convention or slip gives the numbers of {unknown[0]}."
         break
     if not found:
         yield from _direct_reasons(mine, theirs)

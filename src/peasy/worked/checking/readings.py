@@ -11,7 +11,7 @@ from itertools import product
 
 import numpy as np
 
-from peasy.errors import PeasyError
+from peasy.errors import InvalidInput, PeasyError
 from peasy.worked.graph import GraphNode, Route
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number
@@ -79,6 +79,9 @@ def derive_readings(
                 derived = _derive(route, parents)
             except PeasyError as error:
                 failure = failure or error
+                continue
+            except ValueError:  # of NumPy
+                failure = failure or InvalidInput(f"The shapes of {', '.join(route.inputs)} do not fit together.")
                 continue
             if not derived.clean:
                 mistaken.append(derived)

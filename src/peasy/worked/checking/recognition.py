@@ -21,6 +21,9 @@ from peasy.worked.example import Example, WrittenTable
 _ENOUGH = 0.75
 """Share of cells that must agree for a table to be recognised by its numbers."""
 
+_HALF = 0.5
+"""Share of cells that agree from which on a table has the name of its caption, if another table has the other name."""
+
 _UNKNOWN_ROW, _MAX_ROWS = "?", 200
 _ZERO = re.compile(r"0(?:[.,]0*)?")
 NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
@@ -32,7 +35,6 @@ def recognise(example: Example, mentions_scale: bool = True) -> Example:
     Plain dot products are tried if nothing in the notes mentions a scale, a causal mask if the weights above the
     diagonal are zero. The settings with the fewest wrong cells are kept.
     """
-    example = _embeddings(example)
     candidates = [example]
     mentions_scale |= any(table.table.startswith("scaled") for table in example.written)
     if not mentions_scale and example.scoring == "scaled-dot" and example.scale is None:
@@ -58,18 +60,6 @@ def _is_lower_triangle(table: WrittenTable) -> bool:
         return False
     zero = [[bool(_ZERO.fullmatch(str(text).strip())) for text in row] for row in table.cells]
     return zero == [[column > row for column in range(size)] for row in range(size)]
-
-
-def _embeddings(example: Example) -> Example:
-    """Read a table called E as the embeddings X if there is no other X."""
-    steps = [parsed[0] for table in example.written if (parsed := parse_caption(table.table))]
-    if "x" in steps or example.x is not None:
-        return example
-    tables = tuple(
-        replace(table, table="x") if table.description.strip(" $*#:") in ("E", "e") else table
-        for table in example.written
-    )
-    return replace(example, written=tables)
 
 
 def name_tables(example: Example) -> Example:
@@ -113,6 +103,11 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
         threshold = _ENOUGH
     else:
         candidates, threshold = [prefix + step for step in _alternatives(table)], 0.9 if usual in right else 1.0
+        written = {other.table for other in example.written}
+        if named[0] in ("context", "output"):  # V may be such that weights and context are equal
+            candidates = [name for name in candidates if name != f"{prefix}weights" or name not in written]
+        if _agreement(table, right.get(usual)) >= _HALF:
+            candidates = [name for name in candidates if name not in written]
     calculated = {name for name, reading in right.items() if reading.route is not None}
     best = max(candidates, key=lambda name: (_agreement(table, right.get(name)), name in calculated), default="")
     if not best or _agreement(table, right.get(best)) < threshold:

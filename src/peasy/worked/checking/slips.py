@@ -69,7 +69,8 @@ class SlipFinder:
     def find(self, table: AlignedTable, wrong_rows: set[int], right: TableReading, strict: bool = False) -> Slip | None:
         """Return the slip that explains all cells of the table, else all cells of its wrong rows, or None.
 
-        A slip may differ by what rounded inputs allow; not if it is `strict`: then almost anything explains one number.
+        A slip may differ by what rounded inputs allow. If it is `strict`, it may not, and must explain all cells:
+        almost anything explains one number.
         """
         cells = [(cell, content) for cell, content in table.cells.items() if content is not CellMark.BLANK]
         in_wrong_rows = [item for item in cells if item[0][0] in wrong_rows]
@@ -84,7 +85,7 @@ class SlipFinder:
                 if _explains(slip, cells, spare):
                     return slip
                 found = found or slip
-        return found
+        return None if strict else found
 
     def candidates(self, table: AlignedTable, right: np.ndarray) -> Iterator[Slip]:
         """Yield all slips of a table, the most common first."""
@@ -146,12 +147,12 @@ class SlipFinder:
             times = f"· √{own}"
             text = "the scores were multiplied by √d_k instead of divided"
             yield Slip(text, scores * root, lambda i, j: f"{format_number(scores[i, j])} {times}")
-            whole = "the quotient was cut to a whole number"
-            yield Slip(whole, np.floor(scores / root), lambda i, j: f"{format_number(scores[i, j])} // √{own}")
             for decimals in (1, 2):
                 short = round(root, decimals)
                 if abs(short - root) > 1e-9:
                     yield divided(f"√{own} was rounded too early, to {short:g}", short, f"{short:g}")
+            whole = "the quotient was cut to a whole number"
+            yield Slip(whole, np.floor(scores / root), lambda i, j: f"{format_number(scores[i, j])} // √{own}")
 
     def _mask_slips(self, scaled: np.ndarray) -> Iterator[Slip]:
         """Yield scaled scores with a wrong mask."""
@@ -248,9 +249,6 @@ class SlipFinder:
             scores = self._table(name)
             if scores is not None and np.isfinite(scores).all():
                 yield _product(f"the {name} were multiplied by the values, without softmax", scores, value)
-        for slip in self._weights_slips():
-            if np.isfinite(slip.values).all():
-                yield _product(slip.description, slip.values, value)
         yield Slip(
             "the values were averaged, without weights",
             np.broadcast_to(value.mean(axis=0), (len(weights), value.shape[1])),
@@ -259,6 +257,9 @@ class SlipFinder:
             "the values were summed, without weights",
             np.broadcast_to(value.sum(axis=0), (len(weights), value.shape[1])),
         )
+        for slip in self._weights_slips():
+            if np.isfinite(slip.values).all():
+                yield _product(slip.description, slip.values, value)
 
     def _projection_slips(self, name: str) -> Iterator[Slip]:
         """Yield wrong projections of queries, keys, values or the output."""

@@ -76,8 +76,17 @@ def _caption_candidates(text: str) -> list[str]:
     """Candidate captions: the whole text, the part before a remark, the part after a number or an equals sign."""
     text = _NUMBERING.sub("", text.strip().lstrip("#").strip().strip("*").strip())
     sides = [side for side in re.split(r"=", text) if side.strip()]
+    formulas = [side for side in sides[1:] if "qkt/" in _normalise_caption(side).replace("qktdk", "qkt/dk")]
     shorter = [re.split(r"[:,;(—–$]| - ", side.strip(" $"), maxsplit=1)[0] for side in sides]
-    return [text, *sides[:1], *shorter[:1], *_drop_fillers(shorter[:1]), *sides[1:], *(re.split(r"[:—–]", text)[1:2])]
+    return [
+        text,
+        *formulas,
+        *sides[:1],
+        *shorter[:1],
+        *_drop_fillers(shorter[:1]),
+        *sides[1:],
+        *(re.split(r"[:—–]", text)[1:2]),
+    ]
 
 
 def _drop_fillers(captions: list[str]) -> list[str]:
@@ -101,4 +110,6 @@ def _step_of_formula(text: str) -> str | None:
 def _normalise_caption(text: str) -> str:
     text = _MARKUP.sub("", text).replace("\\top", "t").replace("⊤", "t").replace("ᵀ", "t").replace("\\sqrt", "")
     text = text.replace("√", "").replace("sqrt", "").replace("ₖ", "k").lower()
-    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅:^'\"-]|\btimes\b", "", text.replace("e^", "e\0")).replace("e\0", "e^")
+    return re.sub(r"[\s_{}$*`()\[\]\\·×⋅@:^'\"-]|\b(?:times|cdot)\b", "", text.replace("e^", "e\0")).replace(
+        "e\0", "e^"
+    )

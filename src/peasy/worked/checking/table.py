@@ -332,7 +332,8 @@ def _read_as_percent(table: AlignedTable) -> None:
 def _harmonise_decimals(table: AlignedTable) -> None:
     """Judge numbers by the decimals of their row or table: a `1` among numbers of four decimals means 1.0000.
 
-    One decimal less is left as it is: 1.4 among numbers of two decimals.
+    One decimal less is left as it is, 1.4 among numbers of two decimals, and so are three decimals: nobody leaves out
+    two zeros after them.
     """
     plain = {
         cell: content
@@ -349,7 +350,7 @@ def _harmonise_decimals(table: AlignedTable) -> None:
         of_row = by_row.get(cell[0], [])
         uniform = len(of_row) > 1 and len(set(of_row)) == 1
         usual = min(of_row[0] if uniform else overall, _MAX_DECIMALS)
-        if own < usual and (own <= 0 or own < usual - 1):
+        if own < usual and (own <= 0 or own < min(usual - 1, 3)):
             table.cells[cell] = number.at_decimals(usual)
 
 

@@ -5,6 +5,7 @@ A number is compared with all readings of its table. Symbolic cells are `q_3*k_2
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -320,11 +321,13 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     numbers = [content for content in contents if isinstance(content, WrittenNumber)]
     if not numbers or len(numbers) + contents.count(CellMark.MASKED) < len(contents):
         return []
-    # Half a unit for each number at the most decimals in the row, because .4 in `.38 .4 .24` means .40; whole numbers
-    # are exact.
+    # Half a unit for each number at the usual decimals of the row, because .4 in `.38 .4 .24` means .40; whole numbers
+    # are exact. Of decimals that differ much, as in `.00094 .969 .0302`, the fewest count.
     rounded = [number.decimals for number in numbers if number.decimals is not None]
-    finest = max(rounded, default=0)
-    total, spare = sum(number.value for number in numbers), 0.5 * 10.0**-finest * len(rounded) if finest > 0 else 0.0
+    usual, count = Counter(rounded).most_common(1)[0] if rounded else (0, 0)
+    if count < 2 and rounded:
+        usual = min(rounded) if max(rounded) - min(rounded) > 1 else max(rounded)
+    total, spare = sum(number.value for number in numbers), 0.5 * 10.0**-usual * len(rounded) if usual > 0 else 0.0
     # strictly below: the bound needs every number to be a half
     if abs(total - 1) < max(spare - FLOAT_TOLERANCE, FLOAT_TOLERANCE):
         return []

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from peasy.worked.checking.step_aliases import parse_caption
+
 _MAX_TEXT = 400_000
 _OPENING = re.compile(r"\[")
 _COMMENT = re.compile(r"#[^\n]*")
@@ -14,10 +16,15 @@ _CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Ten
 _PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
 _STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
 _ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
+_SHAPE = re.compile(r"\.shape|\.size\(|\.dtype|\blen\(|\bsep=|\bend=|^[fr]?$")
 _EQUAL_NAMES = re.compile(r"^\s*((?:\w+\s*=\s*){2,3})(?:[\w.]+\()?$")
 _NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
 _ITEM = re.compile(_NUMBER)
 _ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
+_NO_TABLE = re.compile(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z|[@×·⋅*/+][ \t]*\Z")
+"""What stands before a shape, an index such as x[1] or an operand."""
+_FACTOR = re.compile(r"[ \t]*[@×·⋅*/][ \t]*[\[\w(√]")
+"""What stands after an operand."""
 _CAPTION_LINES = 6
 """Number of lines above an array that are searched for its name."""
 
@@ -26,7 +33,7 @@ _CAPTION_LINES = 6
 class PrintedArray:
     """Array found in a text: candidate captions, nearest first, and its rows; `is_vector` if it has one axis.
 
-    `is_output` if it stands at the start of a line, as a program prints it.
+    `is_output` if it stands at the start of a line, as a program prints it; `start` is its place in the text.
     """
 
     captions: tuple[str, ...]
@@ -34,6 +41,7 @@ class PrintedArray:
     is_vector: bool
     head: int | None = None
     is_output: bool = False
+    start: int = 0
 
 
 def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedArray]:
@@ -51,23 +59,48 @@ def find_arrays(text: str, before: list[str] | None = None) -> Iterator[PrintedA
             return
         inside = text[match.start() : end]
         lead = text[position : match.start()]
-        is_shape = re.search(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z", lead) is not None  # also an index: x[1]
-        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_shape else None
+        is_other = bool(_NO_TABLE.search(lead)) or bool(_FACTOR.match(text, end))
+        grids = _grids(_COMMENT.sub("", inside)) if _looks_like_array(inside) and not is_other else None
         if grids is None:
             above += lead.splitlines() + inside.splitlines()
-            position = match.start() + 1 if "[" in inside[1:] else end
+            position = match.start() + 1 if "[" in inside[1:] and not is_other else end
             continue
         lines = [*above, *lead.splitlines()]
         captions = tuple(_captions(lines, ends_in_line=bool(lead) and not lead.endswith("\n")))
         if equal := _EQUAL_NAMES.search(lead.rpartition("\n")[2]):  # Q = K = V = [[...]]
             for name in re.split(r"\s*=\s*", equal[1].strip(" =")):
-                yield PrintedArray((name,), grids[0][0], grids[0][1])
+                yield PrintedArray((name,), grids[0][0], grids[0][1], start=match.start())
             above, position = [], end
             continue
         for head, (rows, is_vector) in enumerate(grids):
             is_output = not _CALL.sub("", lead.rpartition("\n")[2]).strip()
-            yield PrintedArray(captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output)
+            yield PrintedArray(
+                captions, rows, is_vector, head + 1 if len(grids) > 1 else None, is_output, match.start()
+            )
         above, position = [], end
+
+
+def name_printed(printed: str, source: str) -> str:
+    """Return the output of a program with the expression that was printed above each array.
+
+    If the numbers of printed expressions and of arrays differ, the output is kept apart from the program text.
+    """
+    starts = sorted({array.start for array in find_arrays(printed)})
+    calls = [_PRINTED.search(line) for line in source.splitlines() if not line.lstrip().startswith("#")]
+    arguments = [
+        part.strip() for call in calls if call for part in _ARGUMENTS.split(_STRING.sub("", call[1]))
+        if part.strip() and not _SHAPE.search(part)
+    ]  # fmt: skip
+    if len(arguments) != len(starts):  # some of them are no arrays
+        arguments = [argument for argument in arguments if parse_caption(argument)]
+    if len(arguments) != len(starts):
+        return "\n" * _CAPTION_LINES + printed if len(starts) > 1 else printed
+    for start, argument in reversed(list(zip(starts, arguments, strict=True))):
+        line = printed.rfind("\n", 0, start) + 1
+        if any(map(parse_caption, _captions(printed[:start].splitlines()[-2:], False))):
+            continue  # its label says more
+        printed = f"{printed[:line]}{argument}:\n{printed[line:]}"
+    return printed
 
 
 def _closing(text: str, start: int) -> int | None:
@@ -114,7 +147,9 @@ def _captions(lines: list[str], ends_in_line: bool) -> Iterator[str]:
                 part.strip() for part in reversed(_ARGUMENTS.split(_STRING.sub("", printed[1]))) if part.strip()
             )
             continue
-        left, equals, _ = text.partition("=")
+        left, equals, right = text.partition("=")
+        if "/" in right and re.search(r"K\s*[.^]*\s*[Tᵀ⊤]", right):  # S = QK^T / √d_k says more than S
+            yield text.rstrip(":").strip()
         if equals and not left.rstrip().endswith(("(", "!", "<", ">")):
             yield left.strip().rstrip(":")
         elif text:

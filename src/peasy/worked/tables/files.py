@@ -12,6 +12,7 @@ import numpy as np
 from peasy.config import parse_json
 from peasy.errors import InvalidInput
 from peasy.extras import require_extra
+from peasy.worked.tables.arrays import name_printed
 from peasy.worked.tables.readers import read_markdown
 from peasy.worked.tables.sheet import Sheet
 
@@ -42,7 +43,8 @@ def _cell_texts(cell: Any) -> Iterator[str]:
         data = output.get("data", {})
         printed = _joined(output.get("text", data.get("text/plain", "")))
         if printed and "```" not in printed:
-            yield f"```\n{printed}\n```"
+            shown = f"print({source.rstrip().splitlines()[-1].strip(';')})" if data and source.strip() else source
+            yield f"```\n{name_printed(printed, shown)}\n```"
 
 
 def _joined(text: Any) -> str:

@@ -5,9 +5,11 @@ with the arrays before it, under the usual conventions; if nothing gives it, and
 a calculation that is not shown, and it is listed as not read rather than called wrong.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
 import numpy as np
 
@@ -15,8 +17,9 @@ from peasy.errors import PeasyError
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
+from peasy.worked.checking.table import table_name
 from peasy.worked.example import Example, WrittenTable
-from peasy.worked.tables.sheet import Sheet, comes_before
+from peasy.worked.tables.sheet import UNKNOWN_ROW, Sheet, comes_before
 
 _CONVENTIONS: tuple[dict[str, object], ...] = (
     {"scoring": "scaled-dot", "causal": False, "note": ""}, {"scoring": "dot", "causal": False, "note": NOT_SCALED},
@@ -26,36 +29,151 @@ _GIVEN = ("x", "source", "w_q", "w_k", "w_v", "query", "key", "value")
 _FEW_WRONG = 0.25
 """Share of wrong cells up to which a printed table is the calculated one with mistakes, and not another calculation."""
 
+_PARENTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "scores": (("query", "key"),), "scaled": (("scores",),), "masked": (("scaled",), ("scores",)),
+    "weights": (("masked",), ("scaled",), ("scores",)), "context": (("weights", "value"), ("weights", "x")),
+}  # fmt: skip
+"""Tables that a table may be calculated from directly."""
+
+_WIDTHS = (2, 3, 4, 8, 16, 32, 64)
+"""Widths of keys that are tried if the keys are not shown."""
+
 _MAX_ARRAYS = 200
 """Maximum number of printed arrays that are compared."""
 
 
 def group_calculations(sheet: Sheet, title: str) -> tuple[Example, ...]:
     """Return the calculations that a program printed, each an example whose tables agree or have a known mistake."""
-    groups: list[Example] = []
-    unexplained: list[WrittenTable] = []
-    tables: list[WrittenTable] = []
-    mistaken: frozenset[str] = frozenset()
+    output = _ProgramOutput(sheet, title)
     for table in sheet.tables[:_MAX_ARRAYS]:
-        current, caption = groups[-1] if groups else None, _caption(table)
-        found = _first_fit(sheet, title, tables, table, current, mistaken - {caption})
-        if found is None and (example := _with_mistake(sheet, title, tables, table, current, mistaken - {caption})):
-            found, mistaken = (tables, example), mistaken | {caption}
-        if found is None:
-            unexplained.append(replace(table, table="", description=table.description or table.table))
-            continue
-        before, example = found
-        if groups and before == tables:
-            groups[-1] = example
-        else:
-            groups.append(example)
-        tables = list(example.written)
-    unexplained = [table for table in unexplained if not _belongs_to(groups, table)]
-    titled = [replace(group, title=f"{title}, part {n + 1}") for n, group in enumerate(groups)]
-    examples = titled if len(titled) > 1 else groups
-    if unexplained and examples:
-        examples[-1] = replace(examples[-1], written=(*examples[-1].written, *unexplained))
-    return tuple(examples)
+        has_projection = table.table != "output" or any(other.table == "w_o" for other in sheet.tables)
+        output.add(table if has_projection else replace(table, table="context"))
+    return output.examples()
+
+
+class _ProgramOutput:
+    """Tables of a program: the calculations so far, the current one, and what was printed last under each name.
+
+    A table that nothing explains may be the result of numbers that are not shown: tables after it are tried with it.
+    """
+
+    def __init__(self, sheet: Sheet, title: str) -> None:
+        self.sheet, self.title = sheet, title
+        self.groups: list[Example] = []
+        self.fragments: list[Example] = []
+        self.tables: list[WrittenTable] = []
+        self.printed: dict[str, WrittenTable] = {}
+        self.unexplained: dict[WrittenTable, bool] = {}
+        self.mistaken: frozenset[str] = frozenset()
+
+    def add(self, table: WrittenTable) -> None:
+        """Add a table to the calculation that it follows from."""
+        named = parse_caption(table.table)
+        caption = table_caption(named[0]) if named else ""
+        mistaken = self.mistaken - {caption}
+        found = self.first_fit(table, mistaken)
+        if found is None and (example := self.with_mistake(table, mistaken)):
+            found, self.mistaken = (self.tables, example), self.mistaken | {caption}
+        if found is not None:
+            before, example = found
+            self.groups[-1 if self.groups and before == self.tables else len(self.groups) :] = [example]
+            self.tables = list(example.written)
+        elif fragment := self.from_printed(table):
+            is_longer = self.fragments and set(self.fragments[-1].written) < set(fragment.written)
+            self.fragments[-1 if is_longer else len(self.fragments) :] = [fragment]
+            used = {given.cells for given in fragment.written}
+            left = (
+                (other, differs) for other, differs in self.unexplained.items() if differs or other.cells not in used
+            )
+            self.unexplained = dict(left)
+        else:  # True if its inputs are shown, and give other numbers
+            self.unexplained[table] = not all(map(_is_input, self.tables))
+        if table.table and UNKNOWN_ROW not in table.rows:
+            self.printed[table.table] = table
+
+    def examples(self) -> tuple[Example, ...]:
+        """Return the calculations; tables that belong to none are listed in the last one."""
+        rest = [replace(each, table="", description=each.description or each.table) for each in self.unexplained]
+        rest = [table for table in rest if not _belongs_to(self.groups, table)]
+        groups = [*self.groups, *self.fragments]
+        if len(groups) > 1:
+            groups = [replace(group, title=f"{self.title}, part {n + 1}") for n, group in enumerate(groups)]
+        if rest and groups:
+            groups[-1] = replace(groups[-1], written=(*groups[-1].written, *rest))
+        return tuple(groups)
+
+    def built(
+        self, tables: list[WrittenTable], conventions: Iterable[dict[str, object]], is_named: bool = False
+    ) -> Iterator[Example]:
+        """Yield the example of some tables under each convention that fits; tables are named unless `is_named`."""
+        for convention in conventions:
+            with suppress(PeasyError):
+                example = replace(self.sheet.build(self.title, tables), **convention)  # type: ignore[arg-type]
+                yield example if is_named else name_tables(example)
+
+    def first_fit(self, table: WrittenTable, mistaken: frozenset[str]) -> tuple[list[WrittenTable], Example] | None:
+        """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
+        if not table.table and not any(len(other.cells) == len(table.cells) for other in self.tables):
+            return None
+        for before in _contexts(self.tables, table):
+            for example in self.built([*before, table], self.conventions(table)):
+                step = parse_caption(example.written[-1].table)
+                is_start = before is self.tables or (step is not None and step[0] in _GIVEN)
+                if step is not None and _is_explained(example, mistaken, must_judge=not is_start):
+                    return before, example
+        return None
+
+    def with_mistake(self, table: WrittenTable, mistaken: frozenset[str]) -> Example | None:
+        """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
+        named = parse_caption(table.table)
+        if named is None or not self.tables or (UNKNOWN_ROW in table.rows and len(self.tables[-1].cells) > 1):
+            return None
+        has_steps = not all(map(_is_input, self.tables))  # from X alone the projections are not known
+        for example in self.built([*self.tables, table], self.conventions(table), is_named=True):
+            if not _is_explained(replace(example, written=example.written[:-1]), mistaken):
+                continue
+            checker, caption = TableChecker.best(example), table_caption(named[0])
+            wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
+            judged = sum(cell.table == caption for cell in checker.cells)
+            is_known = (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged
+            if set(wrong) == {caption} and not checker.unread and is_known:
+                return example
+        return None
+
+    def from_printed(self, table: WrittenTable) -> Example | None:
+        """Return a calculation of a table from the tables printed last that it may be calculated from directly."""
+        named = parse_caption(table.table)
+        head = f" head {named[1]}" if named and named[1] else ""
+        choices = _PARENTS.get(named[0], ()) if named else chain(*_PARENTS.values())
+        names = [[name if name == "x" else name + head for name in parents] for parents in choices]
+        before = [list(fragment.written) for fragment in self.fragments[-1:]]
+        before += [[self.printed[each] for each in parents] for parents in names if set(parents) <= set(self.printed)]
+        conventions = [*_CONVENTIONS]
+        if not any(name.startswith("key") for name in self.printed):
+            conventions += [{"scale": width**-0.5, "causal": causal} for width in _WIDTHS for causal in (False, True)]
+        # masked scores need not be scaled
+        before += [
+            [replace(each, table=each.table.replace("masked", "scores")) for each in parents] for parents in before
+        ]
+        for parents in before:
+            for example in self.built([*parents, table], conventions):
+                if example.written[-1].table and _is_explained(example, must_judge=True):
+                    return example
+        return None
+
+    def conventions(self, table: WrittenTable) -> list[dict[str, object]]:
+        """Return the conventions to try, the current one first; only weights and later tables need more."""
+        usual: dict[str, object] = dict(_CONVENTIONS[0])
+        if self.groups:
+            current = self.groups[-1]
+            usual = {"scoring": current.scoring, "causal": current.causal, "note": current.note}
+        step = (parse_caption(table.table) or ("",))[0]
+        if step in (*_GIVEN, "scores", "key_transposed"):
+            return [usual]
+        others = [
+            convention for convention in (usual, *_CONVENTIONS) if step != "scaled" or convention["scoring"] != "dot"
+        ]
+        return [convention for index, convention in enumerate(others) if convention not in others[:index]]
 
 
 def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:
@@ -68,75 +186,6 @@ def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:
             groups[index] = example
             return True
     return False
-
-
-def _caption(table: WrittenTable) -> str:
-    """Return the caption of a table in findings, "" if its name is unknown."""
-    named = parse_caption(table.table)
-    return table_caption(named[0]) if named else ""
-
-
-def _first_fit(
-    sheet: Sheet,
-    title: str,
-    tables: list[WrittenTable],
-    table: WrittenTable,
-    current: Example | None,
-    mistaken: frozenset[str],
-) -> tuple[list[WrittenTable], Example] | None:
-    """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
-    if not table.table and not any(len(other.cells) == len(table.cells) for other in tables):
-        return None
-    for before in _contexts(tables, table):
-        for convention in _conventions(current, table):
-            try:
-                example = replace(sheet.build(title, [*before, table]), **convention)  # type: ignore[arg-type]
-                named = name_tables(example)
-            except PeasyError:
-                continue
-            if named.written[-1].table and _is_explained(named, mistaken):
-                return before, named
-    return None
-
-
-def _with_mistake(
-    sheet: Sheet,
-    title: str,
-    tables: list[WrittenTable],
-    table: WrittenTable,
-    current: Example | None,
-    mistaken: frozenset[str],
-) -> Example | None:
-    """Return the current calculation with a table that has a known mistake, or mistakes in few of its cells."""
-    named = parse_caption(table.table)
-    if named is None or not tables:
-        return None
-    for convention in _conventions(current, table):
-        try:
-            example = replace(sheet.build(title, [*tables, table]), **convention)  # type: ignore[arg-type]
-        except PeasyError:
-            continue
-        if not _is_explained(replace(example, written=example.written[:-1]), mistaken):
-            continue
-        checker, caption = TableChecker.best(example), table_caption(named[0])
-        wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
-        if not wrong or checker.unread or set(wrong) != {caption}:
-            continue
-        judged = sum(cell.table == caption for cell in checker.cells)
-        if named[0] in checker.slips or len(wrong) <= _FEW_WRONG * judged:
-            return example
-    return None
-
-
-def _conventions(current: Example | None, table: WrittenTable) -> list[dict[str, object]]:
-    """Return the conventions to try, that of the current calculation first; only weights and later tables need more."""
-    usual: dict[str, object] = dict(_CONVENTIONS[0])
-    if current is not None:
-        usual = {"scoring": current.scoring, "causal": current.causal, "note": current.note}
-    named = parse_caption(table.table)
-    if named is not None and named[0] in (*_GIVEN, "scores", "key_transposed"):
-        return [usual]
-    return [usual, *(convention for convention in _CONVENTIONS if convention != usual)]
 
 
 def _contexts(tables: list[WrittenTable], table: WrittenTable) -> Iterator[list[WrittenTable]]:
@@ -166,9 +215,9 @@ def _is_explained(example: Example, mistaken: frozenset[str] = frozenset(), must
         if not _agrees(checker, mistaken):  # what is wrong if the inputs were rounded is wrong if they are exact
             return False
         checker = TableChecker.best(example, names_slips=False)
-    if must_judge and not any(cell.verdict for cell in checker.cells if cell.table == checker.tables[-1].name):
-        return False
-    return _agrees(checker, mistaken)
+        last = table_caption(table_name(example.written[-1], example, [table.table for table in example.written]))
+    is_judged = not must_judge or any(cell.table == last for cell in checker.cells)
+    return is_judged and _agrees(checker, mistaken)
 
 
 def _agrees(checker: TableChecker, mistaken: frozenset[str]) -> bool:

@@ -8,7 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, zip_longest
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
@@ -26,7 +26,7 @@ _ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
 _ARRAY_LINE = re.compile(r"\s*(?:[^\[\]|`]{1,60}[=:≈]\s*)?(?:[\w.]+\()?\[\s*\[.*\d")
 _VECTOR_LINE = re.compile(r"\s*(?:[-*•]\s+)?([^\[\]:=|`]{1,40}?)\s*(?:→|⇒|->|=>|:)\s*\[([^\[\]]+)\]\s*,?\s*")
 _VECTOR = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]")
-_PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.|@ ", re.MULTILINE)
+_PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
 _CAPTION_BELOW = re.compile(r"^(?:Table)?\s*:\s*(.+)", re.IGNORECASE)
 _LEAD_IN = re.compile(r"(.*?)\s*(?:\b(?:is|are|become|becomes|follow|follows)\b)?\s*(?<=[:\w])[:=]?", re.IGNORECASE)
@@ -41,6 +41,11 @@ _ENVIRONMENT = re.compile(
     r"((?:(?!\\begin\{|\\end\{).)*)\\end\{\1\*?\}",
     re.DOTALL,
 )
+_OPERATOR = re.compile(
+    r"(?:\s|&|\\\\|\^(?:T|\{?\\?(?:top|T|intercal)\}?)|\\(?:cdot|times|right|left|approx|[,;:! ])|[-+=≈·×*/()\[\]|])*"
+)
+"""What stands between an operand and the next matrix of a formula."""
+_FACTOR = re.compile(r"[\d)}](?:\s|\\cdot|\\times|\\left|[·×*(\[])*$")
 _COMMENT = re.compile(r"(?<!\\)%[^\n]*")
 _HORIZONTAL_RULES = re.compile(
     r"\\(?:hline|toprule|midrule|bottomrule|cline\{[^}]*\}|cmidrule(?:\([^)]*\))?\{[^}]*\}|endhead)"
@@ -128,16 +133,8 @@ def read_plain_text(text: str) -> Sheet:
     >>> read_plain_text("weights:\\n[[0.5 0.5]\\n [0.1 0.9]]").tables[0].cells
     (('0.5', '0.5'), ('0.1', '0.9'))
     """
-    text = "\n".join(_join_vectors(text.splitlines()))
-    has_tables = _RULER_LINE.search(text) or r"\begin{" in text or "```" in text
-    if has_tables or not _ARRAY_START.search(text):
-        return read_markdown(text)
-    sheet = Sheet()
-    for line in text.splitlines():
-        sheet.read_setting(line)
-    for array in find_arrays(text):
-        sheet.add_array(array, bool(_PROGRAM.search(text)))
-    return sheet
+    has_blocks = _RULER_LINE.search(text) or r"\begin{" in text or "```" in text
+    return read_markdown(text if has_blocks or not _PROGRAM.search(text) else f"```\n{text}\n```")
 
 
 def _plain_statements(lines: list[str]) -> list[str]:
@@ -277,14 +274,19 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
     """Yield the candidate captions (nearest first), header and body of every matrix and table; `before` is above."""
     text = before + "\n" + _COMMENT.sub("", text)
     last = 0
-    for match in _ENVIRONMENT.finditer(text):
+    matches = list(_ENVIRONMENT.finditer(text))
+    for match, following in zip_longest(matches, matches[1:]):
         kind, inside = match.groups()
         before = text[max(last, match.start() - _CAPTION_SEARCH_CHARS) : match.start()]
-        after = text[match.end() : match.end() + 20]
+        after = text[match.end() : following.start()] if following else text[match.end() : match.end() + 20]
         if kind == "matrix" and r"\begin{matrix}" in before and after.lstrip().startswith(("\\\\", "&")):
             continue  # labels of another matrix
+        if kind.endswith(("matrix", "array")) and (
+            (following and _OPERATOR.fullmatch(after)) or _FACTOR.search(before)
+        ):
+            continue  # an operand: the numbers at the end of the chain of equals signs count
         body = _latex_rows(inside, kind)
-        captions = list(_latex_captions(before)) + list(_caption_of(text, match.start(), match.end()))
+        captions = [*_latex_captions(_ENVIRONMENT.sub("", before)), *_caption_of(text, match.start(), match.end())]
         last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None

@@ -1,7 +1,7 @@
 """Sheet of notes: the tables and settings found in a text, and the example built from them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -9,10 +9,12 @@ from typing import Any
 from peasy import config
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.formula.normalise import NORMALISATIONS
+from peasy.formula.scoring import SCORINGS
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
-from peasy.worked.example import Example, WrittenTable, load_example
+from peasy.worked.example import Example, WrittenTable, example_names, load_example
 from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
 
@@ -40,8 +42,9 @@ _PRODUCT = re.compile(r"Q\s*K\s*(\^|ᵀ)")
 _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
+_ROUNDED = re.compile(r"^(?:np|torch)\.round\((.*?)(?:,\s*(?:decimals=)?\d+)?\)$|^(\w+)\.round\(.*\)$")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
-_UNKNOWN_ROW = "?"
+UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
 
 
@@ -70,6 +73,8 @@ class Sheet:
             is_table = any(cells) and (node is not None or _has_numbers(cells))
         elif named := next(filter(None, map(parse_caption, captions)), None):
             step, head = named[0], named[1] or self.head
+            if step == "scores" and captions[0].strip(" $*#:") == "E" and any(len(row) != len(cells) for row in cells):
+                step = "x"  # embeddings, not energies
             name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
             inferred, is_table = _infer_settings(step, captions, cells), True
         else:
@@ -92,12 +97,17 @@ class Sheet:
         A vector is one row, named by a number in its name.
         """
         named = next(filter(None, map(_parse_variable, array.captions)), None)
+        is_trivial = not any(text.strip("01. ") for row in array.rows for text in row)
+        if is_trivial and (named is None or named.step == "sums"):
+            return  # a mask, or sums of weights
+        if named and named.step == "x" and array.is_vector and self.sequential and "." not in "".join(array.rows[0]):
+            return  # ids of tokens
         if named is None:
             if (not is_program or array.is_output) and not array.is_vector:
                 self.add(array.captions[:1], array.rows, (), ())
             return
         rows = tuple(zip(*array.rows, strict=False)) if named.transposed else array.rows
-        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or _UNKNOWN_ROW,)
+        labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
         self.sequential |= is_program
         self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
 
@@ -110,8 +120,9 @@ class Sheet:
         if name == "mask" and value.lower() in ("causal", "none"):
             name, value = "causal", str(value.lower() == "causal")
         if name in SETTINGS:
-            self.settings[name] = value
-            return True
+            if is_setting := _is_value(name, value):
+                self.settings[name] = value
+            return is_setting
         near = did_you_mean(name, SETTINGS[3:]) if _SETTING_VALUES.fullmatch(value) and len(name) > 3 else None
         if near and parse_caption(name) is None:
             raise InvalidInput(f'"{line.strip()[:60]}": there is no such setting.', hint=near)
@@ -178,6 +189,7 @@ def _parse_variable(text: str) -> Variable | None:
     >>> _parse_variable("query_2"), _parse_variable("self.W_q.weight").transposed, _parse_variable("model.W_k(x)").step
     (Variable(step='query', number='2', transposed=False), True, 'key')
     """
+    text = _ROUNDED.sub(r"\1\2", text.strip())
     transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
     name = _TRANSPOSED.sub("", text.strip()).replace(".weight", "").replace(".data", "").replace(".bias", "_bias")
     name = _OBJECT_PREFIX.sub("", name)
@@ -211,10 +223,23 @@ def _split_parts(tables: Sequence[WrittenTable]) -> list[list[WrittenTable]]:
     """
     parts: list[list[WrittenTable]] = [[]]
     for table in tables:
+        if parts[-1] and _is_scaled(table, parts[-1][-1]):
+            table = replace(table, table=table.table.replace("scores", "scaled"))
         if parse_caption(table.table) and any(_contradicts(table, other) for other in parts[-1]):
             parts.append([other for other in parts[-1] if comes_before(other, table)])
         parts[-1].append(table)
     return parts
+
+
+def _is_scaled(table: WrittenTable, scores: WrittenTable) -> bool:
+    """True if a table is called scores like the one before it, and most of its numbers are those times a factor."""
+    if not table.table.startswith("scores") or table.table != scores.table or table.rows != scores.rows:
+        return False
+    numbers = [[read_number(str(cell)) for row in each.cells for cell in row] for each in (table, scores)]
+    ratios = sorted(a.value / b.value for a, b in zip(*numbers, strict=False) if a and b and b.value)
+    middle = ratios[len(ratios) // 2] if ratios else 1.0
+    near = sum(abs(ratio - middle) <= 0.02 * abs(middle) for ratio in ratios)
+    return len(numbers[0]) == len(numbers[1]) and abs(middle - 1) > 0.02 and near > len(ratios) / 2
 
 
 def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
@@ -225,7 +250,7 @@ def comes_before(other: WrittenTable, table: WrittenTable) -> bool:
 
 def _contradicts(table: WrittenTable, other: WrittenTable) -> bool:
     """True if two tables are the same step with the same rows, and half of their numbers or more differ."""
-    if table.table != other.table or table.rows != other.rows or _UNKNOWN_ROW in table.rows:
+    if table.table != other.table or table.rows != other.rows or UNKNOWN_ROW in table.rows:
         return False
     if [len(row) for row in table.cells] != [len(row) for row in other.cells]:
         return len(table.cells) == len(other.cells) or not table.rows
@@ -251,6 +276,8 @@ def split_labels(
         header = None  # Markdown requires a header, which may be empty
     if header is not None and _is_numeric_row(header):
         rows, header = [list(header), *rows], None  # a header of numbers is the first row
+    if header is None and len(rows) > 1 and all(len(row) > 1 and not row[0].strip() for row in rows):
+        rows = [row[1:] for row in rows]  # an empty column of labels
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:
@@ -296,6 +323,21 @@ def _is_cell(text: str) -> bool:
     return content is not CellMark.UNREADABLE and all(len(term.names) > 1 or term.factor is not None for term in terms)
 
 
+def _is_value(name: str, text: str) -> bool:
+    """True if a text is the value of a setting, not a sentence: `Scale: why we divide`. Raise for an unknown word."""
+    choices: dict[str, Collection[str]] = {
+        "causal": _BOOLEANS, "scoring": SCORINGS, "normalise": NORMALISATIONS, "example": example_names(),
+    }  # fmt: skip
+    value = text.lower().replace(" ", "-").replace("{-}", "-")  # as LaTeX writes a hyphen
+    known = choices.get(name, ())
+    if name in ("title", "tokens", "source_tokens") or value in known or (not known and read_number(text) is not None):
+        return True
+    near = did_you_mean(value, known)
+    if re.fullmatch(r"[\w-]+", text) and (near or name != "example"):
+        raise InvalidInput(f'"{name}: {text[:40]}": there is no such value.', hint=near)
+    return False
+
+
 def _parse_value(name: str, text: str) -> Any:
     if name == "causal":
         return _BOOLEANS.get(text.lower(), text)
@@ -309,6 +351,16 @@ def _parse_value(name: str, text: str) -> Any:
     return text.lower().replace(" ", "-") if name in ("scoring", "normalise") else text
 
 
+def _row_number(table: WrittenTable) -> int:
+    """Return the number of the row that a printed vector has in its name, such as 2 of q_2, or 0."""
+    return int(table.rows[0]) if len(table.rows) == 1 and re.fullmatch(r"\d{1,2}", table.rows[0]) else 0
+
+
+def _is_vector(table: WrittenTable) -> bool:
+    """True if a table is one row of a larger one: its token is unknown, or numbered."""
+    return len(table.cells) == 1 and (UNKNOWN_ROW in table.rows or _row_number(table) > 0)
+
+
 def _step_of(table: WrittenTable) -> str:
     named = parse_caption(table.table)
     assert named is not None, "only tables with a known step are kept"
@@ -318,8 +370,8 @@ def _step_of(table: WrittenTable) -> str:
 def _infer_tokens(tables: Sequence[WrittenTable]) -> tuple[str, ...]:
     """Infer the tokens from the row labels of X, from labels of another table, or number them."""
     by_query = [table for table in tables if _step_of(table) in _BY_QUERY]
-    inputs = [table for table in by_query if _step_of(table) == "x"]
-    count = max((len(table.cells) for table in inputs or by_query), default=0)
+    inputs = [table for table in by_query if _step_of(table) == "x" and not _is_vector(table)]
+    count = max((max(len(table.cells), _row_number(table)) for table in inputs or by_query), default=0)
     by_key = [table for table in tables if _step_of(table) in KEY_COLUMNS and table.columns]
     for table in by_key:
         if not inputs and len(table.columns) > count and set(table.rows) <= set(table.columns):

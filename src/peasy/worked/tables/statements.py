@@ -6,6 +6,7 @@ alone or with names (`K1 = [1, 0]`, `K_love = [0, 1]`), and vectors inside of se
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from peasy.worked.checking.step_aliases import parse_caption
 
@@ -19,8 +20,15 @@ _CONTINUED = re.compile(r"\s*(?:=|≈|\+)\s*\S")
 _EQUALS = re.compile(r"(?<![<>!])[=≈](?!=)")
 _CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
 _INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
-_IN_SENTENCE = re.compile(rf"(\b[A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})")
+_IN_SENTENCE = re.compile(
+    rf"(?<![-+×·⋅*/@] )(?<![-+×·⋅*/@\w])([A-Za-z]\w{{0,3}})\s*=\s*({_VALUE.pattern})(?!\s*[-+×·⋅*/@^=])"
+)
+_BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
+_CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")
+_WORDS = re.compile(r"(?:[^\W\d_]+[,:]?\s+)+(\S+)")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
+_DRAWN = re.compile(r"\](?:\s{2,}|,\s{3,})\[|^\s*\[[^\[\]]*\]\s*[x×@·*]\s*\[")
+"""Sign of matrices beside each other, as in a product drawn with letters."""
 _TWO = re.compile(r"\]\s+[^\W\d]\w*(?:\s+\w+)*$")
 """Sign of two statements in one clause: `k1 = [1, 0] and k2 = [0, 1]`."""
 
@@ -38,7 +46,7 @@ def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
     ['K = [[1, 0], [0, 1]]', 'w = [0.73, 0.27]']
     """
     rows: dict[str, dict[str, str]] = {}
-    for line in _joined(lines):
+    for line in _joined(_without_drawings(lines) if fenced else lines):
         found = list(_statements(line, fenced)) if len(line) < _MAX_LINE else []
         if rows and line.strip() and not all(_row_name(name) for name, _ in found or [("", "")]):
             yield from _written(rows, fenced)
@@ -48,9 +56,17 @@ def reduce_statements(lines: Iterable[str], fenced: bool) -> Iterator[str]:
                 yield from _fence([f"{name} = {value}"], fenced)
             else:
                 rows.setdefault(indexed[0], {})[indexed[1]] = value
-        if not found and not (fenced and _OPERAND.search(line)):
+        if not found and not (fenced and _OPERAND.search(line.replace("inf", "0"))):
             yield line
     yield from _written(rows, fenced)
+
+
+def _without_drawings(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines without paragraphs that draw a product: matrices beside each other."""
+    for is_blank, group in groupby(lines, lambda line: not line.strip()):
+        paragraph = list(group)
+        if is_blank or not any(_DRAWN.search(line[:_MAX_LINE]) for line in paragraph):
+            yield from paragraph
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:
@@ -99,14 +115,28 @@ def _chain(text: str) -> list[tuple[str, str]]:
     """Return the names of a chain of equals signs, each with the numbers at its end."""
     first, *others = (part.strip() for part in _EQUALS.split(text))
     result = _RESULT.fullmatch(others[-1]) if others else None
-    name = re.sub(r"^[-*•\d.)\s]+|\(?\[[^\]]*[,\s].*|\(\[.*", "", first).strip()
-    if not parse_caption(name) and not _row_name(name):  # `keys are k1 = [1, 0]`
-        name = next((word for word in name.split()[-1:] if parse_caption(word) or _row_name(word)), name)
+    name = _name(first)
     if result is None or not name or len(name) > 40 or any(_TWO.search(part) for part in others[:-1]):
         return []
     names = [name, *(part for part in others[:-1] if re.fullmatch(r"\w+|\w+\[\w+\]", part))]
     given = [each for each in names if (_row_name(each) or ("source",))[0] != "source"]
     return [(each, result[1]) for each in (given if len(names) > 1 and given else names)]
+
+
+def _name(text: str) -> str:
+    """Return what the left side of an equals sign names: `keys are k1` names k1, `softmax([1, 0])` the softmax.
+
+    A product such as `0.4 * v1` names nothing.
+    """
+    text = _BULLET.sub("", text).strip(" $")
+    if call := _CALL.fullmatch(text):
+        text = call[1] or call[2] or ""
+    if parse_caption(text) or _row_name(text):
+        return text
+    words = _WORDS.fullmatch(text)
+    if words and (parse_caption(words[1]) or _row_name(words[1])):
+        return words[1]
+    return "" if re.search(r"^[\d.(]|[-+×·⋅*/@]", text) else text
 
 
 def _row_name(name: str) -> tuple[str, str] | None:
@@ -120,11 +150,12 @@ def _row_name(name: str) -> tuple[str, str] | None:
 
 
 def _written(rows: dict[str, dict[str, str]], fenced: bool) -> Iterator[str]:
-    """Yield the matrices of the rows so far, and forget them; one row alone stays a vector."""
-    texts = [
-        f"{name} = {next(iter(each.values()))}" if len(each) == 1 else f"{name} = [{', '.join(each.values())}]"
-        for name, each in rows.items()
-    ]
+    """Yield the matrices of the rows so far, and forget them; one row alone stays a vector, with its number."""
+    texts = []
+    for name, each in rows.items():
+        (row, value), *others = each.items()
+        number = f"_{row}" if row.isdecimal() else ""
+        texts.append(f"{name} = [{', '.join(each.values())}]" if others else f"{name}{number} = {value}")
     rows.clear()
     yield from _fence(texts, fenced)
 

@@ -3,11 +3,11 @@
     python -m bench.studio
 
 A server on a loopback socket, a new browser context with an empty cache each round. "first paint" is the browser's
-first contentful paint of Home, "complete" its heading. "typed" is the time from the last letter of a 12-word sentence to the first frame
-with all its heads, including the pause after typing; "entered" the same with the Enter key, without a pause. "home" is
-the time until the picture of `stories` and its arithmetic can be used, "hover" from a pointer on a token to the frame
-in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads and 64 tokens to the
-picture of them. A missed bound is exit code 1.
+first contentful paint of Home, "complete" its heading. "typed" is the time from the last letter of a 12-word sentence
+to the first frame with all its heads, including the pause after typing; "entered" the same with the Enter key, without
+a pause. "home" is the time until the picture of `stories` and its arithmetic can be used, "hover" from a pointer on a
+token to the frame in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads
+and 64 tokens to the picture of them. A missed bound is exit code 1.
 """
 
 import statistics

@@ -2,12 +2,12 @@
 
     python -m bench.studio
 
-A server on a loopback socket, a new browser context each round. "first paint" is the browser's first contentful paint,
-"complete" the first page complete. "typed" is the time from the last letter of a 12-word sentence to the first frame
-with all its heads, including the pause after typing; "entered" the same with the Enter key, without a pause. "home" is
-the time until the picture of `stories` and its arithmetic can be used, "hover" from a pointer on a token to the frame
-in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads and 64 tokens to the
-picture of them. A missed bound is exit code 1.
+A server on a loopback socket, a new browser context with an empty cache each round. "first paint" is the browser's
+first contentful paint of Home, "complete" its heading. "typed" is the time from the last letter of a 12-word sentence
+to the first frame with all its heads, including the pause after typing; "entered" the same with the Enter key, without
+a pause. "home" is the time until the picture of `stories` and its arithmetic can be used, "hover" from a pointer on a
+token to the frame in which it is lit everywhere, "gpt2" from the last byte of the numbers of 12 layers with 12 heads
+and 64 tokens to the picture of them. A missed bound is exit code 1.
 """
 
 import statistics
@@ -75,7 +75,7 @@ HOVER_TIME = """async () => {
     const start = performance.now();
     token.dispatchEvent(new PointerEvent("pointerover", { bubbles: true }));
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-    if (!token.classList.contains("lit")) throw new Error("the token is not lit");
+    if (document.querySelectorAll(".flow .lit").length < 4) throw new Error("the token is not lit everywhere");
     return performance.now() - start;
 }"""
 
@@ -107,9 +107,8 @@ def gpt2_text(num_words: int = 64) -> str:
 def measure(browser, url: str) -> dict[str, float]:
     context = browser.new_context(viewport={"width": 1440, "height": 1000})
     page = context.new_page()
-    page.goto(f"{url}/work")
+    page.goto(f"{url}/home?m=stories")  # with an empty cache, as at a first visit
     times = page.evaluate(PAINT_TIMES)
-    page.goto(f"{url}/home?m=stories")
     times["home"] = page.evaluate(HOME_TIME)
     times["hover"] = page.evaluate(HOVER_TIME)
     page.goto(f"{url}/home?{urlencode({'m': 'gpt2-shape', 't': gpt2_text()})}")

@@ -177,9 +177,9 @@ def test_many_large_matrices_share_the_cell_limit():
 
 
 def test_a_page_with_arithmetic_says_that_cells_can_be_clicked(worked):
-    assert "Click an underlined number" in html.draw(worked)
+    assert "Click an underlined cell" in html.draw(worked)
     assert "td[data-cell]{cursor:help;text-decoration:underline dotted" in html.style_sheet()
-    assert "Click an underlined number" not in html.draw(Document("t", (Paragraph("no numbers"),)))
+    assert "Click an underlined cell" not in html.draw(Document("t", (Paragraph("no numbers"),)))
 
 
 def test_stored_arithmetic_is_bounded(monkeypatch):

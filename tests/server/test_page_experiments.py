@@ -25,7 +25,13 @@ def test_a_claim_is_guessed_then_measured_and_found_again(open_tiny_studio):
     window.wait_until_idle()
     result = page.get_by_role("region", name="Result")
     stored = stored_result("matrix-form")
-    assert stored.verdict in result.inner_text(), "a result comes with the package"
+    assert f"✓ {stored.outcome.capitalize()}" in result.inner_text(), "a result comes with the package"
+    assert stored.verdict not in result.inner_text(), "its many numbers are folded"
+    with page.expect_download() as saved:
+        window.press("e")
+        page.get_by_role("menuitem", name="SVG").click()
+    picture = saved.value.path().read_text(encoding="utf-8")
+    assert f"Stored result ({len(stored.seeds)} seeds): {stored.outcome}" in picture, "with its verdict"
     assert result.locator("figure.compared li").count() > 0
     assert "You said: it does not." in result.inner_text()
     measured = page.get_by_role("button", name="Run matrix-form")

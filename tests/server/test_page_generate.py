@@ -114,7 +114,7 @@ def test_keyboard_and_reload(open_window):
 
 @pytest.mark.slow
 def test_accessibility(open_window):
-    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3&at=3", bypass_csp=True)
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=3&at=3", bypass_csp=True, color_scheme="dark")
     window.wait_until_idle()
     assert serious_violations(window.page) == []
 

@@ -1,6 +1,7 @@
 """Home page in a real browser: the picture of a whole model, its story, and the zoom to one number."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from tests.server.browser_window import browser_windows, serious_violations
@@ -96,6 +97,7 @@ def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
     window.press("f")
     page = window.page
     assert page.evaluate("document.body.className") == "studio lecture"
+    assert not any(page.locator(part).is_visible() for part in ("#rail", "#bar", ".flow-rail", ".presets"))
     boxes = page.locator(".flow .small, .flow .lens text").evaluate_all(
         "(texts) => texts.map((text) => text.getBoundingClientRect().toJSON())"
     )
@@ -103,6 +105,44 @@ def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
         for other in boxes[:number]:
             beside = one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
             assert beside or one["bottom"] <= other["top"] + 4 or other["bottom"] <= one["top"] + 4, (one, other)
+
+
+SEEN = """() => [
+    document.querySelector(".flow .head.open").dataset.head,
+    document.querySelector(".zoom-steps [aria-current] button").textContent,
+    document.querySelector(".zoom-row [aria-pressed=true]").textContent,
+    document.querySelectorAll(".flow .cached").length,
+    document.querySelector(".zoom").getBoundingClientRect().top < innerHeight / 2,
+]"""
+
+
+def test_every_chapter_moves_the_picture_asks_and_links_to_the_glossary(home):
+    window = home("/", width=1366, height=768, reduced_motion="reduce")
+    page = window.page
+    page.get_by_role("button", name="Textbook").click()
+    seen, terms = [], set()
+    for number in range(1, 11):
+        window.wait_until_idle()
+        panel = page.get_by_role("complementary", name="Textbook")
+        assert panel.locator("p").first.inner_text() == f"Chapter {number} of 10"
+        assert window.state["ch"] == str(number)
+        assert len(panel.locator("p").nth(1).inner_text().split()) <= 60
+        assert panel.get_by_role("link", name="Is that so? Measure it.").count() == 1
+        panel.locator(".row button").first.click()
+        assert re.match("✓ Right|Not quite", panel.get_by_role("status").inner_text())
+        terms |= set(panel.locator('a[href^="glossary"]').evaluate_all("(all) => all.map((one) => one.href)"))
+        seen.append(page.evaluate(SEEN))
+        assert page.locator(".textbook h2").evaluate("(one) => one.getBoundingClientRect().top >= 0"), (
+            "it stays in view"
+        )
+        if number < 10:
+            page.get_by_role("button", name="Next ▶").click()
+    moved = [before != after for before, after in pairwise(seen)]
+    assert all(moved), seen
+    assert len(terms) >= 8
+    for link in sorted(terms):
+        window.open(link.removeprefix(window.origin))
+        assert page.locator("dt").count() > 0, link
 
 
 def test_switching_a_head_off_changes_the_bars_and_back(home):
@@ -129,6 +169,8 @@ def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
     page.get_by_role("link", name="Is that so? Measure it.").click()
     window.wait_until_idle()
     assert window.state["x"] == "first-word"
+    window.open("/generate?m=stories&t=%D0%9F%D0%B8&at=1")
+    page.get_by_text("4 tokens are single bytes, such as <D0>").wait_for()
 
 
 def test_heads_that_cannot_be_switched_off_are_not_offered(home):

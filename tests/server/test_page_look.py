@@ -66,6 +66,19 @@ def test_all_heads_to_one_number(open_window):
     window.open(f"/look?m=encoder&t={quote(TEXT)}&q=99&k=99")
     assert page.get_by_role("alert").count() == 0, "a cell that this text does not have"
     assert page.get_by_role("tab").all_inner_texts() == ["Attention", "Step by step", "Heads"], "no logit lens"
+    page.get_by_text("not why the model answered").first.wait_for()
+    assert not re.search("switch (it|layer)", page.locator("#place").inner_text(), re.IGNORECASE), "no answer to change"
+    window.press("o")
+    assert "off" not in window.state
+
+
+def test_a_recurrent_translator_has_only_its_attention(open_tiny_studio):
+    window = open_tiny_studio("/look?m=then&t=the+cat+sat")
+    maps(window.page)
+    assert window.page.get_by_role("tab").all_inner_texts() == ["Attention"]
+    assert window.page.get_by_role("button", name="This row step by step").count() == 0
+    window.press("s")
+    assert window.page.get_by_role("alert").count() == 0
 
 
 @pytest.mark.slow
@@ -159,8 +172,10 @@ def test_head_ranking_and_logit_lens(open_window):
         best[0].strip() for best in lens["pieces"][-1]
     ]
     assert "Colours: its probability" in page.get_by_role("tabpanel").inner_text(), "a legend"
-    page.set_viewport_size({"width": 800, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 800, "the table scrolls, not the page"
+    assert page.locator("figure.matrix th").all_inner_texts()[-1] == "embedding", "layers have the numbers of Home"
+    for width in (800, 390):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, "the table scrolls, not the page"
 
 
 @pytest.mark.slow
@@ -169,7 +184,7 @@ def test_long_text_has_a_tiled_overview(open_window):
     window = open_window(f"/look?m=writer&t={quote(long)}")
     page = window.page
     assert maps(page).evaluate("(item) => item.data.tileSize") > 1
-    assert "overview in tiles" in page.locator(".note").first.inner_text()
+    assert "overview of one layer in tiles" in page.locator(".note").first.inner_text()
     shown = page.locator(".next .chip bdi").all_inner_texts()
     following = window.request("next-token", model="writer", text=long, top=5)["choices"]
     assert shown == [choice["piece"] for choice in following], "a long text has a next token, too"

@@ -39,7 +39,7 @@ def test_lens_starts_at_the_last_layer_and_marks_agreement(lens):
     legend = " ".join(part.text for part in lens_document(lens).parts if isinstance(part, Paragraph))
     assert "Marked: same as the final prediction" in legend
     assert "Colours: its probability, from dark (0) to bright (1)" in legend
-    assert matrix.rows == ("1", "0")
+    assert matrix.rows == ("layer 0", "embedding")
     assert matrix.values[0] == ("·piz", "za")
     assert matrix.shades[0] == (0.9, 0.7)
     assert matrix.explain(1, 0).lines == ("a  0.4000", "b  0.1000")

@@ -23,7 +23,7 @@ from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, output_weights_of
 from peasy.inspection.edit import EditLike, TextOrIds, edit_summary
 from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
-from peasy.inspection.results import AttentionMeasure
+from peasy.inspection.results import CAVEAT, LOOK_CAVEAT, AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
 from peasy.views.document import Document, Paragraph
 
@@ -145,6 +145,7 @@ def look(
             loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
             tuple(map(edit_summary, edits)), recorder.storage, candidates,
             overviews=() if tiler is None else tuple(tiler.overviews),
+            caveat=CAVEAT if loaded.kind == "encoder" else LOOK_CAVEAT,
             loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
             logits=None if logits is None else logits.float().cpu().numpy(),
             measure=measure, merge_words=merge_words,

@@ -12,7 +12,7 @@ from peasy.errors import NotFound, PeasyError, UsageError, check_keywords, did_y
 from peasy.experiments.result import EXPERIMENTS, Experiment, ExperimentResult, OnStatus, ignore_status, save_result
 from peasy.experiments.statistics import pool
 from peasy.experiments.stored import SeedsResult, code_hash, stored_results, versions
-from peasy.views.document import Document, Paragraph, Table
+from peasy.views.document import Document, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,10 +53,13 @@ class ExperimentsResult(Result):
     experiments: Sequence[Experiment] = tuple(EXPERIMENTS.values())
 
     def document(self) -> Document:
-        """One row for each experiment: name, question, duration on two cores, outcome of the stored seeds."""
-        stored = {name: str(result.outcome) for name, result in stored_results().items()}
-        rows = tuple((e.name, e.question, e.duration, stored.get(e.name, "")) for e in self.experiments)
-        table = Table(("name", "question", "duration", "stored seeds"), rows)
+        """One row for each experiment: name, question, measured duration, outcome of the stored seeds."""
+        stored = {
+            name: (f"about {format_duration(result.seconds / len(result.seeds))}", str(result.outcome))
+            for name, result in stored_results().items()
+        }
+        rows = tuple((e.name, e.question, *stored.get(e.name, (e.duration, ""))) for e in self.experiments)
+        table = Table(("name", "question", "duration", "result"), rows)
         return Document("Experiments", (table, Paragraph("Run one: peasy experiment NAME", "note")))
 
     def data(self) -> JsonDict:

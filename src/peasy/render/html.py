@@ -50,7 +50,7 @@ MAX_CELLS = 20_000
 MAX_ARITHMETIC_CHARS = 2_000_000
 """Maximum number of characters of stored arithmetic; above it the page says how to get the rest."""
 
-_CELL_HINT = "Click an underlined number to see how it is calculated; arrow keys go to the next one."
+_CELL_HINT = "Click an underlined cell to see where it comes from; arrow keys go to the next one."
 
 _ARITHMETIC_OMITTED = (
     "The arithmetic of the other cells is left out to keep this page small; use --cell to see it for one cell."

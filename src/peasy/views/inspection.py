@@ -108,19 +108,20 @@ def lens_document(lens: results.LensTable) -> doc.Document:
 
 def _lens_matrix(lens: results.LensTable, order: list[int], marks: frozenset[tuple[int, int]]) -> doc.Matrix:
     """Matrix of the top prediction of each layer at each position."""
+    labels = tuple(f"layer {lens.layers[index] - 1}" if lens.layers[index] else "embedding" for index in order)
 
     def explain(row: int, column: int) -> doc.Arithmetic:
         index = order[row]
-        title = f"layer {lens.layers[index]} after {lens.tokens.pieces[lens.rows[column]]}"
+        title = f"{labels[row]} after {lens.tokens.pieces[lens.rows[column]]}"
         candidates = zip(lens.pieces[index][column], lens.probabilities[index, column], strict=False)
         return doc.Arithmetic(title, tuple(f"{piece}  {float(probability):.4f}" for piece, probability in candidates))
 
     return doc.Matrix(
         "top prediction of each layer",
         tuple(tuple(lens.pieces[index][column][0] for column in range(len(lens.rows))) for index in order),
-        tuple(str(lens.layers[index]) for index in order),
+        labels,
         tuple(lens.tokens.pieces[row] for row in lens.rows),
-        "layer", "after",
+        "output of", "after",
         shaded=True, marks=marks, explain=explain,
         shades=tuple(tuple(float(lens.probabilities[i, column, 0]) for column in range(len(lens.rows))) for i in order),
     )  # fmt: skip

@@ -236,3 +236,11 @@ svg text:focus-visible,svg text.held{font-weight:700;text-decoration:underline 2
 @media (forced-colors:active){.large canvas,.overview button{border:1px solid CanvasText}
 ol.top i{background:CanvasText}.line{stroke:CanvasText}}
 `;
+
+/** What pieces such as <D0> are, if there are any. */
+export function byteNote(pieces) {
+	const count = pieces.filter((piece) => /^<[0-9A-F]{2}>$/.test(piece)).length;
+	if (!count) return "";
+	const tokens = `${count} ${count === 1 ? "token is a single byte" : "tokens are single bytes"}`;
+	return `${tokens}, such as <D0>: letters that are not in the vocabulary of this model, which hardly knows them.`;
+}

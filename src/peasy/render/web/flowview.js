@@ -1,6 +1,6 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
-import { bdi, button, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
+import { bdi, button, byteNote, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
 import { HeadZoom } from "./headzoom.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
@@ -285,8 +285,8 @@ export class FlowView {
 	}
 
 	openLayer(stack, layer) {
-		const part = this.stackOf(stack).layers[layer].attentions.at(-1)?.part;
-		if (part) this.openHead({ stack, layer, part, head: 0 });
+		const part = this.stackOf(stack).layers[layer]?.attentions.at(-1)?.part;
+		return part && this.openHead({ stack, layer, part, head: 0 });
 	}
 
 	toggleHead() {
@@ -295,7 +295,7 @@ export class FlowView {
 	}
 
 	showArithmetic() {
-		this.zoom.element.scrollIntoView({ block: "start", behavior: prefersStills() ? "auto" : "smooth" });
+		scrollTo(this.zoom.element);
 	}
 
 	playArithmetic() {
@@ -322,18 +322,28 @@ export class FlowView {
 		return [
 			{ key: "ArrowUp", label: "Previous token", run: () => this.moveToken(-1) },
 			{ key: "ArrowDown", label: "Next token", run: () => this.moveToken(1) },
-			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => this.zoom.move(-1) },
-			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => this.zoom.move(1) },
+			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => this.moveStep(-1) },
+			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => this.moveStep(1) },
 			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead() },
 			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.zoom.togglePlay() },
 			...headKeys((layers, heads) => this.moveHead(layers, heads)),
 		];
 	}
 
+	moveStep(by) {
+		this.zoom.move(by);
+		scrollTo(this.zoom.element, "nearest");
+	}
+
 	moveToken(by) {
 		const row = this.row + by;
 		if (row >= 0 && row < this.stackOf(this.open.stack).tokens.pieces.length) this.chooseCell(row, null);
 	}
+}
+
+/** @param {ScrollLogicalPosition} block */
+export function scrollTo(element, block = "start") {
+	element.scrollIntoView({ block, behavior: prefersStills() ? "auto" : "smooth" });
 }
 
 /** What the signs of the picture mean. */
@@ -343,7 +353,7 @@ function legend() {
 		["map", "one head: each row is a token, bright where it looks; click to open it"],
 		["⊕", "what was found is added to the line of the token (residual stream)"],
 		["bar", "how much the feed-forward network adds"],
-		["·", "a space before the word"],
+		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
 	];
 	return make(
 		"ul.flow-legend",
@@ -352,14 +362,6 @@ function legend() {
 			make("li", make("span", { class: `sign-${sign}`, "aria-hidden": true }, sign.length > 1 ? "" : sign), text),
 		),
 	);
-}
-
-/** What pieces such as <D0> are, if there are any. */
-export function byteNote(pieces) {
-	const count = pieces.filter((piece) => /^<[0-9A-F]{2}>$/.test(piece)).length;
-	if (!count) return "";
-	const tokens = `${count} ${count === 1 ? "token is a single byte" : "tokens are single bytes"}`;
-	return `${tokens}, such as <D0>: letters that are not in the vocabulary of this model, which hardly knows them.`;
 }
 
 /** A token as a word in a sentence. */

@@ -247,12 +247,13 @@ def post_experiments(state: State) -> Result:
 
 @command_route(router, "/experiments/last", "experiments")
 def post_last(state: State, name: Name, seed: Seed = 0) -> Result:
-    """Return the last result of an experiment, with its tables and figures."""
-    last = load_result(_check_experiment(name))
-    if last is None:
+    """Return the last result of an experiment, with its tables and figures; before it is run, the stored one."""
+    last, stored = load_result(_check_experiment(name)), stored_result(name)
+    if last is not None:
+        return StoredExperimentResult(**vars(last[0]), time=last[1])
+    if stored is None:
         raise NotFound(f"{name} has not been run yet.", hint=f"Run it first; it takes {EXPERIMENTS[name].duration}.")
-    result, time = last
-    return StoredExperimentResult(**vars(result), time=time)
+    return stored
 
 
 @command_route(router, "/experiments/run", "experiments")

@@ -16,7 +16,6 @@ export class LineChart {
 		this.yAxis = yAxis;
 		this.lines = [];
 		this.cursorX = null;
-		this.logarithmic = false;
 		this.svg = element("svg.curves", {
 			height: HEIGHT,
 			tabindex: 0,
@@ -29,19 +28,11 @@ export class LineChart {
 		});
 		this.status = element("p.read.quiet", { role: "status" });
 		this.legend = element("ul.legend");
-		const checkbox = element("input", {
-			type: "checkbox",
-			onchange: () => {
-				this.logarithmic = checkbox.checked;
-				this.draw();
-			},
-		});
-		const checkboxLabel = element("label.quiet.scale", checkbox, " logarithmic");
 		this.tableDetails = tableDetails(element("div"));
 		this.tableDetails.addEventListener("toggle", () => this.fillTable());
 		this.element = element(
 			"figure.chart",
-			element("figcaption", title, checkboxLabel),
+			element("figcaption", title),
 			this.legend,
 			this.svg,
 			this.status,
@@ -88,10 +79,9 @@ export class LineChart {
 		const width = Math.floor(this.element.clientWidth);
 		if (!width) return;
 		const points = this.lines.flatMap((line) => line.points);
-		const transform = this.logarithmic ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
-		const [xRange, yRange] = [paddedRange(points.map(([x]) => x)), paddedRange(points.map(([, y]) => transform(y)))];
+		const [xRange, yRange] = [0, 1].map((axis) => paddedRange(points.map((point) => point[axis])));
 		this.x = (value) => LEFT + ((value - xRange[0]) / (xRange[1] - xRange[0])) * (width - LEFT - RIGHT);
-		this.y = (value) => TOP + ((yRange[1] - transform(value)) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
+		this.y = (value) => TOP + ((yRange[1] - value) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
 		this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 		this.svg.setAttribute("width", width);
@@ -113,7 +103,7 @@ export class LineChart {
 				label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"),
 			);
 		}
-		for (const tick of this.logarithmic ? logTicks(...yRange) : ticks(...yRange, 5)) {
+		for (const tick of ticks(...yRange, 5)) {
 			shapes.push(
 				element("path.rule", { d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
 				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),
@@ -225,14 +215,6 @@ function ticks(low, high, target) {
 	const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => (high - low) / candidate <= target);
 	const first = Math.ceil(low / step - 1e-9);
 	return indices(Math.floor(high / step + 1e-9) - first + 1).map((index) => (first + index) * step);
-}
-
-/** 1, 2 and 5 times every power of ten between two logarithms. */
-function logTicks(low, high) {
-	const powers = indices(Math.floor(high) - Math.floor(low) + 1).map((index) => 10 ** (Math.floor(low) + index));
-	return powers
-		.flatMap((power) => [power, 2 * power, 5 * power])
-		.filter((tick) => Math.log10(tick) >= low && Math.log10(tick) <= high);
 }
 
 function writeTick(value) {

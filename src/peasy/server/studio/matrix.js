@@ -201,7 +201,7 @@ export function readNumber(text) {
 }
 
 /** Clipboard text of a spreadsheet as rows of cells. */
-export function readGrid(text) {
+function readGrid(text) {
 	const lines = text.replace(/\r/g, "").replace(/\n+$/, "").split("\n");
 	const separator = text.includes("\t") ? "\t" : /;/.test(text) ? ";" : /[ ,]+/;
 	return lines.map((line) =>

@@ -21,7 +21,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 		const weight = weightOf.get(key) ?? 0;
 		const token = element("span.word", { title: weight ? writeNumber(weight, 4) : null }, piece);
 		if (weight)
-			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((55 * weight) / largest)}%, transparent)`;
+			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((40 * weight) / largest)}%, transparent)`;
 		return [token, element("wbr")];
 	});
 	const indexSelect = (label, count, chosen, onChange) =>

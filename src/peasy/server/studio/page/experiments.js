@@ -26,7 +26,7 @@ export class Page {
 			this.cards,
 		);
 		shell.setExports(() =>
-			this.result ? { command: "experiments/last", body: { name: this.name } } : { command: "experiments", body: {} },
+			this.name ? { command: "experiments/last", body: { name: this.name } } : { command: "experiments", body: {} },
 		);
 		shell.setCopyItems(() => [
 			{ label: "Numbers as JSON", text: () => JSON.stringify(this.result?.numbers ?? this.entry?.stored, null, 2) },
@@ -120,7 +120,7 @@ export class Page {
 			element("h2", { tabindex: -1 }, claim),
 			verdictLine(last ?? stored) ?? quiet("Not measured on this machine yet."),
 			guess && quiet(`You said: ${GUESSES[guess].toLowerCase()}.`),
-			element("p", (last ?? stored)?.verdict),
+			last && element("p", last.verdict),
 			picture,
 			caveat && element("p.note", element("b", "Caveat: "), caveat),
 			stored &&

@@ -1,7 +1,7 @@
 // Page Generate: tokens one by one, next-token probabilities, attention of each token, KV cache savings.
 
 import { clamp, writeNumber } from "/web/render/numbers.js";
-import { prefersStills } from "/web/render/figure.js";
+import { byteNote, prefersStills } from "/web/render/figure.js";
 import { Player } from "/web/render/player.js";
 import { renderDocument } from "../document.js";
 import {
@@ -40,6 +40,7 @@ export class Page {
 		this.shell = shell;
 		this.controls = element("div.card");
 		this.tokenLine = element("p.tokens", { "data-arrows": "" });
+		this.note = element("p.note");
 		this.candidates = card("Next token");
 		this.attention = card("Attention");
 		this.cache = card("KV cache");
@@ -48,6 +49,7 @@ export class Page {
 			...pageHeader("Generate", "The model writes one token after the other; see what it could have written, and why."),
 			this.controls,
 			this.tokenLine,
+			this.note,
 			element("div.split", this.candidates, element("div", this.attention, this.cache)),
 			this.cacheComparison,
 		);
@@ -273,6 +275,7 @@ export class Page {
 			element("wbr"),
 		]);
 		fill(this.tokenLine, prompt, this.steps.map(tokenButton), caret);
+		this.note.textContent = byteNote(this.promptPieces ?? []);
 	}
 
 	selectPosition(position) {

@@ -6,6 +6,7 @@ import { GROUPS } from "../terms.js";
 export class Page {
 	constructor(place) {
 		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
+		this.filter = filter;
 		this.list = element("div");
 		place.append(
 			...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."),
@@ -14,8 +15,9 @@ export class Page {
 		);
 	}
 
-	start() {
-		this.show("");
+	start({ term = "" }) {
+		this.filter.value = term;
+		this.show(term);
 	}
 
 	show(text) {

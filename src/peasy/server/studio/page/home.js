@@ -1,6 +1,6 @@
 // Page Home: one sentence through a whole model, drawn from its numbers; heads open to the arithmetic of one weight.
 
-import { FlowView, ablations, headName, readHeads, word, writeHeads } from "/web/render/flowview.js";
+import { FlowView, ablations, headName, readHeads, scrollTo, word, writeHeads } from "/web/render/flowview.js";
 import { writeNumber } from "/web/render/numbers.js";
 import {
 	button,
@@ -59,7 +59,14 @@ export class Page {
 		this.title = element("h1", "One sentence through a Transformer");
 		this.lead = element("p.lead", leadOf("decoder"));
 		place.append(
-			element("div.row.between", this.title, this.bookButton),
+			element(
+				"div.row.between",
+				this.title,
+				flexRow(
+					button("Share", () => this.share()),
+					this.bookButton,
+				),
+			),
 			this.lead,
 			this.presets,
 			element("div.home", this.view.element, this.book),
@@ -189,15 +196,15 @@ export class Page {
 					{ min: 0.1, max: 2, step: 0.1, value: this.temperature ?? 1, write: (value) => writeNumber(value, 1) },
 					(value) => this.warm(value),
 				),
-			button("Share", () => this.share()),
 			element("a", { href: `look?${look}` }, "All heads as maps"),
-			this.isRun && element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
+			this.steps.length > 0 &&
+				element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
 		];
 	}
 
 	/** Watch a head form: the same picture from each checkpoint of a run that is kept, the last one at first. */
 	async drawCheckpoints(step) {
-		const steps = this.isRun ? await this.requestSteps() : [];
+		const steps = (this.steps = this.isRun ? await this.requestSteps() : []);
 		const last = steps.length - 1;
 		const shown = steps.includes(step) ? steps.indexOf(step) : last;
 		this.model = shown === last ? this.name : `${this.name}@${step}`;
@@ -327,17 +334,18 @@ export class Page {
 	async openChapter(number) {
 		this.setState({ ch: number < 0 ? null : String(number + 1) }, true);
 		this.drawBook();
-		this.book.querySelector("h2")?.scrollIntoView?.({ block: "nearest" });
-		const { step } = CHAPTERS[number] ?? {};
-		if (number < 0 || !this.view.pass) return;
-		this.view.step = step ?? 0;
-		this.setState({ s: step || null });
-		const { story } = this.base;
-		if (step !== undefined && story) {
-			this.setState({ q: story.query });
-			this.view.row = story.query;
-			await this.view.openHead(story);
-		} else if (this.view.head) this.view.showCell();
+		const { view } = this;
+		if (number < 0 || !view.pass) return;
+		const { step, layer, ownKey, cached } = CHAPTERS[number];
+		const place = this.base.story ?? view.open;
+		const { layers, tokens } = view.stackOf(place.stack);
+		view.cached = cached ? tokens.pieces.length - 1 : undefined;
+		view.step = step ?? 0;
+		view.row = this.base.story?.query ?? view.row;
+		this.setState({ s: step || null, q: view.row });
+		await (layer === undefined ? view.openHead(place) : view.openLayer(place.stack, layers.at(layer)?.layer ?? 0));
+		if (ownKey) view.chooseCell(view.row, view.row);
+		scrollTo(step === undefined ? this.title : view.zoom.element);
 	}
 
 	/** Register keys and exports: only once there is a picture that they can act on. */

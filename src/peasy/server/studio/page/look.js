@@ -1,6 +1,7 @@
 // Page Look: attention of any model on the user's text, from all heads to one head to one number.
 
-import { ablations, byteNote, headName, readHeads, toggled, writeHeads } from "/web/render/flowview.js";
+import { ablations, headName, readHeads, toggled, writeHeads } from "/web/render/flowview.js";
+import { byteNote } from "/web/render/figure.js";
 import { HeadZoom } from "/web/render/headzoom.js";
 import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
@@ -62,7 +63,11 @@ export class Page {
 			{ key: "ArrowDown", label: "Next query", run: moveCell(1, 0) },
 			{ key: "ArrowLeft", label: "Previous key", run: moveCell(0, -1) },
 			{ key: "ArrowRight", label: "Next key", run: moveCell(0, 1) },
-			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead(this.layer, this.head) },
+			{
+				key: "o",
+				label: "Switch this head off or on",
+				run: () => this.canSwitch() && this.toggleHead(this.layer, this.head),
+			},
 			{ key: "s", label: "This row step by step", run: () => this.tabs.choose("steps") },
 		]);
 		shell.setExports(() => ({ command: "look", body: this.exportBody() }));
@@ -91,17 +96,16 @@ export class Page {
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 
-	/** Only the tabs that this model has: heads are ranked by self-attention, the logit lens predicts tokens. */
+	/** Only the tabs that this model has: a recurrent network has no layers of heads, the logit lens predicts tokens. */
 	async makeTabs() {
 		const entry = await this.shell.bar.findModel(this.model);
-		const isRecurrent = entry?.model_type === "recurrent-translator";
-		const predicts = !isRecurrent && !entry?.capabilities.includes("embed");
+		this.isRecurrent = entry?.model_type === "recurrent-translator";
 		const entries = [
 			{ name: "attention", title: "Attention", show: () => this.showAttention() },
 			{ name: "steps", title: "Step by step", show: () => this.showSteps() },
-			...(isRecurrent ? [] : [{ name: "heads", title: "Heads", show: () => this.showHeads() }]),
-			...(predicts ? [{ name: "lens", title: "Logit lens", show: () => this.showLens() }] : []),
-		];
+			{ name: "heads", title: "Heads", show: () => this.showHeads() },
+			{ name: "lens", title: "Logit lens", show: () => this.showLens() },
+		].slice(0, this.isRecurrent ? 1 : entry?.capabilities.includes("embed") ? 3 : 4);
 		this.tabs = tabs(entries, (name) => {
 			this.shell.setState({ tab: name === "attention" ? null : name });
 			this.state.tab = name;
@@ -263,6 +267,11 @@ export class Page {
 		if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
 	}
 
+	/** Whether switching a head off can be seen: in the next token. */
+	canSwitch() {
+		return Boolean(this.response?.result.next_tokens?.length);
+	}
+
 	async drawAblation() {
 		const { layer, head } = this;
 		const isOff = this.ablatedHeads.some((ablated) => ablated.layer === layer && ablated.head === head);
@@ -277,12 +286,13 @@ export class Page {
 			this.ablationPanel,
 			nextTokenLine(this.response?.result.next_tokens),
 			flexRow(
-				button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
-					"aria-pressed": isOff,
-				}),
+				this.canSwitch() &&
+					button(`Switch ${nameOf(this)} ${isOff ? "on" : "off"}`, () => this.toggleHead(layer, head), {
+						"aria-pressed": isOff,
+					}),
 				chips.length > 0 && element("span.quiet", "off:"),
 				chips,
-				button("This row step by step", () => this.tabs.choose("steps")),
+				!this.isRecurrent && button("This row step by step", () => this.tabs.choose("steps")),
 				!this.isLong &&
 					button("Whole words", () => this.toggleWords(), {
 						"aria-pressed": Boolean(this.state.w),

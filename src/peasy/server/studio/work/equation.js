@@ -2,7 +2,7 @@
 
 import { scoringOf } from "./example.js";
 
-export const SECTIONS = [
+const SECTIONS = [
 	{ number: 1, title: "X", label: "Input", steps: ["x", "source"] },
 	{ number: 2, title: "Q, K, V", label: "Query, key and value", steps: ["query", "key", "value"] },
 	{ number: 3, title: "QKᵀ", label: "Scores", steps: ["scores"] },

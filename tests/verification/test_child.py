@@ -62,8 +62,14 @@ def test_errors_in_a_file_are_reported(text, message, run):
 
 
 def test_cpu_time_is_limited(run):
-    with pytest.raises(InvalidInput, match="CPU time limit of 4 s"):
+    with pytest.raises(InvalidInput, match="limit of 4 s of CPU time"):
         run("import math\nx = [math.sqrt(i) for i in range(10**10)]\n", cpu_seconds=4)
+
+
+def test_waiting_is_no_cpu_time_and_a_question_gets_no_answer(run):
+    """A busy computer makes code wait: only what it computes counts. `input()` must not wait for the long limit."""
+    assert ChildLimits().timeout >= 10 * ChildLimits().cpu_seconds
+    assert run("answer = input('continue?')\n" + NUMPY).mistakes == ("no scale",)
 
 
 DETACHED = """

@@ -170,7 +170,8 @@ _SIDES = frozenset((
 
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
-    parameters = signature_of(cls)
+    asserted = set(re.findall(r"\bassert (\w+) is not None", source_of(cls)))
+    parameters = [p.replace(default=p.empty) if p.name in asserted else p for p in signature_of(cls)]
     named, hints = {p.name for p in parameters}, _type_hints(cls)
     own = _own_config(cls)
     arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
@@ -195,7 +196,8 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 continue
             hint = config if config and role == "config" else hints.get(parameter.name)
             value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None, cls)
-            value = unknown if value is None and parameter.default is parameter.empty else value
+            if value is None and parameter.default is parameter.empty:
+                value = False if unknown is None and parameter.name in asserted else unknown
             if role == "dropout" and not hasattr(cls, "eval"):
                 value = 0.0  # dropout that cannot be switched off
             if value is not UNKNOWN:
@@ -251,12 +253,19 @@ def _constructor_argument(
     if not required and role == "d_head" and isinstance(parameter.default, float):
         return UNKNOWN
     value = sizes.constructor_value(role)
+    if required and role == "norm":
+        return _no_norm
     if required and (role == "module" or getattr(hint, "__module__", "").startswith("torch.nn")):
         return _linear(parameter.name, sizes)
     if value is UNKNOWN and required:
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
         return by_type.get(hint)
     return value
+
+
+def _no_norm(*sizes: Any, **options: Any) -> Callable[..., Any]:
+    """Return a norm that changes nothing, for a constructor that takes the class of its norms."""
+    return lambda x, *conditions: x
 
 
 def _linear(name: str, sizes: Sizes) -> Any:
@@ -330,9 +339,7 @@ def make_config(
         made = hint(**arguments | {name: text for name, text in (options or {}).items() if name in required})
     except Exception:
         return ConfigGuess(sizes, options, guess)
-    for name in [
-        n for n in getattr(made, "__dict__", {}) if n not in known
-    ]:  # classes that keep sizes as plain attributes
+    for name in set(getattr(made, "__dict__", {})) - set(known):  # classes that keep sizes as plain attributes
         value = config_value(sizes, name)
         if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
             setattr(made, name, value)
@@ -435,15 +442,8 @@ def _einsum_axes(operands: list[str], result: str) -> Iterator[list[str]]:
 def _axis_letters(names: list[str]) -> str:
     """Return the letters of a `Layout` for names of axes, and d for the width; ? for what is not known."""
     plain = [name.lower().strip("_").removeprefix("self.") for name in names]
-    letters = {
-        "batch": "b",
-        "heads": "h",
-        "key_heads": "h",
-        "repeats": "g",
-        "d_model": "d",
-        "d_head": "d",
-        "length": "t",
-    }
+    letters = {"batch": "b", "heads": "h", "key_heads": "h", "repeats": "g", "d_model": "d", "d_head": "d"}
+    letters |= {"length": "t"}
     picture = {"h": "y", "w": "x", "height": "y", "width": "x", "t": "f", "x": "x", "y": "y"}
     pictured = {"h", "w"} <= {*plain} or {"height", "width"} <= {*plain} or {"x", "y"} <= {*plain}
     found = ""
@@ -464,7 +464,7 @@ ONE_QUERY = (("b", "bt"), ("b", "tb"), ("1b", "tb"), ("b1", "bt"), ("1b", "bt"))
 
 
 MASK_FORMS = (
-    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1"), (True, False)),
+    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1", "bk1"), (True, False)),
 )  # fmt: skip
 """Masks that hide nothing: none, or a shape filled with True or with False."""
 

@@ -3,10 +3,11 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,12 +168,15 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
     with _sizes_as_globals(target, sizes):
+        if inspect.isclass(target) and hasattr(target, "save_for_backward"):
+            target = _applied(target)
         if not inspect.isclass(target):
             name = getattr(target, "__name__", type(target).__name__)
             yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file)
             return
         worked = False
         for each in (sizes, dataclasses.replace(sizes, heads=8)):  # groups of channels may need more of them
+            before = len(failures)
             for arguments in _unique(constructor_attempts(target, each)):
                 try:
                     made, ops, buffers = instantiate(target, arguments, seed)
@@ -184,14 +188,26 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                     worked = True
                     attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                     yield attempt
-                if len(failures) > _MAX_FAILURES and not worked:
-                    return
+                if len(failures) > before + _MAX_FAILURES and not worked:
+                    break
             if worked:
                 return
 
 
+def _applied(cls: Any) -> Callable[..., Any]:
+    """Return the function of a `torch.autograd.Function`: its forward pass, without the context."""
+    parameters = signature_of(cls.forward)[1:]
+
+    @functools.wraps(cls.forward)
+    def apply(**given: Any) -> Any:
+        return cls.apply(*(given[p.name] for p in parameters if p.name in given))
+
+    apply.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return apply
+
+
 _MAX_FAILURES, _MAX_MISSING = 1500, 3
-"""Calls that fail, and calls of one object that fail because a package is missing, after which no other is tried."""
+"""Calls of one size that fail, and calls of one object that lack a package, after which no other is tried."""
 
 
 def _created(cls: type, arguments: Mapping[str, Any]) -> str:
@@ -287,7 +303,7 @@ def _call_attempts(
     worked, before = False, len(failures)
     for form in _forms(made, function, parameters, roles, sizes, buffers):
         missing = sum("is not installed" in one.error for one in failures[before:])
-        if not worked and (missing == _MAX_MISSING or len(failures) > _MAX_FAILURES):
+        if not worked and (missing == _MAX_MISSING or len(failures) > before + _MAX_FAILURES):
             return
         subject = _subject(made, function, text, parameters, roles, form, seed, packed)
         if subject is None or (worked and (form.layout.one_query or form.unknown)):
@@ -425,7 +441,7 @@ def _subject(
     for name, parts in packed.items():
         shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
     call = f"{text}({_shown(shown)})"
-    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call)
+    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call, owner=made)
 
 
 def _weight(name: str, role: str, form: _Form, seed: int) -> dict[str, Array]:
@@ -483,7 +499,8 @@ def _required(name: str, role: str, form: _Form) -> Any:
     if role == "config":
         return ConfigGuess(sizes)
     if role in ROTARY_ROLES:
-        return rotary_tables(sizes, sizes.time, form.rotary)[role]
+        table = rotary_tables(sizes, sizes.time, form.rotary)[role]
+        return table.numpy() if form.library == "numpy" and hasattr(table, "numpy") else table
     if role == "position_ids":
         import torch
 
@@ -511,7 +528,7 @@ def _libraries(function: Any, made: Any) -> tuple[str, ...]:
     """Return the libraries to try: by the names in the function's code, then by what its file imports."""
     if is_module(made):
         return ("torch",)
-    function = getattr(function, "__func__", function)
+    function = inspect.unwrap(getattr(function, "__func__", function))
     if not hasattr(function, "__code__"):
         function = next((vars(base)["__call__"] for base in type(made).__mro__ if "__call__" in vars(base)), function)
     names = set(getattr(getattr(function, "__code__", None), "co_names", ()))

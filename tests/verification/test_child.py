@@ -145,6 +145,17 @@ def test_script_that_trains_is_loaded_by_its_definitions(tmp_path, monkeypatch):
     assert "not run" in notes[0]
 
 
+def test_annotations_of_a_file_that_runs_by_statements_are_not_evaluated(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "annotated_attention.py"
+    text = "from __future__ import annotations\nraise OSError\ndef attention(q: float['b t d']):\n    return q\n"
+    file.write_text(text, encoding="utf-8")
+    assert callable(load_module(file)[0].attention)
+    file = tmp_path / "annotated_now.py"
+    file.write_text(text.partition("\n")[2], encoding="utf-8")
+    assert not hasattr(load_module(file)[0], "attention")
+
+
 def test_notebook_cells_are_one_source(tmp_path):
     cells = [
         {"cell_type": "markdown", "source": ["text"]},

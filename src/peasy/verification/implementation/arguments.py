@@ -163,9 +163,13 @@ def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
 
 _SIDES = frozenset((
     "window_size", "input_size", "input_resolution", "img_size", "image_size", "fmap_size", "feature_size", "feat_size",
-    "resolution", "patch_size", "ws",
+    "resolution", "patch_size", "ws", "spacial_dim", "spatial_dim",
 ))  # fmt: skip
 """Sizes that may be pairs or sides: of a picture, or of a window with 16 tokens."""
+
+
+def _is_side(name: str) -> bool:
+    return snake_case(name) in _SIDES or snake_case(name).endswith(("_height", "_width"))
 
 
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
@@ -177,14 +181,14 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
     choices = itertools.product(
         ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), (None, sizes.d_model, 0.1),
-        (None, (sizes.side, sizes.side), sizes.side) if _SIDES & {snake_case(p.name) for p in parameters} else (None,),
+        (None, (sizes.side, sizes.side), sizes.side) if any(_is_side(p.name) for p in parameters) else (None,),
         (False, True), (None, False, True),
     )  # fmt: skip
     for library, config, unknown, side, required_only, flag in choices:
         arguments: dict[str, Any] = {"self_attention": True} if flag and "self_attention" in named else {}
         for parameter in parameters:
             role = role_of(parameter.name, True)
-            if side and snake_case(parameter.name) in _SIDES:
+            if side and _is_side(parameter.name):
                 arguments[parameter.name] = side
                 continue
             options = _string_options(cls, parameter.name) if parameter.default is parameter.empty else ()
@@ -213,9 +217,11 @@ def _string_options(cls: type, name: str) -> list[str]:
 
 
 def _setting_options(cls: type) -> dict[str, str]:
-    """Return the first string that the code of a class compares each setting of its configuration with."""
+    """Return the string that the code of a class has by default for a setting, or first compares it with."""
     found = re.findall(r"\bconfig\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"'](\w+)[\"']", source_of(cls))
-    return dict(reversed(found))
+    return dict(reversed(found)) | dict(
+        re.findall(r"getattr\(\w+, *[\"'](\w+)[\"'], *[\"'](\w+)[\"']\)", source_of(cls))
+    )
 
 
 def source_of(code: Any) -> str:
@@ -464,14 +470,14 @@ ONE_QUERY = (("b", "bt"), ("b", "tb"), ("1b", "tb"), ("b1", "bt"), ("1b", "bt"))
 
 
 MASK_FORMS = (
-    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1", "bk1"), (True, False)),
+    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1", "bk1", "bhqk"), (True, False)),
 )  # fmt: skip
 """Masks that hide nothing: none, or a shape filled with True or with False."""
 
 
 def open_mask(form: tuple[str, bool] | None, sizes: Sizes) -> Array | None:
     """Return the mask of a form."""
-    by_axis = {"b": sizes.batch, "q": sizes.time, "k": sizes.time, "1": 1}
+    by_axis = {"b": sizes.batch, "h": sizes.heads, "q": sizes.time, "k": sizes.time, "1": 1}
     return None if form is None else np.full([by_axis[axis] for axis in form[0]], form[1])
 
 

@@ -100,7 +100,10 @@ def instantiate(
     module_class = _module_class()
     with quiet():
         if module_class is None or not issubclass(cls, module_class):
-            return cls(*positional, **arguments), {}, {}
+            made = cls(*positional, **arguments)
+            with contextlib.suppress(Exception):
+                made.eval()  # its own switch, if it has one
+            return made, {}, {}
         import torch
 
         from peasy.verification.implementation.torch_trace import TorchRecorder, buffer_ops
@@ -168,14 +171,16 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
     with _sizes_as_globals(target, sizes):
+        name = getattr(target, "__name__", type(target).__name__)
         if inspect.isclass(target) and hasattr(target, "save_for_backward"):
-            target = _applied(target)
+            name, target = f"{name}.apply", _applied(target)
         if not inspect.isclass(target):
-            name = getattr(target, "__name__", type(target).__name__)
-            yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file)
+            for thorough in (False, True):
+                yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
             return
         worked = False
-        for each in (sizes, dataclasses.replace(sizes, heads=8)):  # groups of channels may need more of them
+        more = dataclasses.replace(sizes, heads=8)  # groups of channels may need more of them
+        for each, thorough in itertools.product((sizes, more), (False, True)):
             before = len(failures)
             for arguments in _unique(constructor_attempts(target, each)):
                 try:
@@ -184,13 +189,13 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                     failures.append(failure(error, f"{_created(target, arguments)}{_forward_text(target)}", file))
                     continue
                 text = _created(target, arguments)
-                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
+                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file, thorough):
                     worked = True
                     attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                     yield attempt
                 if len(failures) > before + _MAX_FAILURES and not worked:
                     break
-            if worked:
+            if worked and thorough:
                 return
 
 
@@ -293,7 +298,7 @@ class _Form:
 
 def _call_attempts(
     made: Any, text: str, ops: dict[int, list[Op]], buffers: dict[str, Any], sizes: Sizes, seed: int,
-    failures: list[CallFailure], file: str,
+    failures: list[CallFailure], file: str, thorough: bool,
 ) -> Iterator[Attempt]:  # fmt: skip
     function = made.forward if is_module(made) else made
     if not callable(function) or not signature_of(function):
@@ -302,6 +307,8 @@ def _call_attempts(
     roles = roles_of(parameters)
     worked, before = False, len(failures)
     for form in _forms(made, function, parameters, roles, sizes, buffers):
+        if thorough == (form.mask is None and not form.unknown):
+            continue  # all objects are called without masks and guessed arrays before one is called with them
         missing = sum("is not installed" in one.error for one in failures[before:])
         if not worked and (missing == _MAX_MISSING or len(failures) > before + _MAX_FAILURES):
             return
@@ -355,8 +362,7 @@ def _forms(
     if "qkv" in roles:
         widths = [3 * sizes.d_model, *widths]
     convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
-    functional = inspect.isfunction(made) or inspect.isbuiltin(made)
-    several = [sizes] if functional else [sizes, dataclasses.replace(sizes, time=sizes.length)]
+    several = [sizes, dataclasses.replace(sizes, time=sizes.length)]
     several += [dataclasses.replace(sizes, time=each, side=each) for each in _lengths(own, buffers, sizes)]
     if {"h", "w"} <= {name.lower() for name in roles}:  # a feature map as tokens, after a token for its class
         several.append(dataclasses.replace(sizes, time=sizes.side**2 + 1))

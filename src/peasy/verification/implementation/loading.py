@@ -1,5 +1,7 @@
 """Loading of the code under test: a file, a file inside a package, `package.module:name`, or a notebook."""
 
+import __future__
+
 import ast
 import contextlib
 import importlib
@@ -8,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import linecache
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -90,10 +93,11 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
 def _forget_modules(file: Path) -> None:
     """Forget the modules of the project, after an import that failed."""
     root = str(package_root(file))
-    for name, module in list(sys.modules.items()):
-        path = str(getattr(module, "__file__", None) or "")
-        if path.startswith(root) and "site-packages" not in path:
-            del sys.modules[name]
+    files = {name: str(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
+    own = {name for name, path in files.items() if path.startswith(root) and "site-packages" not in path}
+    tops = {name.partition(".")[0] for name in own}  # folders without __init__.py are modules without a file
+    for name in [name for name, path in files.items() if name in own or (not path and name.partition(".")[0] in tops)]:
+        del sys.modules[name]
 
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
@@ -356,11 +360,13 @@ def _run_alone(file: Path, source: str) -> types.ModuleType:
 
 def _run_statements(module: types.ModuleType, file: Path, source: str) -> None:
     """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+    later = re.search(r"^from __future__ import .*\bannotations", source, re.M)  # annotations need not be right
+    flags = __future__.annotations.compiler_flag if later else 0
     for node in ast.parse(source, str(file)).body:
         if not isinstance(node, _DEFINITIONS):
             continue
         try:
-            exec(compile(ast.Module([node], []), str(file), "exec"), module.__dict__)
+            exec(compile(ast.Module([node], []), str(file), "exec", flags), module.__dict__)
         except (Exception, SystemExit) as error:
             module.__dict__.setdefault("_failed", []).append(error)
             if isinstance(node, ast.Import | ast.ImportFrom):

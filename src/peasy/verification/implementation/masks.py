@@ -234,10 +234,11 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
     query, key = reading.query, reading.key
     if len(query.shape) < 1 or reading.attended == ():
         return
-    time_axis = reading.attended[0]
-    batch_axis = next((axis for axis in range(len(query.shape)) if axis != time_axis), None)
+    attended = [axis % len(query.shape) for axis in reading.attended]
+    batch_axis = next((axis for axis in range(len(query.shape)) if axis not in attended), None)
     batch = 1 if batch_axis is None else query.shape[batch_axis]
-    mask = random_mask(batch, query.shape[time_axis], key.shape[time_axis], seed)
+    sizes = (int(np.prod([rows.shape[axis] for axis in reading.attended])) for rows in (query, key))
+    mask = random_mask(batch, *sizes, seed)
     at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
     known = (reading.query_times >= 0)[:, :, None] & (reading.key_times >= 0)[:, None, :]
     open_before = np.nan_to_num(reading.core.weights, nan=1.0) > 1e-7

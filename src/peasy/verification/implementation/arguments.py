@@ -219,9 +219,8 @@ def _string_options(cls: type, name: str) -> list[str]:
 def _setting_options(cls: type) -> dict[str, str]:
     """Return the string that the code of a class has by default for a setting, or first compares it with."""
     found = re.findall(r"\bconfig\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"'](\w+)[\"']", source_of(cls))
-    return dict(reversed(found)) | dict(
-        re.findall(r"getattr\(\w+, *[\"'](\w+)[\"'], *[\"'](\w+)[\"']\)", source_of(cls))
-    )
+    default = re.findall(r"getattr\(\w+, *[\"'](\w+)[\"'], *[\"'](\w+)[\"']\)", source_of(cls))
+    return dict(reversed(found)) | dict(default)
 
 
 def source_of(code: Any) -> str:

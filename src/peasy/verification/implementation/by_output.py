@@ -53,6 +53,5 @@ def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, A
         steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal)
         context = np.asarray(steps.context)
         if over:
-            masked = np.asarray(steps.masked)
-            context = softmax(np, masked.swapaxes(-1, -2)).swapaxes(-1, -2) @ c
+            context = softmax(np, np.asarray(steps.masked).swapaxes(-1, -2)).swapaxes(-1, -2) @ c
         yield names, causal, context

@@ -179,8 +179,8 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                 yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
             return
         worked = False
-        more = dataclasses.replace(sizes, heads=8)  # groups of channels may need more of them
-        for each, thorough in itertools.product((sizes, more), (False, True)):
+        both = sizes, dataclasses.replace(sizes, heads=8)  # groups of channels may need more of them
+        for each, thorough in itertools.product(both, (False, True)):
             before = len(failures)
             for arguments in _unique(constructor_attempts(target, each)):
                 try:

@@ -30,13 +30,10 @@ _PASSED_ENV_VARS = (
 
 @dataclasses.dataclass(frozen=True)
 class ChildLimits:
-    """Limits of the child process: CPU seconds, bytes of address space and per file, processes.
-
-    `timeout` ends code that waits, in wall-clock seconds: it is long, so that a busy computer stops no correct code.
-    """
+    """Limits of the child process: CPU and wall-clock seconds, bytes of address space and per file, processes."""
 
     cpu_seconds: int = 60
-    timeout: float = 600.0
+    timeout: float = 600.0  # ends code that waits; long, so that a busy computer stops no correct code
     memory_bytes: int = 8 << 30
     file_bytes: int = 64 << 20
     processes: int = 32

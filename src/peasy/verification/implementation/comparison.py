@@ -75,10 +75,7 @@ def _distance(expected: Array, actual: Array) -> float:
 def judge_output(
     subject: RepeatedCall, reading: Reading, found: Judgement, seed: int, others: Sequence[Reading] = ()
 ) -> None:
-    """Judge how the context reaches the result: one row per token, without mixing tokens.
-
-    Code with a loop over sequences has `others`: their tokens need not reach the rows of this one.
-    """
+    """Judge how the context reaches the result: one row per token, not mixed; `others` have the other sequences."""
     leaf = _output_leaf(reading)
     if leaf is None:
         found.not_understood("No part of its result has one row per token.")

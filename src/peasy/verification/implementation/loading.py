@@ -93,11 +93,10 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
 def _forget_modules(file: Path) -> None:
     """Forget the modules of the project, after an import that failed."""
     root = str(package_root(file))
-    files = {name: str(getattr(module, "__file__", None) or "") for name, module in list(sys.modules.items())}
-    own = {name for name, path in files.items() if path.startswith(root) and "site-packages" not in path}
-    tops = {name.partition(".")[0] for name in own}  # folders without __init__.py are modules without a file
-    for name in [name for name, path in files.items() if name in own or (not path and name.partition(".")[0] in tops)]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        path = str(getattr(module, "__file__", None) or "")
+        if path.startswith(root) and "site-packages" not in path:
+            del sys.modules[name]
 
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:

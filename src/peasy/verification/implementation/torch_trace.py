@@ -197,9 +197,7 @@ class OnlyCPU(TorchFunctionMode):
     """Code that asks for a GPU gets the CPU; there are no gradients, so their hooks are left out."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in (torch.Tensor.register_hook, torch.Tensor.retain_grad):
-            return None
-        if func is torch.Tensor.cuda:
+        if func in (torch.Tensor.cuda, torch.Tensor.register_hook, torch.Tensor.retain_grad):
             return args[0]
         return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
 

@@ -183,7 +183,8 @@ def _replay_pointwise(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
     if op.name in _REDUCTIONS:
         return []
     long = [size for size in shape if size != 1]
-    return [index.reshape(shape) for index in inputs.values() if [n for n in index.shape if n != 1] == long][:1]
+    same = (index.reshape(shape) for index in inputs.values() if [n for n in index.shape if n != 1] == long)
+    return [next(same, None)]
 
 
 def _replay_layout(op: Op, inputs: dict[int, Array]) -> list[Array | None]:

@@ -237,8 +237,8 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
     attended = [axis % len(query.shape) for axis in reading.attended]
     batch_axis = next((axis for axis in range(len(query.shape)) if axis not in attended), None)
     batch = 1 if batch_axis is None else query.shape[batch_axis]
-    sizes = (int(np.prod([rows.shape[axis] for axis in reading.attended])) for rows in (query, key))
-    mask = random_mask(batch, *sizes, seed)
+    queries, keys = (int(np.prod([rows.shape[axis] for axis in reading.attended])) for rows in (query, key))
+    mask = random_mask(batch, queries, keys, seed)
     at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
     known = (reading.query_times >= 0)[:, :, None] & (reading.key_times >= 0)[:, None, :]
     open_before = np.nan_to_num(reading.core.weights, nan=1.0) > 1e-7

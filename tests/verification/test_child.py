@@ -62,8 +62,14 @@ def test_errors_in_a_file_are_reported(text, message, run):
 
 
 def test_cpu_time_is_limited(run):
-    with pytest.raises(InvalidInput, match="CPU time limit of 4 s"):
+    with pytest.raises(InvalidInput, match="limit of 4 s of CPU time"):
         run("import math\nx = [math.sqrt(i) for i in range(10**10)]\n", cpu_seconds=4)
+
+
+def test_waiting_is_no_cpu_time_and_a_question_gets_no_answer(run):
+    """A busy computer makes code wait: only what it computes counts. `input()` must not wait for the long limit."""
+    assert ChildLimits().timeout >= 10 * ChildLimits().cpu_seconds
+    assert run("answer = input('continue?')\n" + NUMPY).mistakes == ("no scale",)
 
 
 DETACHED = """
@@ -137,6 +143,17 @@ def test_script_that_trains_is_loaded_by_its_definitions(tmp_path, monkeypatch):
     module, notes = load_module(file)
     assert (module.width, callable(module.attention)) == (8, True)
     assert "not run" in notes[0]
+
+
+def test_annotations_of_a_file_that_runs_by_statements_are_not_evaluated(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    file = tmp_path / "annotated_attention.py"
+    text = "from __future__ import annotations\nraise OSError\ndef attention(q: float['b t d']):\n    return q\n"
+    file.write_text(text, encoding="utf-8")
+    assert callable(load_module(file)[0].attention)
+    file = tmp_path / "annotated_now.py"
+    file.write_text(text.partition("\n")[2], encoding="utf-8")
+    assert not hasattr(load_module(file)[0], "attention")
 
 
 def test_notebook_cells_are_one_source(tmp_path):

@@ -12,6 +12,7 @@ from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.calls import fill_parameters
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.loading import StandIn, load_module
+from peasy.verification.implementation.torch_trace import OnlyCPU
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG
 
 
@@ -217,3 +218,148 @@ def test_what_is_not_compared_says_so():
         return torch.relu(q) @ (torch.relu(k).transpose(-2, -1) @ v)
 
     assert examine(kernel).verdict == NOT_COMPARED
+
+
+class OneSequenceAfterAnother(nn.Module):
+    """Heads and sequences in loops: each product is of one head of one sequence."""
+
+    merge = staticmethod(torch.hstack)
+
+    def __init__(self, d, n_heads=2):
+        super().__init__()
+        self.n_heads, self.d_head = n_heads, d // n_heads
+        self.q, self.k, self.v = (
+            nn.ModuleList(nn.Linear(self.d_head, self.d_head) for _ in range(n_heads)) for _ in range(3)
+        )
+
+    def forward(self, sequences):
+        result = []
+        for sequence in sequences:
+            parts = sequence.split(self.d_head, dim=-1)
+            heads = [attend(q(x), k(x), v(x)) for q, k, v, x in zip(self.q, self.k, self.v, parts, strict=True)]
+            result.append(self.merge(heads))
+        return torch.stack(result)
+
+
+class MergedAcrossTokens(OneSequenceAfterAnother):
+    @staticmethod
+    def merge(heads):
+        return torch.stack(heads).reshape(heads[0].shape[0], -1)
+
+
+def test_loops_over_sequences_are_right_and_their_wrong_merge_is_named():
+    assert examine(OneSequenceAfterAnother).verdict == EQUAL
+    assert examine(MergedAcrossTokens).mistakes == ("heads merged without transpose",)
+
+
+class DotProduct(nn.Module):
+    def forward(self, q, k, v):
+        return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
+
+
+class ScaledDotProduct(nn.Module):
+    def forward(self, q, k, v):
+        return attend(q, k, v)
+
+
+class PlainProduct(DotProduct):
+    """The same without a scaled version beside it."""
+
+
+def test_an_unscaled_lesson_beside_its_scaled_version_is_not_called_wrong():
+    found = examine(DotProduct)
+    assert (found.verdict, "ScaledDotProduct" in found.unknown[0]) == (NOT_COMPARED, True)
+    assert examine(PlainProduct).mistakes == ("no scale",)
+
+
+class WithGradient(torch.autograd.Function):
+    scale = 0.5
+
+    @staticmethod
+    def forward(ctx, q, k, v):
+        weights = torch.softmax(torch.einsum("nqc,nkc->nqk", q, k) / q.shape[-1] ** WithGradient.scale, dim=-1)
+        ctx.save_for_backward(weights)
+        return weights @ v
+
+
+def test_functions_with_their_own_gradient_are_called(monkeypatch):
+    assert examine(WithGradient).verdict == EQUAL
+    monkeypatch.setattr(WithGradient, "scale", 1)
+    assert examine(WithGradient).mistakes == ("scale by d_k",)
+
+
+class NormGiven(Layers):
+    """Its constructor takes the class of a norm, and refuses the default of an option."""
+
+    def __init__(self, dim, norm, sparsity=None):
+        super().__init__(dim)
+        assert sparsity is not None, "give it"
+        self.norm, self.sparsity = norm(dim), sparsity
+
+    def forward(self, x, cond):
+        x = self.norm(x, cond)
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x)) if not self.sparsity else x
+
+
+def test_norms_and_refused_defaults_are_given():
+    assert examine(NormGiven).verdict == EQUAL
+
+
+class PaddedTokens(Layers):
+    """Its mask has the shape of its tokens, with one channel; padding neither asks nor is asked."""
+
+    def __init__(self, dim, casual):
+        super().__init__(dim)
+        self.casual = casual
+
+    def forward(self, x, m):
+        allowed = m.unsqueeze(1) * m.unsqueeze(2)
+        allowed = allowed.squeeze(-1).tril() if self.casual else allowed.squeeze(-1)
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x), allowed == 0) * m
+
+
+def test_a_mask_of_tokens_with_one_channel_is_given():
+    found = examine(PaddedTokens)
+    assert found.verdict == EQUAL
+    assert any("batch, token, 1" in text for text in found.conventions)
+
+
+class NumpyCache:
+    """Keys and values are written to arrays of the object, and read from there."""
+
+    def __init__(self, dim):
+        rng = np.random.default_rng(1)
+        self.w_q, self.w_k, self.w_v = rng.normal(0, dim**-0.5, (3, dim, dim))
+        self.keys, self.values, self.scale = np.zeros((8, 32, dim)), np.zeros((8, 32, dim)), dim**-0.5
+
+    def __call__(self, x, start_pos):
+        batch, end = len(x), start_pos + x.shape[1]
+        self.keys[:batch, start_pos:end], self.values[:batch, start_pos:end] = x @ self.w_k, x @ self.w_v
+        scores = x @ self.w_q @ self.keys[:batch, :end].swapaxes(-1, -2) * self.scale
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        return powers / powers.sum(-1, keepdims=True) @ self.values[:batch, :end]
+
+
+class NumpyCacheUnscaled(NumpyCache):
+    def __init__(self, dim):
+        super().__init__(dim)
+        self.scale = 1.0
+
+
+def test_numpy_objects_with_a_cache_are_compared():
+    assert examine(NumpyCache).verdict == EQUAL
+    assert examine(NumpyCacheUnscaled).mistakes == ("no scale",)
+
+
+class WithHooks(Layers):
+    def forward(self, x):
+        scores = self.w_q(x) @ self.w_k(x).transpose(-2, -1) / math.sqrt(x.size(-1))
+        weights = scores.softmax(-1)
+        weights.register_hook(print)
+        weights.retain_grad()
+        return weights @ self.w_v(x)
+
+
+def test_hooks_of_gradients_are_left_out():
+    with OnlyCPU():
+        assert examine(WithHooks).verdict == EQUAL

@@ -163,27 +163,32 @@ def _docstring_parameters(function: Callable[..., Any]) -> list[inspect.Paramete
 
 _SIDES = frozenset((
     "window_size", "input_size", "input_resolution", "img_size", "image_size", "fmap_size", "feature_size", "feat_size",
-    "resolution", "patch_size", "ws",
+    "resolution", "patch_size", "ws", "spacial_dim", "spatial_dim",
 ))  # fmt: skip
 """Sizes that may be pairs or sides: of a picture, or of a window with 16 tokens."""
 
 
+def _is_side(name: str) -> bool:
+    return snake_case(name) in _SIDES or snake_case(name).endswith(("_height", "_width"))
+
+
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
-    parameters = signature_of(cls)
+    asserted = set(re.findall(r"\bassert (\w+) is not None", source_of(cls)))
+    parameters = [p.replace(default=p.empty) if p.name in asserted else p for p in signature_of(cls)]
     named, hints = {p.name for p in parameters}, _type_hints(cls)
     own = _own_config(cls)
     arrays = any(role_of(p.name, True).startswith("w_") and p.default is p.empty for p in parameters)
     choices = itertools.product(
         ("numpy", "torch") if arrays else ("torch",), (None, own) if own else (None,), (None, sizes.d_model, 0.1),
-        (None, (sizes.side, sizes.side), sizes.side) if _SIDES & {snake_case(p.name) for p in parameters} else (None,),
+        (None, (sizes.side, sizes.side), sizes.side) if any(_is_side(p.name) for p in parameters) else (None,),
         (False, True), (None, False, True),
     )  # fmt: skip
     for library, config, unknown, side, required_only, flag in choices:
         arguments: dict[str, Any] = {"self_attention": True} if flag and "self_attention" in named else {}
         for parameter in parameters:
             role = role_of(parameter.name, True)
-            if side and snake_case(parameter.name) in _SIDES:
+            if side and _is_side(parameter.name):
                 arguments[parameter.name] = side
                 continue
             options = _string_options(cls, parameter.name) if parameter.default is parameter.empty else ()
@@ -195,7 +200,8 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 continue
             hint = config if config and role == "config" else hints.get(parameter.name)
             value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None, cls)
-            value = unknown if value is None and parameter.default is parameter.empty else value
+            if value is None and parameter.default is parameter.empty:
+                value = False if unknown is None and parameter.name in asserted else unknown
             if role == "dropout" and not hasattr(cls, "eval"):
                 value = 0.0  # dropout that cannot be switched off
             if value is not UNKNOWN:
@@ -211,9 +217,10 @@ def _string_options(cls: type, name: str) -> list[str]:
 
 
 def _setting_options(cls: type) -> dict[str, str]:
-    """Return the first string that the code of a class compares each setting of its configuration with."""
+    """Return the string that the code of a class has by default for a setting, or first compares it with."""
     found = re.findall(r"\bconfig\.(\w+)\s*(?:==|in)\s*[\[({]?\s*[\"'](\w+)[\"']", source_of(cls))
-    return dict(reversed(found))
+    default = re.findall(r"getattr\(\w+, *[\"'](\w+)[\"'], *[\"'](\w+)[\"']\)", source_of(cls))
+    return dict(reversed(found)) | dict(default)
 
 
 def source_of(code: Any) -> str:
@@ -251,12 +258,19 @@ def _constructor_argument(
     if not required and role == "d_head" and isinstance(parameter.default, float):
         return UNKNOWN
     value = sizes.constructor_value(role)
+    if required and role == "norm":
+        return _no_norm
     if required and (role == "module" or getattr(hint, "__module__", "").startswith("torch.nn")):
         return _linear(parameter.name, sizes)
     if value is UNKNOWN and required:
         by_type = {bool: False, int: sizes.d_model, float: 0.0, str: ""}
         return by_type.get(hint)
     return value
+
+
+def _no_norm(*sizes: Any, **options: Any) -> Callable[..., Any]:
+    """Return a norm that changes nothing, for a constructor that takes the class of its norms."""
+    return lambda x, *conditions: x
 
 
 def _linear(name: str, sizes: Sizes) -> Any:
@@ -330,9 +344,7 @@ def make_config(
         made = hint(**arguments | {name: text for name, text in (options or {}).items() if name in required})
     except Exception:
         return ConfigGuess(sizes, options, guess)
-    for name in [
-        n for n in getattr(made, "__dict__", {}) if n not in known
-    ]:  # classes that keep sizes as plain attributes
+    for name in set(getattr(made, "__dict__", {})) - set(known):  # classes that keep sizes as plain attributes
         value = config_value(sizes, name)
         if role_of(name, True) in _SIZE_ROLES and type(vars(made)[name]) is int and value is not UNKNOWN:
             setattr(made, name, value)
@@ -435,15 +447,7 @@ def _einsum_axes(operands: list[str], result: str) -> Iterator[list[str]]:
 def _axis_letters(names: list[str]) -> str:
     """Return the letters of a `Layout` for names of axes, and d for the width; ? for what is not known."""
     plain = [name.lower().strip("_").removeprefix("self.") for name in names]
-    letters = {
-        "batch": "b",
-        "heads": "h",
-        "key_heads": "h",
-        "repeats": "g",
-        "d_model": "d",
-        "d_head": "d",
-        "length": "t",
-    }
+    letters = dict(batch="b", heads="h", key_heads="h", repeats="g", d_model="d", d_head="d", length="t")  # noqa: C408
     picture = {"h": "y", "w": "x", "height": "y", "width": "x", "t": "f", "x": "x", "y": "y"}
     pictured = {"h", "w"} <= {*plain} or {"height", "width"} <= {*plain} or {"x", "y"} <= {*plain}
     found = ""
@@ -464,14 +468,14 @@ ONE_QUERY = (("b", "bt"), ("b", "tb"), ("1b", "tb"), ("b1", "bt"), ("1b", "bt"))
 
 
 MASK_FORMS = (
-    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1"), (True, False)),
+    None, *itertools.product(("qk", "bqk", "b1qk", "bk", "b1k", "b11k", "qk1", "bb1", "bk1", "bhqk"), (True, False)),
 )  # fmt: skip
 """Masks that hide nothing: none, or a shape filled with True or with False."""
 
 
 def open_mask(form: tuple[str, bool] | None, sizes: Sizes) -> Array | None:
     """Return the mask of a form."""
-    by_axis = {"b": sizes.batch, "q": sizes.time, "k": sizes.time, "1": 1}
+    by_axis = {"b": sizes.batch, "h": sizes.heads, "q": sizes.time, "k": sizes.time, "1": 1}
     return None if form is None else np.full([by_axis[axis] for axis in form[0]], form[1])
 
 

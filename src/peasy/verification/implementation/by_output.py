@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 
 from peasy.formula.attention import attend
+from peasy.formula.normalise import softmax
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.judgement import Judgement
@@ -52,7 +53,5 @@ def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, A
         steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal)
         context = np.asarray(steps.context)
         if over:
-            masked = np.asarray(steps.masked)
-            powers = np.exp(masked - masked.max(axis=-2, keepdims=True))
-            context = powers / powers.sum(axis=-2, keepdims=True) @ c
+            context = softmax(np, np.asarray(steps.masked).swapaxes(-1, -2)).swapaxes(-1, -2) @ c
         yield names, causal, context

@@ -3,10 +3,11 @@
 import ast
 import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,7 +100,10 @@ def instantiate(
     module_class = _module_class()
     with quiet():
         if module_class is None or not issubclass(cls, module_class):
-            return cls(*positional, **arguments), {}, {}
+            made = cls(*positional, **arguments)
+            with contextlib.suppress(Exception):
+                made.eval()  # its own switch, if it has one
+            return made, {}, {}
         import torch
 
         from peasy.verification.implementation.torch_trace import TorchRecorder, buffer_ops
@@ -167,12 +171,17 @@ def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
 def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str) -> Iterator[Attempt]:
     """Yield ways to call a target that run, most likely first; `failures` collects what was tried in vain."""
     with _sizes_as_globals(target, sizes):
+        name = getattr(target, "__name__", type(target).__name__)
+        if inspect.isclass(target) and hasattr(target, "save_for_backward"):
+            name, target = f"{name}.apply", _applied(target)
         if not inspect.isclass(target):
-            name = getattr(target, "__name__", type(target).__name__)
-            yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file)
+            for thorough in (False, True):
+                yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
             return
         worked = False
-        for each in (sizes, dataclasses.replace(sizes, heads=8)):  # groups of channels may need more of them
+        both = sizes, dataclasses.replace(sizes, heads=8)  # groups of channels may need more of them
+        for each, thorough in itertools.product(both, (False, True)):
+            before = len(failures)
             for arguments in _unique(constructor_attempts(target, each)):
                 try:
                     made, ops, buffers = instantiate(target, arguments, seed)
@@ -180,18 +189,30 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
                     failures.append(failure(error, f"{_created(target, arguments)}{_forward_text(target)}", file))
                     continue
                 text = _created(target, arguments)
-                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file):
+                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file, thorough):
                     worked = True
                     attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                     yield attempt
-                if len(failures) > _MAX_FAILURES and not worked:
-                    return
-            if worked:
+                if len(failures) > before + _MAX_FAILURES and not worked:
+                    break
+            if worked and thorough:
                 return
 
 
+def _applied(cls: Any) -> Callable[..., Any]:
+    """Return the function of a `torch.autograd.Function`: its forward pass, without the context."""
+    parameters = signature_of(cls.forward)[1:]
+
+    @functools.wraps(cls.forward)
+    def apply(**given: Any) -> Any:
+        return cls.apply(*(given[p.name] for p in parameters if p.name in given))
+
+    apply.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return apply
+
+
 _MAX_FAILURES, _MAX_MISSING = 1500, 3
-"""Calls that fail, and calls of one object that fail because a package is missing, after which no other is tried."""
+"""Calls of one size that fail, and calls of one object that lack a package, after which no other is tried."""
 
 
 def _created(cls: type, arguments: Mapping[str, Any]) -> str:
@@ -277,7 +298,7 @@ class _Form:
 
 def _call_attempts(
     made: Any, text: str, ops: dict[int, list[Op]], buffers: dict[str, Any], sizes: Sizes, seed: int,
-    failures: list[CallFailure], file: str,
+    failures: list[CallFailure], file: str, thorough: bool,
 ) -> Iterator[Attempt]:  # fmt: skip
     function = made.forward if is_module(made) else made
     if not callable(function) or not signature_of(function):
@@ -286,8 +307,10 @@ def _call_attempts(
     roles = roles_of(parameters)
     worked, before = False, len(failures)
     for form in _forms(made, function, parameters, roles, sizes, buffers):
+        if thorough == (form.mask is None and not form.unknown):
+            continue  # all objects are called without masks and guessed arrays before one is called with them
         missing = sum("is not installed" in one.error for one in failures[before:])
-        if not worked and (missing == _MAX_MISSING or len(failures) > _MAX_FAILURES):
+        if not worked and (missing == _MAX_MISSING or len(failures) > before + _MAX_FAILURES):
             return
         subject = _subject(made, function, text, parameters, roles, form, seed, packed)
         if subject is None or (worked and (form.layout.one_query or form.unknown)):
@@ -339,8 +362,7 @@ def _forms(
     if "qkv" in roles:
         widths = [3 * sizes.d_model, *widths]
     convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
-    functional = inspect.isfunction(made) or inspect.isbuiltin(made)
-    several = [sizes] if functional else [sizes, dataclasses.replace(sizes, time=sizes.length)]
+    several = [sizes, dataclasses.replace(sizes, time=sizes.length)]
     several += [dataclasses.replace(sizes, time=each, side=each) for each in _lengths(own, buffers, sizes)]
     if {"h", "w"} <= {name.lower() for name in roles}:  # a feature map as tokens, after a token for its class
         several.append(dataclasses.replace(sizes, time=sizes.side**2 + 1))
@@ -425,7 +447,7 @@ def _subject(
     for name, parts in packed.items():
         shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
     call = f"{text}({_shown(shown)})"
-    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call)
+    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call, owner=made)
 
 
 def _weight(name: str, role: str, form: _Form, seed: int) -> dict[str, Array]:
@@ -483,7 +505,8 @@ def _required(name: str, role: str, form: _Form) -> Any:
     if role == "config":
         return ConfigGuess(sizes)
     if role in ROTARY_ROLES:
-        return rotary_tables(sizes, sizes.time, form.rotary)[role]
+        table = rotary_tables(sizes, sizes.time, form.rotary)[role]
+        return table.numpy() if form.library == "numpy" and hasattr(table, "numpy") else table
     if role == "position_ids":
         import torch
 
@@ -511,7 +534,7 @@ def _libraries(function: Any, made: Any) -> tuple[str, ...]:
     """Return the libraries to try: by the names in the function's code, then by what its file imports."""
     if is_module(made):
         return ("torch",)
-    function = getattr(function, "__func__", function)
+    function = inspect.unwrap(getattr(function, "__func__", function))
     if not hasattr(function, "__code__"):
         function = next((vars(base)["__call__"] for base in type(made).__mro__ if "__call__" in vars(base)), function)
     names = set(getattr(getattr(function, "__code__", None), "co_names", ()))

@@ -11,7 +11,7 @@ from peasy.verification.implementation.arguments import seeded_array
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
 from peasy.verification.implementation.judge import judge
-from peasy.verification.implementation.judgement import Context, Judgement
+from peasy.verification.implementation.judgement import Context, Judgement, place_of
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
@@ -223,7 +223,10 @@ def _name_cache_mistake(second: RepeatedCall, whole: Reading, has_cache: bool, f
         return
     rows = whole.product[:, -queries:, :]
     if rows.shape == reading.product.shape and not np.allclose(rows, reading.product, atol=1e-3):
-        found.mistake("positions not shifted with the cache")
+        tables = [op for op in trace.ancestors(core.scores.index) if op.place and not op.roots
+                  and queries in tuple(op.outputs[0].shape)]  # fmt: skip
+        first = min(tables, key=lambda op: op.index, default=None)  # made of no input: the positions
+        found.mistake("positions not shifted with the cache", place_of(first))
         return
     found.not_understood("With its cache it gives other numbers than in one call.")
 

@@ -30,10 +30,10 @@ _PASSED_ENV_VARS = (
 
 @dataclasses.dataclass(frozen=True)
 class ChildLimits:
-    """Limits of the child process: wall-clock and CPU seconds, bytes of address space and per file, processes."""
+    """Limits of the child process: CPU and wall-clock seconds, bytes of address space and per file, processes."""
 
-    timeout: float = 60.0
-    cpu_seconds: int = 120
+    cpu_seconds: int = 60
+    timeout: float = 600.0  # ends code that waits; long, so that a busy computer stops no correct code
     memory_bytes: int = 8 << 30
     file_bytes: int = 64 << 20
     processes: int = 32
@@ -42,9 +42,9 @@ class ChildLimits:
         """Return the limits as text.
 
         >>> ChildLimits().summary()
-        'at most 60 s and 8 GiB of memory'
+        'at most 60 s of CPU time and 8 GiB of memory'
         """
-        return f"at most {self.timeout:g} s and {self.memory_bytes / (1 << 30):g} GiB of memory"
+        return f"at most {self.cpu_seconds} s of CPU time and {self.memory_bytes / (1 << 30):g} GiB of memory"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,10 +114,14 @@ def _wait(
         except subprocess.TimeoutExpired:
             pass
         if time.monotonic() > deadline:
-            hint = "An endless loop, or work at import? Put such work under if __name__ == '__main__':"
-            raise InvalidInput(f"{request.where} was stopped after the time limit of {limits.timeout:g} s.", hint=hint)
+            raise _stopped(request, f"{limits.timeout:g} s")
         if len(descendants(process.pid, mark)) > limits.processes:
             raise InvalidInput(f"{request.where} was stopped: it started more than {limits.processes} processes.")
+
+
+def _stopped(request: ExaminationRequest, limit: str) -> PeasyError:
+    hint = "An endless loop, or work at import? Put such work under if __name__ == '__main__':"
+    return InvalidInput(f"{request.where} was stopped after the time limit of {limit}.", hint=hint)
 
 
 def _read_answer(
@@ -166,7 +170,7 @@ def _exit_error(
 ) -> PeasyError:
     code = process.wait()
     if code == -24:  # SIGXCPU
-        return InvalidInput(f"{request.where} was stopped after the CPU time limit of {limits.cpu_seconds} s.")
+        return _stopped(request, f"{limits.cpu_seconds} s of CPU time")
     output = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip()[-500:]
     outcome = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
     return InvalidInput(f"{request.where} {outcome} during the examination.", hint=output or None)

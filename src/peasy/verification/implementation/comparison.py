@@ -1,5 +1,6 @@
 """Comparison with the formula in float64, and the way of the context to the result."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -71,13 +72,20 @@ def _distance(expected: Array, actual: Array) -> float:
     return float(np.abs(expected - actual)[known].max() / max(1.0, float(np.abs(expected[known]).max())))
 
 
-def judge_output(subject: RepeatedCall, reading: Reading, found: Judgement, seed: int) -> None:
-    """Judge how the context reaches the result: one row per token, without mixing tokens."""
+def judge_output(
+    subject: RepeatedCall, reading: Reading, found: Judgement, seed: int, others: Sequence[Reading] = ()
+) -> None:
+    """Judge how the context reaches the result: one row per token, not mixed; `others` have the other sequences."""
     leaf = _output_leaf(reading)
     if leaf is None:
         found.not_understood("No part of its result has one row per token.")
         return
     number, codes, expected = leaf
+    own, elsewhere = (
+        codes[np.concatenate([np.maximum(each.query.tokens, 0).ravel() for each in several] or [[]]).astype(int)]
+        for several in ((reading,), [each for each in others if each.query.input == reading.query.input])
+    )
+    expected = np.where(np.isin(expected, np.setdiff1d(elsewhere, own)), NO_TOKEN, expected)
     reached = _context_tokens(subject, reading, codes, number, seed)
     if reached is None:
         found.not_understood("Its result changes in an unknown way with the context.")

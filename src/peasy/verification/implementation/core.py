@@ -1,6 +1,5 @@
 """Attention found in a trace: the product of queries and keys, the way to the weights, the product with the values."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,26 +88,12 @@ def find_cores(trace: Trace) -> list[Core]:
     numbers, cores = {op.index for op in products}, []
     for context in products:
         for operand, (source, _) in enumerate(_operands(context)):
-            nearest = [op for op in _before_products(trace, source) if op.index in numbers]
+            nearest = [op for op in trace.ancestors(source, PRODUCTS) if op.index in numbers]
             if len(nearest) == 1 and nearest[0].index != context.index:
                 core = _build(trace, nearest[0], context, operand)
                 if core is not None:
                     cores.append(core)
     return cores
-
-
-def _before_products(trace: Trace, index: int) -> Iterator[Op]:
-    """Yield the operations before a record, up to the nearest products (which are included)."""
-    pending, seen = [index], set()
-    while pending:
-        number = pending.pop()
-        if number in seen:
-            continue
-        seen.add(number)
-        op = trace.ops[number]
-        yield op
-        if op.name not in PRODUCTS:
-            pending += [source for source, _ in op.inputs]
 
 
 def _path(trace: Trace, start: Op, end: int) -> list[Op]:
@@ -117,7 +102,7 @@ def _path(trace: Trace, start: Op, end: int) -> list[Op]:
     for op in trace.ops[start.index + 1 :]:
         if any(source in later for source, _ in op.inputs) and (op.name not in PRODUCTS):
             later.add(op.index)
-    before = {op.index for op in _before_products(trace, end)}
+    before = {op.index for op in trace.ancestors(end, PRODUCTS)}
     return [op for op in trace.ops if op.index in later & before]
 
 
@@ -197,13 +182,9 @@ def _replay_pointwise(op: Op, inputs: dict[int, Array]) -> list[Array | None]:
     shape = tuple(op.outputs[0].shape) if op.outputs else ()
     if op.name in _REDUCTIONS:
         return []
-    for index in inputs.values():
-        try:
-            if np.broadcast_shapes(index.shape, shape) == shape and index.size == int(np.prod(shape)):
-                return [index.reshape(shape)]
-        except ValueError:
-            continue
-    return []
+    long = [size for size in shape if size != 1]
+    same = (index.reshape(shape) for index in inputs.values() if [n for n in index.shape if n != 1] == long)
+    return [next(same, None)]
 
 
 def _replay_layout(op: Op, inputs: dict[int, Array]) -> list[Array | None]:

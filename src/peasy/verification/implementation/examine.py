@@ -50,7 +50,7 @@ from peasy.verification.implementation.masks import (
 )
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.reading import Reading, read_cores
-from peasy.verification.implementation.trace import NotRepeatable, Place, Trace, to_float
+from peasy.verification.implementation.trace import NotRepeatable, Trace, to_float
 from peasy.verification.verdict import EQUAL, NOT_COMPARED, WRONG, Diagnosis
 
 _MAX_ATTEMPTS, _MAX_GUESSED, _MAX_SECONDS = 12, 3, 10.0
@@ -185,14 +185,15 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
                 found.not_understood(_what_was_seen(trace))
             return found
         context = _context(state, attempt)
-        for reading in read_cores(subject, trace, cores, state.seed + seed):
+        readings = read_cores(subject, trace, cores, state.seed + seed)
+        for reading in readings:
             judge(subject, reading, context, found)
             if reading.attended and reading.masked_op is not None:
                 _judge_masks(state, attempt, reading, found)
             if reading.attended:
                 _judge_positions(subject, reading, found)
             if not found.unknown:
-                judge_output(subject, reading, found, state.seed + seed)
+                judge_output(subject, reading, found, state.seed + seed, readings)
             if reading.attended and len(cores) == 1 and seed == 0:
                 _more_calls(state, attempt, reading, context, found)
     except NotRepeatable:
@@ -254,23 +255,26 @@ def _what_was_seen(trace: Trace) -> str:
 def _context(state: Examination, attempt: Attempt) -> Context:
     first = next(iter(attempt.subject.inputs.values()))
     roles = {name: role if role != "x" and role_of(name) else "" for name, role in attempt.roles.items()}  # no guesses
-    if "x" in attempt.roles.values() and "source" in attempt.roles.values():
+    sources = {name for name, role in attempt.roles.items() if role == "source"} - {"cond", "y", "ref"}  # conditions?
+    if "x" in attempt.roles.values() and sources:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
     free = "t5" in words
-    scaling = _scaling_caller(state) if inspect.isfunction(state.target) else ""
+    unscaled = _why_unscaled(state)
     argument = any(role_of(parameter.name) == "scale" for parameter in attempt.parameters)
-    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, scaling, argument)
+    return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, unscaled, argument)
 
 
-def _scaling_caller(state: Examination) -> str:
-    """Return the line of the file in which a caller of the function scales the queries itself; "" if there is none."""
+def _why_unscaled(state: Examination) -> str:
+    """Return why code may leave the scale to others: its caller scales, or the file has a scaled version; else ""."""
     for node, source in definitions(Path(state.file)):
-        if node.name != state.name and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source):
-            for line in source.splitlines():
-                if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
-                    return line.strip()
+        if re.fullmatch(rf"scaled_?{re.escape(state.name)}", node.name, re.I):
+            return f"{node.name} of the same file is the scaled one"
+        calls = inspect.isfunction(state.target) and re.search(rf"(?<![\w.]){re.escape(state.name)}\(", source)
+        for line in source.splitlines() if calls and node.name != state.name else ():
+            if re.match(r"\s*q\w*\s*([*/]=|=\s*q\w*\s*[*/]).*(scale|sqrt|0\.5)", line):
+                return f"its caller does: {line.strip()}. Examine the caller"
     return ""
 
 
@@ -361,7 +365,7 @@ def _judge_masked_call(state: Examination, attempt: Attempt, trial: MaskTrial, f
     inner = Judgement()
     judge(subject, reading, _context(state, attempt), inner)
     found.take(inner)
-    if trial.convention.shape != "bt":
+    if "t" not in trial.convention.shape:
         found.unknown += [text for text in inner.unknown if text not in found.unknown]
     if state.inverted:
         found.mistake("mask inverted", mask_place(reading))
@@ -399,12 +403,8 @@ def _waits_for_another_argument(attempt: Attempt, trial: MaskTrial, trace: Trace
 
 def _with_more_sizes(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
     """Repeat the judgement with other numbers and other sizes; all must agree."""
-    runs = [
-        (SIZES[0], 1),
-        (SIZES[1], 2),
-        *([(replace(SIZES[0], grouped=True), 3)] if _has_groups(state.target) else []),
-    ]
-    for sizes, seed in runs:
+    grouped = [replace(SIZES[0], grouped=True)] if _has_groups(state.target) else []
+    for seed, sizes in enumerate((*SIZES, *grouped), 1):
         again = Examination(state.target, state.name, state.file, state.call, state.namespace, state.seed + seed)
         unknown: list[str] = []
         for other in islice(_attempts(again, sizes), _MAX_ATTEMPTS):
@@ -474,6 +474,3 @@ def _file_of(target: Any) -> str:
         return inspect.getsourcefile(code) or ""
     except TypeError:
         return ""
-
-
-__all__ = ["Place", "examine"]

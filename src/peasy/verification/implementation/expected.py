@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
+from peasy.formula.normalise import softmax
 from peasy.verification.implementation.core import Array, Core
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
@@ -30,10 +31,7 @@ def read_expected(path: str) -> tuple[Array, dict[str, Array]]:
     return arrays.pop("expected"), arrays
 
 
-def _softmax(scores: Array, axis: int = -1) -> Array:
-    top = scores.max(axis=axis, keepdims=True)
-    powers = np.exp(scores - np.where(np.isfinite(top), top, 0))
-    return np.asarray(powers / np.maximum(powers.sum(axis=axis, keepdims=True), 1e-300))
+_softmax = partial(softmax, np)
 
 
 def _changes(reading: Reading) -> Iterator[tuple[str, Array]]:
@@ -55,7 +53,7 @@ def _changes(reading: Reading) -> Iterator[tuple[str, Array]]:
             name, scores = ", ".join(filter(None, (scale_name, mask_name))), raw * scale
             hidden = np.where(mask, scores, -np.inf)
             yield name, _softmax(hidden)
-            yield f"{name}, softmax over queries".strip(", "), _softmax(hidden, -2)
+            yield f"{name}, softmax over queries".strip(", "), _softmax(hidden.swapaxes(-1, -2)).swapaxes(-1, -2)
             yield f"{name}, 0 as mask value".strip(", "), _softmax(np.where(mask, scores, 0.0))
             yield f"{name}, mask after softmax".strip(", "), _softmax(scores) * mask
     half = (raw * (reading.scale or 1)).astype(np.float16).astype(np.float64)

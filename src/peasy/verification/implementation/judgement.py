@@ -61,7 +61,7 @@ class Context:
     free_scale: bool = False
     function: bool = False
     parameter_names: tuple[str, ...] = ()
-    scaling_caller: str = ""
+    why_unscaled: str = ""
     scale_argument: bool = False
 
 

@@ -60,11 +60,7 @@ def lineage(trace: Trace, source: tuple[int, int], memory: dict[int, Lineage] | 
     if source[0] not in memory:
         memory[source[0]] = Lineage()  # a cycle cannot be, but an in-place operation may refer to itself
         memory[source[0]] = _walk(trace, trace.ops[source[0]], memory)
-    found = memory[source[0]]
-    copy = Lineage(found.factor, found.learned_factor, found.consistent)
-    copy.scale_ops, copy.projections = list(found.scale_ops), list(found.projections)
-    copy.inputs, copy.kinds, copy.ops = set(found.inputs), set(found.kinds), list(found.ops)
-    return copy
+    return memory[source[0]]
 
 
 def _walk(trace: Trace, op: Op, memory: dict[int, Lineage]) -> Lineage:
@@ -214,6 +210,8 @@ def first_mixing_op(trace: Trace, start: Op, codes: Array, stop: int) -> Op | No
 
 
 def in_order(times: Array) -> bool:
-    """Return whether times vary along one axis at most: tokens are neither mixed nor spread over heads."""
-    varying = [axis for axis in range(times.ndim) if bool((times != times.take([0], axis=axis)).any())]
+    """Return whether known times vary along one axis at most: tokens are neither mixed nor spread over heads."""
+    known = times >= 0
+    low, high = np.where(known, times, times.max(initial=0)), np.where(known, times, 0)
+    varying = [axis for axis in range(times.ndim) if bool((low.min(axis) < high.max(axis)).any())]
     return len(varying) <= 1

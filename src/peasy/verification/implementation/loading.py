@@ -1,5 +1,7 @@
 """Loading of the code under test: a file, a file inside a package, `package.module:name`, or a notebook."""
 
+import __future__
+
 import ast
 import contextlib
 import importlib
@@ -8,6 +10,7 @@ import importlib.machinery
 import importlib.util
 import json
 import linecache
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -356,11 +359,13 @@ def _run_alone(file: Path, source: str) -> types.ModuleType:
 
 def _run_statements(module: types.ModuleType, file: Path, source: str) -> None:
     """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+    later = re.search(r"^from __future__ import .*\bannotations", source, re.M)  # annotations need not be right
+    flags = __future__.annotations.compiler_flag if later else 0
     for node in ast.parse(source, str(file)).body:
         if not isinstance(node, _DEFINITIONS):
             continue
         try:
-            exec(compile(ast.Module([node], []), str(file), "exec"), module.__dict__)
+            exec(compile(ast.Module([node], []), str(file), "exec", flags), module.__dict__)
         except (Exception, SystemExit) as error:
             module.__dict__.setdefault("_failed", []).append(error)
             if isinstance(node, ast.Import | ast.ImportFrom):

@@ -12,7 +12,7 @@ import numpy as np
 
 from peasy.verification.implementation.arguments import source_of
 from peasy.verification.implementation.core import Array, find_cores
-from peasy.verification.implementation.judgement import Judgement
+from peasy.verification.implementation.judgement import Judgement, place_of
 from peasy.verification.implementation.loading import definitions
 from peasy.verification.implementation.reading import Reading
 from peasy.verification.implementation.repeated_call import RepeatedCall
@@ -35,8 +35,7 @@ def mask_op(reading: Reading) -> Op | None:
 
 def mask_place(reading: Reading) -> Place | None:
     """Return the line that applies the mask."""
-    op = mask_op(reading)
-    return None if op is None else op.place
+    return place_of(mask_op(reading))
 
 
 def builder_place(subject: RepeatedCall, reading: Reading) -> Place | None:
@@ -138,6 +137,7 @@ _SHAPES = {
     "b1qk": "batch, 1, query, key", "qk": "query, key", "bqk": "batch, query, key", "bk": "batch, key",
     "b11k": "batch, 1, 1, key", "b1k": "batch, 1, key", "11qk": "1, 1, query, key", "1qk": "1, query, key", "k": "key",
     "qkb": "query, key, batch", "qk1": "query, key, 1", "bt": "batch, token; masked tokens neither ask nor are asked",
+    "bt1": "batch, token, 1; masked tokens neither ask nor are asked",
 }  # fmt: skip
 
 
@@ -164,16 +164,17 @@ class MaskConvention:
             mask = np.broadcast_to(mask[:1], mask.shape)
         if "q" not in self.shape:
             mask = np.broadcast_to(mask[:, :1], mask.shape)
-        return mask & mask[:, :1, : mask.shape[1]].swapaxes(1, 2) if self.shape == "bt" else mask
+        return mask & mask[:, :1, : mask.shape[1]].swapaxes(1, 2) if "t" in self.shape else mask
 
     def encode(self, mask: Array) -> Array:
         """Encode a mask in this convention."""
-        if self.shape != "bt":
+        if "t" not in self.shape:
             mask = self.restrict(mask)
         by_shape: dict[str, Array] = {
             "b1qk": mask[:, None], "qk": mask[0], "bqk": mask, "bk": mask[:, 0], "b11k": mask[:, None, :1],
             "b1k": mask[:, :1], "11qk": mask[None, :1], "1qk": mask[:1], "k": mask[0, 0],
             "qkb": mask.transpose(1, 2, 0), "qk1": mask[0, :, :, None], "bt": mask[:, 0],
+            "bt1": mask[:, 0, :, None],
         }  # fmt: skip
         shaped = by_shape[self.shape]
         if self.kind == "additive":
@@ -185,7 +186,7 @@ class MaskConvention:
 
 def conventions(name: str, role: str) -> Iterator[MaskConvention]:
     """Yield the mask conventions to try, most common first; what is called a bias is added."""
-    shapes = ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k", "qkb", "qk1", "bt")
+    shapes = ("b1qk", "qk", "bqk", "bk", "b11k", "b1k", "11qk", "1qk", "k", "qkb", "qk1", "bt", "bt1")
     for kind in ("additive",) if "bias" in name else _KINDS:
         for shape in ("bk", "b11k", "b1k", "bt") if role == "padding" else shapes:
             yield MaskConvention(kind, shape)
@@ -233,10 +234,11 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
     query, key = reading.query, reading.key
     if len(query.shape) < 1 or reading.attended == ():
         return
-    time_axis = reading.attended[0]
-    batch_axis = next((axis for axis in range(len(query.shape)) if axis != time_axis), None)
+    attended = [axis % len(query.shape) for axis in reading.attended]
+    batch_axis = next((axis for axis in range(len(query.shape)) if axis not in attended), None)
     batch = 1 if batch_axis is None else query.shape[batch_axis]
-    mask = random_mask(batch, query.shape[time_axis], key.shape[time_axis], seed)
+    queries, keys = (int(np.prod([rows.shape[axis] for axis in reading.attended])) for rows in (query, key))
+    mask = random_mask(batch, queries, keys, seed)
     at = np.zeros_like(query.tokens) if batch_axis is None else np.maximum(query.positions[batch_axis], 0)
     known = (reading.query_times >= 0)[:, :, None] & (reading.key_times >= 0)[:, None, :]
     open_before = np.nan_to_num(reading.core.weights, nan=1.0) > 1e-7
@@ -273,11 +275,8 @@ def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
         return first[1] is None
     if name.lower() in ("hide", "hidden_mask"):
         return False
-    return (
-        True
-        if name.lower() in ("visible", "allowed", "may_look", "keep", "valid")
-        else _built_mask_meaning(target, file)
-    )
+    named = name.lower() in ("visible", "allowed", "may_look", "keep", "valid")
+    return True if named else _built_mask_meaning(target, file)
 
 
 def _built_mask_meaning(target: Any, file: str) -> bool | None:

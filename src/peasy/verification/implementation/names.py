@@ -78,18 +78,8 @@ def _role_by_words(words: set[str]) -> str:
         return "dropout"
     if words & {"len", "length", "seq", "ctx", "block", "window", "context", "positions"}:
         return "length"
-    if words & {"model", *_SIZE_WORDS} and not words & {
-        "vocab",
-        "kernel",
-        "patch",
-        "mlp",
-        "ff",
-        "ffn",
-        "batch",
-        "world",
-    }:
-        return "d_model"
-    return ""
+    other = words & {"vocab", "kernel", "patch", "mlp", "ff", "ffn", "batch", "world"}
+    return "d_model" if words & {"model", *_SIZE_WORDS} and not other else ""
 
 
 def projection_role(names: Iterable[str]) -> str:

@@ -250,17 +250,21 @@ def _traced_like(array: Any, other: Any) -> Any:
 
 
 def numpy_call(
-    run: Callable[[Mapping[str, Any]], Any],
-    inputs: Mapping[str, np.ndarray],
-    constants: Mapping[str, Any],
-    overrides: Mapping[int, Callable[[Any], Any]],
-    parameters: Mapping[str, Any] | None = None,
-) -> Trace:
-    """Call NumPy code with traced arrays and record it."""
+    run: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, np.ndarray], constants: Mapping[str, Any],
+    overrides: Mapping[int, Callable[[Any], Any]], parameters: Mapping[str, Any] | None = None, owner: Any = None,
+) -> Trace:  # fmt: skip
+    """Call NumPy code with traced arrays and record it; arrays of its `owner` are traced too: it may write to them."""
     recorder = NumpyRecorder(overrides)
+    own = [name for name, value in getattr(owner, "__dict__", {}).items() if type(value) is np.ndarray]
+    for name in own:
+        setattr(owner, name, recorder.wrap(getattr(owner, name), CONSTANT))
     values: dict[str, Any] = {name: recorder.wrap(array, INPUT, name) for name, array in inputs.items()}
     values |= {name: recorder.wrap(array, PARAMETER, name) for name, array in (parameters or {}).items()}
-    result = run({**values, **constants})
+    try:
+        result = run({**values, **constants})
+    finally:
+        for name in own:
+            setattr(owner, name, plain(getattr(owner, name)))
     for leaf in leaves(result):
         source = leaf.source if isinstance(leaf, TracedArray) else None
         recorder.trace.results.append((np.array(plain(leaf)), source))

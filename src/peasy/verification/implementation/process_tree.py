@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 MARK = "PEASY_EXAMINATION"
@@ -48,8 +49,6 @@ def end_tree(process: subprocess.Popen[bytes], mark: str) -> None:
 
 def _reap_orphans(process: subprocess.Popen[bytes], left: list[int]) -> None:
     """Let a stopped parent's ended children count as ended: only it could collect them."""
-    import time
-
     time.sleep(0.01)
     if all(_is_zombie(each) for each in left) and process.poll() is None:
         process.kill()

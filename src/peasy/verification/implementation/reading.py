@@ -290,8 +290,9 @@ def _probe_scores(subject: RepeatedCall, reading: Reading) -> None:
         _read_softcap(subject, reading, moved, free)
         if reading.factor is None and _per_head(reading, moved, free):
             reading.factor, reading.head_factors = float(np.median(ratio)), not _constant(ratio)
-    reading.bias_learned = _depends_on_parameters(reading)
-    reading.bias_from_inputs = reading.bias_learned and any(is_activation(op) for op in _added(reading))
+    added = _added(reading)
+    reading.bias_learned = any(root.startswith("parameter") for op in added for root in op.roots)
+    reading.bias_from_inputs = reading.bias_learned and any(map(is_activation, added))
 
 
 def _constant(ratio: Array, tolerance: float = 2e-3) -> bool:
@@ -326,11 +327,6 @@ def _added(reading: Reading) -> list[Op]:
         op for op in reading.core.path if op.name.rstrip("_") in ("add", "sub") and op.index <= reading.masked_op.index
     ]
     return [reading.trace.ops[source] for op in sums for source, _ in op.inputs if source not in path]
-
-
-def _depends_on_parameters(reading: Reading) -> bool:
-    """Return whether a parameter is added between product and softmax."""
-    return any(root.startswith("parameter") for op in _added(reading) for root in op.roots)
 
 
 def softmax_over(scores: Array, groups: Array) -> Array:

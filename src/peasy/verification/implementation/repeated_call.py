@@ -26,6 +26,7 @@ class RepeatedCall:
     buffer_ops: dict[int, list[Op]] = field(default_factory=dict)
     constants: dict[str, Any] = field(default_factory=dict)
     text: str = ""
+    owner: Any = None
     statistics: dict[int, tuple[Any, Any]] = field(default_factory=dict, init=False)
 
     def trace(self, inputs: Mapping[str, Array] | None = None, overrides: Overrides | None = None) -> Trace:
@@ -35,7 +36,7 @@ class RepeatedCall:
 
             with quiet():
                 values = {**self.inputs, **(inputs or {})}
-                return numpy_call(self.run, values, self.constants, overrides or {}, self.parameters)
+                return numpy_call(self.run, values, self.constants, overrides or {}, self.parameters, self.owner)
         from peasy.verification.implementation.torch_trace import torch_call
 
         tensors = self.tensors({**self.inputs, **(inputs or {})})

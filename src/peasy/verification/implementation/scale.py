@@ -48,8 +48,8 @@ def judge_scale(reading: Reading, context: Context, found: Judgement) -> None:
         found.not_understood(f"{_published_without_scale(reading)} The formula has 1/√d_k = {d_key**-0.5:.4g}.")
     elif name == "scale multiplied" and context.scale_argument:
         found.not_understood("Its caller chooses the scale, by an argument whose meaning is not known here.")
-    elif name == "no scale" and context.scaling_caller:
-        found.not_understood(f"It does not scale, but its caller does: {context.scaling_caller}. Examine the caller.")
+    elif name == "no scale" and context.why_unscaled:
+        found.not_understood(f"It does not scale, but {context.why_unscaled}.")
     elif name == "?":
         found.not_understood(f"The scores are multiplied by {scale:.4g}; the formula has 1/√d_k = {d_key**-0.5:.4g}.")
     else:

@@ -18,7 +18,6 @@ from peasy.verification.implementation.trace import (
     leaves,
     library_folders,
     replayer,
-    user_place,
     user_places,
 )
 
@@ -47,7 +46,7 @@ class TorchRecorder(TorchDispatchMode):
         if name.startswith("_scaled_dot_product_flash_attention_for_cpu"):
             return self._take_apart(*args, **kwargs)
         if name == "bernoulli_":
-            self.trace.events.append(("dropout", user_place(self.skipped)))
+            self.trace.events.append(("dropout", user_places(self.skipped)[0]))
             args[0].fill_(args[1] if len(args) > 1 else 0.5)
             return args[0]
         tensors = [value for value in flatten((*args, *kwargs.values())) if isinstance(value, torch.Tensor)]
@@ -59,7 +58,7 @@ class TorchRecorder(TorchDispatchMode):
         if name == "native_group_norm":
             result = self._keep_statistics(result, *args)
         if name in _RANDOM and self.snapshots:
-            self.trace.events.append(("random", user_place(self.skipped)))
+            self.trace.events.append(("random", user_places(self.skipped)[0]))
         index = len(self.trace.ops)
         if index in self.overrides:
             result = self.overrides[index](result)
@@ -146,7 +145,7 @@ class TorchRecorder(TorchDispatchMode):
     ) -> Any:  # fmt: skip
         """Fused attention in single operations: torch's own unfused definition of it, recorded step by step."""
         if dropout_p:
-            self.trace.events.append(("dropout", user_place(self.skipped)))
+            self.trace.events.append(("dropout", user_places(self.skipped)[0]))
         unfused = torch.ops.aten._scaled_dot_product_attention_math.default
         with self:
             grouped = k.size(1) != q.size(1)
@@ -190,19 +189,15 @@ def single_steps() -> Iterator[None]:
 
 def buffer_ops(recorder: TorchRecorder, buffers: Mapping[str, torch.Tensor]) -> dict[int, list[Op]]:
     """Return by tensor id the operations of a constructor that made a buffer."""
-    made = {}
-    for tensor in buffers.values():
-        known = recorder.made.get(id(tensor))
-        if known is not None:
-            made[id(tensor)] = sorted(recorder.trace.ancestors(known[0]), key=lambda op: op.index)
-    return made
+    known = {id(each): recorder.made[id(each)][0] for each in buffers.values() if id(each) in recorder.made}
+    return {made: sorted(recorder.trace.ancestors(at), key=lambda op: op.index) for made, at in known.items()}
 
 
 class OnlyCPU(TorchFunctionMode):
-    """Code that asks for a GPU gets the CPU."""
+    """Code that asks for a GPU gets the CPU; there are no gradients, so their hooks are left out."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.Tensor.cuda:
+        if func in (torch.Tensor.cuda, torch.Tensor.register_hook, torch.Tensor.retain_grad):
             return args[0]
         return func(*map(_on_cpu, args), **{key: _on_cpu(value) for key, value in (kwargs or {}).items()})
 

@@ -86,16 +86,13 @@ class Trace:
 
     def ancestors(self, index: int, stop: frozenset[str] = frozenset()) -> Iterator[Op]:
         """Yield the operations that a record depends on, itself included; not past operations named in `stop`."""
-        pending, seen = [index], set()
+        pending, seen = [index], {index}
         while pending:
-            number = pending.pop()
-            if number in seen:
-                continue
-            seen.add(number)
-            op = self.ops[number]
+            op = self.ops[pending.pop()]
             yield op
-            if op.name not in stop or number == index:
-                pending += [source for source, _ in op.inputs]
+            sources = {source for source, _ in op.inputs} - seen if op.name not in stop else set()
+            seen |= sources
+            pending += sources
 
 
 def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
@@ -110,11 +107,6 @@ def user_places(skipped: _Folders) -> tuple[Place | None, tuple[Place, ...]]:
             break  # the examination itself
         frame = frame.f_back
     return (places[0], tuple(places[1:])) if places else (None, ())
-
-
-def user_place(skipped: _Folders) -> Place | None:
-    """Return the innermost line outside of the libraries."""
-    return user_places(skipped)[0]
 
 
 def to_float(value: Any) -> np.ndarray:

@@ -19,12 +19,14 @@ def main() -> None:
     request = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     _set_limits(request["limits"])
     _adopt_orphans()
+    parent = os.dup(sys.stdin.fileno())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())  # code that asks its user gets no answer, at once
     answer = _answer(request)
     target = Path(request["answer"])
     partial = target.with_suffix(".partial")
     partial.write_text(json.dumps(answer), encoding="utf-8")
     os.replace(partial, target)
-    sys.stdin.read()  # the parent ends this process; as long as it lives, its descendants can be found
+    os.read(parent, 1)  # the parent ends this process; as long as it lives, its descendants can be found
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:

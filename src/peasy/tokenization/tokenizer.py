@@ -34,6 +34,8 @@ _ENCODING_SECTIONS = ("normalizer", "pre_tokenizer", "post_processor")
 _ANY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 _REPLACEMENT_CHAR = "\ufffd"
 _MAX_PENDING = 64
+_LONG_TEXT_CHARS = 4096
+"""Longer texts are encoded as batches: the library then lets other threads run."""
 _MAX_CHAR_BYTES = 4
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
@@ -204,7 +206,7 @@ class Tokenizer:
         if self._isolated_encoder is not None:
             return self._isolated_encoder.encode(texts, add_special_tokens=add_special_tokens, offsets=offsets)
         with library_errors("Tokenizing"):
-            if len(texts) == 1:
+            if len(texts) == 1 and len(texts[0]) < _LONG_TEXT_CHARS:
                 encodings = [self._backend.encode(texts[0], add_special_tokens=add_special_tokens)]
             else:
                 encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast

@@ -204,3 +204,11 @@ def test_choices_of_one_request_are_bounded(client, prompts, n, status):
     answer = client.post("/v1/completions", json=body)
     assert answer.status_code == status
     assert status == 200 or f"Prompts times n is {prompts * n}" in answer.text
+
+
+@pytest.mark.parametrize(("size", "status"), [(63, 200), (64, 200), (65, 400)])
+@pytest.mark.parametrize("fields", [{}, {"n": 3}, {"stream": True}, {"echo": True, "logprobs": 1}, {"max_tokens": 0}])
+def test_the_context_limit_is_held(client, size, status, fields):
+    answer = client.post("/v1/completions", json={"model": "talker", "prompt": [5] * size, "max_tokens": 9} | fields)
+    assert answer.status_code == status
+    assert status == 200 or "reads at most 64" in answer.text

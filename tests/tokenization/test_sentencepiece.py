@@ -180,6 +180,10 @@ def test_hostile_files_are_refused_in_a_sentence(name):
     with pytest.raises(InvalidInput) as refused:
         from_sentencepiece(ATTACKS[name]).encode("abc")
     assert refused.value.message.endswith(".")
+    if name in ("NaN", "infinity", "1e38"):
+        assert "damaged piece 'd'" in refused.value.message
+    if name.startswith(("length", "cut")):
+        assert "damaged or cut off" in refused.value.message
 
 
 def test_the_attacks_differ_from_a_file_that_is_read():

@@ -195,3 +195,20 @@ def test_seed_may_be_any_integer(ask):
             for _ in range(2)
         )
         assert one.choices[0].text == two.choices[0].text
+
+
+@pytest.mark.parametrize(("prompts", "n", "status"), [(8, 16, 200), (9, 15, 400), (64, 2, 200), (64, 3, 400)])
+def test_choices_of_one_request_are_bounded(client, prompts, n, status):
+    """At most 128: prompts times n."""
+    body = {"model": "writer", "prompt": [[5]] * prompts, "n": n, "max_tokens": 1}
+    answer = client.post("/v1/completions", json=body)
+    assert answer.status_code == status
+    assert status == 200 or f"Prompts times n is {prompts * n}" in answer.text
+
+
+@pytest.mark.parametrize(("size", "status"), [(63, 200), (64, 200), (65, 400)])
+@pytest.mark.parametrize("fields", [{}, {"n": 3}, {"stream": True}, {"echo": True, "logprobs": 1}, {"max_tokens": 0}])
+def test_the_context_limit_is_held(client, size, status, fields):
+    answer = client.post("/v1/completions", json={"model": "talker", "prompt": [5] * size, "max_tokens": 9} | fields)
+    assert answer.status_code == status
+    assert status == 200 or "reads at most 64" in answer.text

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from peasy.tokenization import IncrementalDecoder, Tokenizer, train_tokenizer
 
 from .conftest import CORPUS
-from .tokenizer_files import FILES, make_tokenizer
+from .tokenizer_files import FILES, OF_ENCODERS, make_tokenizer
 
 TEXTS = [
     "The pizza 👍🏽 tasted good.",
@@ -83,26 +83,105 @@ def test_byte_fallback_is_held_back(data):
     assert "".join(tokenizer.decode_stream(invalid)) == tokenizer.decode(invalid) == "a \ufffd\ufffd\ufffd\ufffda"
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_continuation_is_what_it_adds_to_the_decoded_prompt(name):
-    """Also for random ids (special tokens, single bytes) after any prompt, and in every tokenizer file."""
-    tokenizer, rng = make_tokenizer(name), random.Random(name)
-    texts = [tokenizer.encode_ids(text) for text in TEXTS]
-    noise = [[rng.randrange(len(tokenizer)) for _ in range(rng.randrange(25))] for _ in range(150)]
-    for ids in [*texts, *noise]:
+def check_continuations(tokenizer, texts, rng):
+    """Cut each text of ids anywhere into a prompt and its continuation, and compare with decoding both at once."""
+    for ids in texts:
         cut = rng.randrange(len(ids) + 1)
         prompt, new = ids[:cut], ids[cut:]
         expected = tokenizer.decode(ids)[len(tokenizer.decode(prompt)) :]
         assert "".join(tokenizer.decode_stream(new, prompt)) == expected == tokenizer.decode_continuation(prompt, new)
 
 
-@pytest.mark.parametrize("name", FILES)
+def random_texts(tokenizer, rng, count):
+    return [[rng.randrange(len(tokenizer)) for _ in range(rng.randrange(25))] for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", [*FILES, *OF_ENCODERS])
+def test_a_continuation_is_what_it_adds_to_the_decoded_prompt(name):
+    """Also for random ids (special tokens, single bytes) after any prompt, and in every tokenizer file."""
+    tokenizer, rng = make_tokenizer(name), random.Random(name)
+    texts = [tokenizer.encode_ids(text) for text in TEXTS]
+    check_continuations(tokenizer, [*texts, *random_texts(tokenizer, rng, 150)], rng)
+
+
+def test_words_that_end_with_a_suffix_are_decoded_one_by_one():
+    """The form of CLIP: the suffix is a space, but not at the end."""
+    tokenizer = make_tokenizer("clip")
+    ids = tokenizer.encode_ids("the pizza tasted good", add_special_tokens=False)
+    pieces = list(tokenizer.decode_stream(ids))
+    assert "".join(pieces) == "the pizza tasted good"
+    assert len(pieces) >= 4  # not all at the end
+
+
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+_DECODERS = [
+    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+    {"type": "Replace", "pattern": {"String": "ab"}, "content": ""},
+    {"type": "ByteFallback"},
+    {"type": "Fuse"},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+    {"type": "Strip", "content": "a", "start": 2, "stop": 0},
+    {"type": "BPEDecoder", "suffix": "</w>"},
+    {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "|", "cleanup": True},
+    {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True},
+    _BYTE_LEVEL,
+]
+_PIECES = [
+    "a", "b", "ab", "▁", "▁a", "▁b</w>", "a</w>", "b</w>", "</w>", "<", "/w", ">", "##a", "##", "|", "<pad>", ".", "'",
+    "n", "t", "##b", "x", "<0xE2>", "<0x82>", "<0xAC>", "<0xF0>", "Ġ", "Ġa", "âĤ", "¬", "ðŁ", "ĳ", "į", " ", " .",
+]  # fmt: skip
+
+
+def decoder_tokenizer(decoders, suffix=None):
+    vocabulary = {piece: id for id, piece in enumerate(_PIECES)}
+    model = {"type": "BPE", "vocab": vocabulary, "merges": [], "unk_token": "x", "end_of_word_suffix": suffix}
+    split = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+    data = {"version": "1.0", "model": model, "pre_tokenizer": split}
+    return Tokenizer(data | {"decoder": {"type": "Sequence", "decoders": decoders}})
+
+
+def test_an_end_of_word_suffix_may_come_in_parts():
+    tokenizer, rng = decoder_tokenizer([_BYTE_LEVEL], "</w>"), random.Random(3)
+    ids = [tokenizer.id(piece) for piece in ("Ġ", "a", "<", "/w", ">", "b</w>", "</w>", "x", "Ġ", "<", "/w")]
+    assert list(tokenizer.decode_stream(ids)) == ["a", " b", "  x", " </w"]
+    check_continuations(tokenizer, [rng.choices(ids, k=12) for _ in range(300)], rng)
+    check_continuations(tokenizer, random_texts(tokenizer, rng, 600), rng)
+
+
+def test_any_sequence_of_decoders_is_decoded_as_at_once():
+    rng = random.Random(11)
+    for _ in range(60):
+        tokenizer = decoder_tokenizer(rng.choices(_DECODERS, k=rng.randrange(1, 4)))
+        check_continuations(tokenizer, random_texts(tokenizer, rng, 40), rng)
+
+
+@pytest.mark.parametrize(
+    ("decoders", "pieces"),
+    [
+        ([_DECODERS[3], _DECODERS[1]], ("a", "b", "x")),  # a step after the text is joined
+        ([_BYTE_LEVEL, _DECODERS[4]], ("ðŁ", "ĳ", "į", "Ġ", "x")),  # a character in several tokens
+        (_DECODERS[7:9], ("a", "##a", "<pad>", "|", ".")),  # two steps that depend on neighbours
+    ],
+)
+def test_without_waiting_for_the_end_such_a_decoder_loses_characters(decoders, pieces):
+    tokenizer, rng = decoder_tokenizer(decoders), random.Random(2)
+    assert tokenizer.decodes_as_a_whole
+    texts = [[tokenizer.id(piece) for piece in rng.choices(pieces, k=8)] for _ in range(200)]
+    check_continuations(tokenizer, texts, rng)
+    tokenizer.decodes_as_a_whole = False
+    with pytest.raises(AssertionError):
+        check_continuations(tokenizer, texts, rng)
+
+
+@pytest.mark.parametrize("name", [*FILES, *OF_ENCODERS])
 def test_the_bytes_of_tokens_are_the_bytes_of_the_text(name):
     tokenizer = make_tokenizer(name)
     for text in ("The pizza came out", "the 25 oven", "日本 the"):
         ids = [id for id in tokenizer.encode_ids(text) if not tokenizer.is_special(id)]
         parts = [tokenizer.to_bytes(id, is_first=index == 0) for index, id in enumerate(ids)]
-        assert b"".join(parts).decode() == tokenizer.decode(ids)
+        text = b"".join(parts).decode(errors="replace")
+        assert (text.rstrip() if tokenizer.word_end else text) == tokenizer.decode(ids)
 
 
 def test_the_first_word_of_a_continuation_keeps_its_space():

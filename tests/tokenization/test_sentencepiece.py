@@ -2,12 +2,13 @@
 
 import io
 import random
+import struct
 import time
 
 import pytest
 
 from peasy.errors import InvalidInput, PeasyError
-from peasy.tokenization import from_sentencepiece
+from peasy.tokenization import convert, from_sentencepiece
 
 from .conftest import CORPUS
 
@@ -130,3 +131,78 @@ def test_damaged_files_raise_peasy_errors_or_load(model):
             refused += 1
         assert time.process_time() - start < 1
     assert refused > 50
+
+
+def varint(number):
+    return (bytes([number & 127 | 128]) + varint(number >> 7)) if number > 127 else bytes([number])
+
+
+def message(field, data):
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def piece(text, score=0.0, kind=1):
+    name = text if isinstance(text, bytes) else text.encode()
+    return message(1, message(1, name) + b"\x15" + struct.pack("<f", score) + b"\x18" + varint(kind))
+
+
+BASE = piece("<unk>", 0, 2) + piece("<s>", 0, 3) + piece("</s>", 0, 3) + b"".join(map(piece, "▁abc"))
+UNIGRAM, BPE = message(2, b"\x18\x01"), message(2, b"\x18\x02")
+
+
+def charsmap(data):
+    return BASE + UNIGRAM + message(3, message(2, data))
+
+
+ATTACKS = {
+    "empty": b"", "zeros": bytes(1000), "length beyond the end": varint(10) + varint(2**62) + b"x",
+    "length of 80 bits": varint(10) + b"\xff" * 11, "varint without end": b"\xff" * 10**6, "group": b"\x0bx",
+    "piece is a number": b"\x08\x05", "name is a number": message(1, b"\x08\x03"),
+    "score is a number": message(1, message(1, b"a") + b"\x10\x07"),
+    "score of eight bytes": message(1, message(1, b"a") + b"\x11" + bytes(8)),
+    "kind is text": message(1, message(1, b"a") + message(3, b"xx")),
+    "trainer is a number": BASE + b"\x10\x01", "normalizer is a number": BASE + b"\x18\x01",
+    "type is text": BASE + message(2, message(3, b"x")), "type is huge": BASE + message(2, b"\x18" + varint(2**63)),
+    "NaN": BASE + piece("d", float("nan")), "infinity": BASE + piece("d", float("inf")),
+    "1e38": BASE + piece("d", 1e38),
+    "not UTF-8": BASE + piece(b"\xff"), "surrogate": BASE + piece(b"\xed\xa0\x80"), "empty piece": BASE + piece(""),
+    "duplicates": BASE * 2 + UNIGRAM, "duplicates of BPE": BASE * 2 + BPE, "no unknown": piece("</s>", 0, 3),
+    "cut in a length": BASE + UNIGRAM + b"\x0a", "piece of a megabyte": BASE + piece("a" * 10**6) + UNIGRAM,
+    "short charsmap": charsmap(b"ab"), "charsmap of two gigabytes": charsmap(b"\xff\xff\xff\x7fa"),
+    "charsmap without trie": charsmap(bytes(4) + b"a\0"), "charsmap is a number": BASE + message(3, b"\x10\x01"),
+    "charsmap of random numbers": charsmap(struct.pack("<I", 1024) + random.Random(1).randbytes(1024) + b"abc\0" * 9),
+    "charsmap with a long text": charsmap(struct.pack("<I", 16) + bytes(16) + b"x" * 10**6 + b"\0"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_hostile_files_are_refused_in_a_sentence(name):
+    with pytest.raises(InvalidInput) as refused:
+        from_sentencepiece(ATTACKS[name]).encode("abc")
+    assert refused.value.message.endswith(".")
+    if name in ("NaN", "infinity", "1e38"):
+        assert "damaged piece 'd'" in refused.value.message
+    if name.startswith(("length", "cut")):
+        assert "damaged or cut off" in refused.value.message
+
+
+def test_the_attacks_differ_from_a_file_that_is_read():
+    for kind in (UNIGRAM, BPE):
+        tokenizer = from_sentencepiece(BASE + kind)
+        assert tokenizer.decode(tokenizer.encode("abc").ids) == "abc"
+
+
+def test_many_pieces_are_refused_while_they_are_read(monkeypatch):
+    monkeypatch.setattr(convert, "_MAX_PIECES", 100)
+    many = BASE + b"".join(piece(f"p{index}") for index in range(93))
+    assert len(from_sentencepiece(many + UNIGRAM)) == 100
+    with pytest.raises(InvalidInput, match="more than 100 pieces"):
+        from_sentencepiece(many + piece("one") + UNIGRAM)
+
+
+def test_pieces_that_can_be_joined_in_very_many_ways_are_refused():
+    """8 MB of pieces would be 16 GB of merges: each of 4,000 lengths of one letter is a sum of two others."""
+    many = b"".join(piece("a" * size, -size) for size in range(2, 4000))
+    with pytest.raises(InvalidInput, match="joined in too many ways"):
+        from_sentencepiece(BASE + many + BPE)
+    assert from_sentencepiece(BASE + b"".join(piece("a" * size, -size) for size in range(2, 100)) + BPE).id("a" * 99)

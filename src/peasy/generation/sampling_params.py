@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypedDict
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Le
 
 from peasy.errors import InvalidInput
 from peasy.parameters import BoundedSettings
@@ -18,6 +18,9 @@ LongPrompt = Literal["refuse", "cut", "extend"]
 
 WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
 """Format of the weights for decoding; auto: bfloat16 if the CPU supports it, else float32."""
+
+MAX_LOGIT_BIAS = 10_000
+"""Largest number that may be added to a logit: a float32 holds the sum."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class SamplingParams(BoundedSettings):
     """Nucleus sampling: sample from the most likely tokens with this total probability."""
     min_p: Annotated[float, Ge(0), Le(1)] = 0.0
     """Minimum probability, relative to the most likely token."""
-    repetition_penalty: Annotated[float, Gt(0), Le(100)] = 1.0
+    repetition_penalty: Annotated[float, Ge(0.01), Le(100)] = 1.0
     """Above 1, tokens that occurred before become less likely: it divides their logits."""
     presence_penalty: Annotated[float, Ge(-100), Le(100)] = 0.0
     """Subtracted from the logit of every token generated before."""
@@ -61,9 +64,9 @@ class SamplingParams(BoundedSettings):
         super().__post_init__()
         if not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
-        if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
-            message = "A logit bias is not a finite number."
-            raise InvalidInput(message, hint="Minus infinity is allowed: it forbids an id.")
+        if any(not (abs(bias) <= MAX_LOGIT_BIAS or bias == -math.inf) for bias in self.logit_bias.values()):
+            hint = f"{-MAX_LOGIT_BIAS:,} to {MAX_LOGIT_BIAS:,} are allowed, and minus infinity: it forbids an id."
+            raise InvalidInput("A logit bias is too large, or not a number.", hint=hint)
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -75,7 +78,7 @@ class SamplingOptions(TypedDict, total=False):
     top_k: Annotated[int, Ge(1)] | None
     top_p: Annotated[float, Ge(0), Le(1)]
     min_p: Annotated[float, Ge(0), Le(1)]
-    repetition_penalty: Annotated[float, Gt(0), Le(100)]
+    repetition_penalty: Annotated[float, Ge(0.01), Le(100)]
     presence_penalty: Annotated[float, Ge(-100), Le(100)]
     frequency_penalty: Annotated[float, Ge(-100), Le(100)]
     stop: tuple[str, ...]
@@ -91,7 +94,7 @@ class BeamSearchParams(BoundedSettings):
     """Number of beams; 1 is greedy decoding."""
     max_tokens: Annotated[int, Ge(1)] = 64
     """Maximum number of tokens to generate."""
-    length_penalty: float = 1.0
+    length_penalty: Annotated[float, Ge(-10), Le(10)] = 1.0
     """Length penalty; above 0 favours long sequences, 0 is the plain sum of log-probabilities."""
     n: Annotated[int, Ge(1)] = 1
     """Number of hypotheses to return, best first."""
@@ -104,7 +107,5 @@ class BeamSearchParams(BoundedSettings):
         if self.n > self.num_beams:
             message = f"n is {self.n}, but there are only {self.num_beams} beams."
             raise InvalidInput(message, hint="Use at least n beams.")
-        if not math.isfinite(self.length_penalty):
-            raise InvalidInput(f"length_penalty is {self.length_penalty}.", hint="Give a finite number.")
         if self.early_stopping not in ("always", "heuristic", "never"):
             raise InvalidInput(f"early_stopping is {self.early_stopping!r}.", hint="Choose always, heuristic or never.")

@@ -28,11 +28,14 @@ def to_plain(data: object) -> JsonValue:
     >>> to_plain({"scores": (1.0, float("-inf"))})
     {'scores': [1.0, '-inf']}
     """
+    if data is None or isinstance(data, int):
+        return data
     if isinstance(data, float):
         return data if math.isfinite(data) else str(data)
     if isinstance(data, str):
         # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
-        return sanitize.escape_control(data) if any("\ud800" <= letter <= "\udfff" for letter in data) else data
+        is_plain = data.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in data)
+        return data if is_plain else sanitize.escape_control(data)
     if is_dataclass(data) and not isinstance(data, type):
         shown = [field.name for field in fields(data) if field.name not in ("explain", "formula")]
         named = {name: to_plain(getattr(data, name)) for name in shown}
@@ -45,4 +48,4 @@ def to_plain(data: object) -> JsonValue:
         return [to_plain(item) for item in sorted(data)]
     if isinstance(data, list | tuple):
         return [to_plain(item) for item in data]
-    return data  # type: ignore[return-value]  # an integer, a bool or None; json refuses anything else
+    return data  # type: ignore[return-value]  # json refuses it

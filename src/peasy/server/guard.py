@@ -3,9 +3,11 @@
 Requests are refused unless a rule allows them. The rules hold on loopback too, which any web page can reach.
 """
 
+import asyncio
 import contextlib
 import hmac
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Iterable, Sequence
@@ -24,6 +26,15 @@ _MAX_BODY_BYTES = 2**20
 
 MAX_HEADER_BYTES = 16 * 1024
 """Limit of a request's headers and path together in bytes."""
+
+_MAX_DEPTH, _MAX_CONTAINERS = 32, 4096
+"""Levels of lists and objects in a body, and their number: reading each takes time of the event loop."""
+
+_LARGE_BODY_BYTES = 64 * 1024
+"""Larger bodies are checked in a thread."""
+
+_STRUCTURE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)
+"""A string, which may lack its end, or a bracket; possessive, so that no text takes more than one pass."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -139,6 +150,25 @@ class Guard:
             raise HTTPRefusal(403, "This page is older than the server.", hint="Reload it.")
 
 
+def check_structure(body: bytes) -> None:
+    """Raise if a JSON body has very many or deep lists and objects, or is not UTF-8; its strings are not counted."""
+    if b"\0" in body:  # only UTF-16 and UTF-32 have it, in which lists could hide
+        raise HTTPRefusal(400, "The body is not JSON in UTF-8.")
+    if body.count(b"[") + body.count(b"{") <= _MAX_DEPTH:
+        return
+    depth = count = 0
+    for match in _STRUCTURE.finditer(body):
+        first = body[match.start()]
+        if first in b"[{":
+            depth, count = depth + 1, count + 1
+        elif first in b"]}":
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            raise HTTPRefusal(400, f"Lists and objects are nested more than {_MAX_DEPTH} levels deep.")
+        if count > _MAX_CONTAINERS:
+            raise HTTPRefusal(400, f"The body has more than {_MAX_CONTAINERS:,} lists and objects.")
+
+
 def _parse_ip(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """Return the IP address, or None for a name."""
     with contextlib.suppress(ValueError):
@@ -170,6 +200,10 @@ class SecurityMiddleware:
         try:
             self.guard.check(scope["method"], scope["path"], scope["headers"])
             body = await self._read_body(receive)
+            if body is not None and len(body) > _LARGE_BODY_BYTES:
+                await asyncio.to_thread(check_structure, body)
+            elif body:
+                check_structure(body)
         except HTTPRefusal as refused:
             await error_response(refused, scope["path"])(scope, receive, send_with_headers)
             return

@@ -85,7 +85,7 @@ class SamplingBody(Strict):
     ignore_eos: bool | None = Field(None, description=_IGNORED)
     top_k: int | None = Field(None, ge=1, le=2**31, description="Sample only from the k most likely tokens.")
     min_p: float | None = Field(None, ge=0, le=1, description="Minimum probability, relative to the likeliest token.")
-    repetition_penalty: float | None = Field(None, gt=0, le=100, description="Divides the logits of seen tokens.")
+    repetition_penalty: float | None = Field(None, ge=0.01, le=100, description="Divides the logits of seen tokens.")
     long: LongPrompt | None = Field("refuse", description="What to do with a prompt longer than the context.")
     attention: AttentionTopKBody | None = Field(None, description="Return the top attention weights of each token.")
 

@@ -37,8 +37,10 @@ _STATUS_BY_CODE = {
 }  # fmt: skip
 
 
-_MAX_DEPTH, _MAX_MEMBERS = 32, 4096
-"""Levels of lists and objects in a body, and members of one object."""
+_MAX_MEMBERS = 4096
+"""Members of one object in a body."""
+
+_PLAIN_TYPES = {int, str, bool, type(None)}
 
 
 def _stop_at_first_error(schema: Any) -> None:
@@ -50,7 +52,7 @@ def _stop_at_first_error(schema: Any) -> None:
 
 
 class Strict(BaseModel):
-    """Strict body: unknown fields, numbers as strings, NaN, infinity, deep nesting and huge objects are refused."""
+    """Strict body: unknown fields, numbers as strings, NaN, infinity and huge objects are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -68,18 +70,16 @@ class Strict(BaseModel):
         return schema
 
 
-def _integral_floats_to_int(value: Any, depth: int = 0) -> Any:
+def _integral_floats_to_int(value: Any) -> Any:
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 2**63 else value
-    if not isinstance(value, dict | list):
+    if isinstance(value, list):  # of hundreds of thousands of ids, it may be
+        return value if _PLAIN_TYPES.issuperset(map(type, value)) else [_integral_floats_to_int(item) for item in value]
+    if not isinstance(value, dict):
         return value
-    if depth == _MAX_DEPTH:
-        raise ValueError(f"lists and objects are nested more than {_MAX_DEPTH} levels deep")
-    if isinstance(value, list):
-        return [_integral_floats_to_int(item, depth + 1) for item in value]
     if len(value) > _MAX_MEMBERS:
         raise ValueError(f"an object has more than {_MAX_MEMBERS:,} members")
-    return {key: _integral_floats_to_int(item, depth + 1) for key, item in value.items()}
+    return {key: _integral_floats_to_int(item) for key, item in value.items()}
 
 
 class CommandBody(Strict):

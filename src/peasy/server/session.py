@@ -20,7 +20,7 @@ from peasy.generation.sampling_params import SamplingParams
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.openai_schema import MAX_CHOICES, CompletionBody, SamplingBody
 
-LONG_PROMPT_CHARS = 20_000
+LONG_PROMPT_CHARS = 4096
 """Characters; longer prompts are tokenized in a thread, so that they do not block the event loop."""
 
 KEEP_ALIVE_SECONDS = 10.0

@@ -15,6 +15,9 @@ from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
 _UNIGRAM, _BPE = 1, 2
+_MAX_PIECES, _MAX_MERGE_CHARS = 500_000, 50_000_000
+"""Pieces of a sentencepiece file, twice those of Gemma 3, and characters of its merges, ten times those of Gemma."""
+_SAVE_HINT = "Write its tokenizer.json once: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 _FILE_IDS = (None, "AlbertTokenizer", "LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast", "T5Tokenizer")
 """Tokenizer classes with the ids of the sentencepiece file."""
 _SPECIAL_TOKENS = (
@@ -126,16 +129,18 @@ def _piece_ids(
         sentinels = [f"<extra_id_{i}>" for i in reversed(range(min(count, 1000)))]
         names, more = [*names, *sentinels], [*more, *sentinels]
     elif name not in _FILE_IDS and not any(kind == _BYTE for _, _, kind in pieces):
-        hint = "Write its tokenizer.json once: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
-        raise InvalidInput(f"The ids of {str(name)[:40]} are not those of its sentencepiece file.", hint=hint)
+        raise InvalidInput(f"The ids of {str(name)[:40]} are not those of its sentencepiece file.", hint=_SAVE_HINT)
     return {piece: id for id, piece in enumerate(names)}, more
 
 
 def _bpe_model(pieces: Sequence[tuple[str, float, int]], ordered: Sequence[str], unk: str) -> JsonDict:
     """Return a BPE model whose merges are all splits of a piece into two pieces, those of the best piece first."""
     rank = {piece: i for i, (piece, _, kind) in enumerate(pieces) if kind in (_NORMAL, _USER)}
-    merges = []
+    merges, num_chars = list[tuple[str, str]](), 0
     for piece in sorted(rank, key=lambda piece: -pieces[rank[piece]][1]):
+        num_chars += len(piece) * sum(piece[:at] in rank for at in range(1, len(piece)))
+        if num_chars > _MAX_MERGE_CHARS:
+            raise InvalidInput("The pieces of the sentencepiece model can be joined in too many ways.", hint=_SAVE_HINT)
         splits = ((piece[:at], piece[at:]) for at in range(1, len(piece)))
         merges += sorted(
             (pair for pair in splits if pair[0] in rank and pair[1] in rank), key=lambda p: (rank[p[0]], rank[p[1]])
@@ -203,6 +208,8 @@ def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes, bool]
     for field, value in _message_fields(data):
         if field == 1:
             pieces.append(_read_piece(_require_bytes(value)))
+            if len(pieces) > _MAX_PIECES:
+                raise InvalidInput(f"The sentencepiece model has more than {_MAX_PIECES:,} pieces.", hint=_SAVE_HINT)
         elif field == 2:
             kind = dict(_message_fields(_require_bytes(value))).get(3, _UNIGRAM)  # type: ignore[assignment]
         elif field == 3:

@@ -21,6 +21,7 @@ from peasy.tokenization.tokenizer_validation import (
     check_built,
     check_special_ids,
     component_types,
+    decodes_as_a_whole,
     is_own_form,
     validate_tokenizer_json,
 )
@@ -33,6 +34,8 @@ _ENCODING_SECTIONS = ("normalizer", "pre_tokenizer", "post_processor")
 _ANY_MODEL = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}
 _REPLACEMENT_CHAR = "\ufffd"
 _MAX_PENDING = 64
+_LONG_TEXT_CHARS = 4096
+"""Longer texts are encoded as batches: the library then lets other threads run."""
 _MAX_CHAR_BYTES = 4
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 
@@ -88,11 +91,10 @@ class Tokenizer:
         self._printable: dict[int, str] = {}
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
         decoders = component_types(self._data, "decoder")
-        self._word_end = str(self._data["model"].get("end_of_word_suffix") or "") if decoders == ["ByteLevel"] else ""
-        self.byte_level, self._byte_fallback = (
-            decoders == ["ByteLevel"] and not self._word_end,
-            "ByteFallback" in decoders,
-        )
+        self.byte_level, self._byte_fallback = decoders == ["ByteLevel"], "ByteFallback" in decoders
+        self.word_end = str(self._data["model"].get("end_of_word_suffix") or "") if self.byte_level else ""
+        """End-of-word suffix, as of CLIP: a space when decoded, and none at the end of a text."""
+        self.decodes_as_a_whole = decodes_as_a_whole(self._data)
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
@@ -206,7 +208,7 @@ class Tokenizer:
         if self._isolated_encoder is not None:
             return self._isolated_encoder.encode(texts, add_special_tokens=add_special_tokens, offsets=offsets)
         with library_errors("Tokenizing"):
-            if len(texts) == 1:
+            if len(texts) == 1 and len(texts[0]) < _LONG_TEXT_CHARS:
                 encodings = [self._backend.encode(texts[0], add_special_tokens=add_special_tokens)]
             else:
                 encode = self._backend.encode_batch if offsets else self._backend.encode_batch_fast
@@ -217,7 +219,7 @@ class Tokenizer:
         """Decode ids to text, without special tokens unless `keep_special_tokens`."""
         with library_errors("Decoding"):
             text: str = self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
-        return text.replace(self._word_end, " ").strip() if self._word_end else text
+        return text.replace(self.word_end, " ").strip() if self.word_end else text
 
     def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
@@ -241,7 +243,7 @@ class Tokenizer:
         if id not in self._printable:
             token = self._id_to_token.get(id, f"<{id}>")
             plain = id in self._special_ids or id not in self._id_to_token
-            self._printable[id] = token if plain else printable(token, byte_level=self.byte_level)
+            self._printable[id] = token if plain else printable(token, byte_level=self.byte_level and not self.word_end)
         return self._printable[id]
 
     def pieces(self, ids: Sequence[int]) -> tuple[str, ...]:
@@ -258,14 +260,18 @@ class Tokenizer:
         """Return the id of a token as in the vocabulary file."""
         return self._token_to_id.get(token)
 
-    def to_bytes(self, id: int, *, is_first: bool = False) -> bytes:
-        """Return the bytes that a token adds to a text, at its beginning if `is_first`; empty for special tokens."""
+    def to_bytes(self, id: int, *, is_first: bool = False, keep_word_end: bool = False) -> bytes:
+        """Return the bytes that a token adds to a text, at its beginning if `is_first`; empty for special tokens.
+
+        `keep_word_end` leaves an end-of-word suffix as it is; else it is a space.
+        """
         id = int(id)
         token = self._id_to_token.get(id)
         if token is None or id in self._special_ids:
             return b""
         if self.byte_level:
-            return token_to_bytes(token)
+            raw = token_to_bytes(token)
+            return raw.replace(self.word_end.encode(), b" ") if self.word_end and not keep_word_end else raw
         if self.is_byte(id):
             return bytes([int(token[3:5], 16)])
         return self.decode_continuation(() if is_first else self._word_ids, [id]).encode()
@@ -317,16 +323,19 @@ class IncrementalDecoder:
 
     The concatenated pieces equal `decode_continuation` of all ids. Byte-level tokens are decoded by Python's UTF-8
     decoder; the text of others depends on their neighbours: it is the difference of two decodes, from a token before.
+    If the decoder may change all of the text at a later token, the text comes at the end.
     """
 
     def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int] = ()) -> None:
         self._tokenizer = tokenizer
-        self._ids = self._last_ids(prompt)
+        self._ids = list(prompt) if tokenizer.word_end or tokenizer.decodes_as_a_whole else self._last_ids(prompt)
         self._num_emitted = len(self._ids)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        last_bytes = b"".join(map(tokenizer.to_bytes, self._ids)) if tokenizer.byte_level else b""
+        self._word_ends = _WordEnds(tokenizer.word_end) if tokenizer.word_end else None
         # The bytes of an incomplete character at the end of the prompt were already shown, as a replacement character.
-        self._num_shown = len(last_bytes.decode("utf-8", errors="replace")) - len(self._utf8.decode(last_bytes))
+        self._num_shown = len(tokenizer.decode(self._ids)) if tokenizer.byte_level else 0
+        for id in self._ids if tokenizer.byte_level else ():
+            self.push(id)
 
     def _last_ids(self, prompt: Sequence[int]) -> list[int]:
         """Return the end of the prompt on which the text of the next token depends."""
@@ -342,11 +351,12 @@ class IncrementalDecoder:
     def push(self, id: int) -> str:
         """Return the text that this id completes; empty while a character is incomplete."""
         if self._tokenizer.byte_level:
-            return self._unshown(self._utf8.decode(self._tokenizer.to_bytes(id)))
+            return self._push_bytes(self._tokenizer.to_bytes(id, keep_word_end=True))
         if self._tokenizer.is_special(id):
             return ""
         self._ids.append(id)
-        if self._tokenizer.is_byte(id):  # one invalid byte makes all bytes before it invalid
+        # One invalid byte makes all bytes before it invalid.
+        if self._tokenizer.is_byte(id) or self._tokenizer.decodes_as_a_whole:
             return ""
         text = self._tokenizer.decode(self._ids)
         is_partial = text.endswith(_REPLACEMENT_CHAR) and len(self._ids) - self._num_emitted < _MAX_PENDING
@@ -355,8 +365,12 @@ class IncrementalDecoder:
     def finish(self) -> str:
         """Return the pending text; bytes of an incomplete character become a replacement character."""
         if self._tokenizer.byte_level:
-            return self._unshown(self._utf8.decode(b"", final=True))
+            return self._push_bytes(b"", is_last=True)
         return self._emit(self._tokenizer.decode(self._ids))
+
+    def _push_bytes(self, data: bytes, is_last: bool = False) -> str:
+        text = self._utf8.decode(data, final=is_last)
+        return self._unshown(text if self._word_ends is None else self._word_ends.push(text, is_last))
 
     def _unshown(self, text: str) -> str:
         """Return the text without what the prompt already showed as replacement characters."""
@@ -372,6 +386,24 @@ class IncrementalDecoder:
         self._num_emitted = len(self._ids)
         self._num_shown += max(len(before) - len(text), 0)
         return self._unshown(text[len(before) :])
+
+
+class _WordEnds:
+    """Replaces end-of-word suffixes by spaces, and strips the text; holds back what may become either."""
+
+    def __init__(self, suffix: str) -> None:
+        self._suffix, self._pending, self._spaces, self._began = suffix, "", "", False
+
+    def push(self, text: str, is_last: bool) -> str:
+        *words, rest = (self._pending + text).split(self._suffix)
+        sizes = range(0 if is_last else min(len(rest), len(self._suffix) - 1), 0, -1)
+        held = next((size for size in sizes if self._suffix.startswith(rest[-size:])), 0)
+        self._pending = rest[len(rest) - held :]
+        text = self._spaces + " ".join([*words, rest[: len(rest) - held]])
+        text = text if self._began else text.lstrip()
+        complete = text.rstrip()
+        self._began, self._spaces = self._began or bool(complete), text[len(complete) :]
+        return complete
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:

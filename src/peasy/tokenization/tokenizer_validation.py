@@ -124,6 +124,19 @@ def component_types(data: JsonDict, section: str) -> list[str]:
     return [str(part.get("type")) for part in _walk(data.get(section), section)]
 
 
+def decodes_as_a_whole(data: JsonDict) -> bool:
+    """True if the decoder changes the text after joining it, or in several steps that depend on neighbours.
+
+    A later token may then change what is long before it. One character less at the beginning is no such change.
+    """
+    steps = list(_walk(data.get("decoder"), "decoder"))
+    types = [step["type"] for step in steps]
+    joined = steps[types.index("Fuse") :] if "Fuse" in types else []
+    stripped = sum(step.get("start", 0) for step in joined)
+    is_changed = stripped > 1 or any(step["type"] not in ("Fuse", "Strip") for step in joined)
+    return is_changed or (len(steps) > 1 and not {"BPEDecoder", "ByteLevel", "CTC", "WordPiece"}.isdisjoint(types))
+
+
 def _check_keys(table: JsonDict, known: tuple[str, ...], where: str) -> None:
     """Raise for a key that the library would ignore: it may hide what the library reads."""
     if unknown := [str(key) for key in table if key not in known]:

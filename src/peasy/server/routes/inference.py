@@ -47,8 +47,8 @@ def _given_card(registry: ModelRegistry, name: str) -> ModelEntry:
 
 
 @command_route(router, "/tokenize")
-def post_tokenize(state: State, model: Name, text: Text) -> Result:
-    """Tokenize a text."""
+def post_tokenize(state: State, model: Name, text: Annotated[str, Field(max_length=20_000)]) -> Result:
+    """Tokenize a text, with the pieces and words of all tokens; /tokenize takes longer texts and returns only ids."""
     with state.registry.use(model) as loaded:
         tokenizer = loaded.require_tokenizer()
         return TokenizeResult(tokenizer.encode(text), tokenizer, loaded.name)

@@ -147,25 +147,87 @@ def _help(command: str) -> str:
 
 
 def python_names() -> str:
-    """Public names of `import peasy`, each with its docstring, signature, example and the members of its result."""
+    """Public names of `import peasy`, each with its docstring, signature, example, and the results it returns."""
     import peasy
+    from peasy.commands.result import Result
 
-    intro = (
-        "The names of `import peasy`; each is imported on first use. The examples are docstrings, and run as tests.\n"
-    )
-    lines = ["# Python names\n", GENERATED + intro]
+    intro = """The names of `import peasy`; each is imported on first use. Every example runs as a test, those of
+results in a folder of their own.
+"""
+    shared = "Members of every result of a command, beside those of its own table:\n"
+    lines = ["# Python names\n", GENERATED + intro, shared, *_table(_member_rows(Result))]
     modules = {name: module for name, module in peasy._public_names().items() if module != "peasy"}
+    shown = {getattr(peasy, name) for name in modules if inspect.isclass(getattr(peasy, name))}
     for name in sorted(modules, key=str.lower):
         value = getattr(peasy, name)
         first = (inspect.getdoc(value) or "").partition("\n")[0]
         lines += [f"## `{name}`\n", f"{first} Defined in `{modules[name]}`.\n"]
         if inspect.isfunction(value):
             lines += [f"```text\n{_signature(value)}\n```\n"]
-        if example := _example(value):
-            lines += [f"```python\n{example}\n```\n"]
-        if members := _members(value):
-            lines += ["| member | type | |", "|---|---|---|", *members, ""]
+        example = _results()["examples"].get(name) or _example(value)
+        classes = [value] if inspect.isclass(value) else _result_classes(value)
+        if "Traceback" not in example or not classes:  # else that of its result is shown
+            lines += [f"```python\n{example.strip()}\n```\n"]
+        if inspect.ismodule(value):
+            lines += _table(_function_rows(value))
+        for cls in classes:
+            lines += _result(cls, is_new=cls is value or cls not in shown, title=cls is not value)
+            shown.add(cls)
+    _check_results(shown)
     return "\n".join(lines).rstrip() + "\n"
+
+
+@cache
+def _results() -> dict[str, dict[str, str]]:
+    """Texts of members and examples, by class."""
+    return _toml("docs/results.toml")
+
+
+def _check_results(shown: set[type]) -> None:
+    """Refuse texts of classes and members that do not exist."""
+    members = {cls.__name__: {"example", *(name for name, *_ in _member_rows(cls))} for cls in shown}
+    members |= {"common": {name for names in members.values() for name in names}, "examples": {"edit", "serve"}}
+    unknown = [
+        f"{key}.{name}" for key, texts in _results().items() for name in texts if name not in members.get(key, ())
+    ]
+    if unknown or set(_results()) - set(members):
+        raise SystemExit(f"docs/results.toml has unknown names: {', '.join(unknown) or set(_results()) - set(members)}")
+
+
+def _result_classes(function: object) -> list[type]:
+    """Classes of peasy that a function returns."""
+    returned = inspect.signature(function).return_annotation if inspect.isfunction(function) else None
+    classes = typing.get_args(returned) or (returned,)
+    return [cls for cls in classes if inspect.isclass(cls) and cls.__module__.startswith("peasy.")]
+
+
+def _result(cls: type, *, is_new: bool, title: bool) -> list[str]:
+    """Return the lines of a result: what it is, an example, its members; only a link to it where it is known."""
+    name = cls.__name__
+    if not is_new:
+        return [f"Returns [`{name}`](#{name.lower()}).\n"]
+    lines = [f"### `{name}`\n", f"{(inspect.getdoc(cls) or '').partition(chr(10))[0]}\n"] if title else []
+    if example := _results().get(name, {}).get("example"):
+        lines += [f"```python\n{example.strip()}\n```\n"]
+    return lines + _table(_member_rows(cls))
+
+
+def _table(rows: list[tuple[str, str, object, str]]) -> list[str]:
+    """Return a table of members; one without a text is an error."""
+    if missing := [name for name, _, _, text in rows if not text]:
+        raise SystemExit(f"docs/results.toml has no text for {', '.join(missing)}")
+    lines = [f"| `{shown}` | {_type(annotation)} | {_escape(text)} |" for _, shown, annotation, text in rows]
+    return ["| member | type | |", "|---|---|---|", *lines, ""] if lines else []
+
+
+def _function_rows(module: types.ModuleType) -> list[tuple[str, str, object, str]]:
+    functions = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    public = [value for value in functions if inspect.isfunction(value) and not value.__name__.startswith("_")]
+    return [
+        (function.__name__, f"{function.__name__}()", inspect.get_annotations(function).get("return", ""), text)
+        for function in sorted(public, key=lambda function: function.__name__)
+        if (text := (inspect.getdoc(function) or "").partition("\n")[0])
+    ]
 
 
 def _example(value: object) -> str:
@@ -174,30 +236,32 @@ def _example(value: object) -> str:
     return doc[doc.index(">>>") :].partition("\n\n")[0].rstrip() if ">>>" in doc else ""
 
 
-def _members(value: object) -> list[str]:
-    """Return table rows of the public members of a class, or of the class that a function returns: name, type, text."""
-    result = (
-        value if inspect.isclass(value) else typing.get_type_hints(value).get("return") if _is_resolved(value) else None
-    )
-    if not inspect.isclass(result) or not result.__module__.startswith("peasy."):
-        return []
-    bases = [base for base in reversed(result.__mro__[:-1]) if base.__module__.startswith("peasy.")]
-    rows: dict[str, tuple[str, object, str]] = {}
+def _member_rows(cls: type) -> list[tuple[str, str, object, str]]:
+    """Return name, shown name, type and text of the public members of a class, without those of every result."""
+    from peasy.commands.result import Result
+
+    bases = [base for base in reversed(cls.__mro__[:-1]) if base.__module__.startswith("peasy.")]
+    own = {**_results()["common"], **_results().get(cls.__name__, {})}
+    rows: dict[str, tuple[str, str, object, str]] = {}
     for base in bases:
         fields = inspect.get_annotations(base) if dataclasses.is_dataclass(base) else {}
-        texts = _field_texts(base)
-        rows |= {name: (name, annotation, texts.get(name, "")) for name, annotation in fields.items()}
+        texts = own | _field_texts(base)
+        rows |= {name: (name, name, annotation, texts.get(name, "")) for name, annotation in fields.items()}
         for name, member in vars(base).items():
             text = (inspect.getdoc(member) or "").partition("\n")[0]
             if isinstance(member, property | cached_property):
                 getter: Any = member.fget if isinstance(member, property) else member.func
-                rows[name] = name, inspect.get_annotations(getter).get("return", ""), text
+                rows[name] = name, name, inspect.get_annotations(getter).get("return", ""), text
             elif inspect.isfunction(member):
-                rows[name] = f"{name}()", inspect.get_annotations(member).get("return", ""), text
+                rows[name] = name, f"{name}()", inspect.get_annotations(member).get("return", ""), text
+    usual = (
+        {} if cls is Result or not issubclass(cls, Result) else {name: text for name, *_, text in _member_rows(Result)}
+    )
     return [
-        f"| `{shown}` | {_type(annotation)} | {_escape(text)} |"
-        for name, (shown, annotation, text) in sorted(rows.items())
-        if not name.startswith("_")
+        row
+        for name, row in sorted(rows.items())
+        if not name.startswith("_") and name != "json_decimals" and usual.get(name) != row[3]
+        if name != "document" or cls is Result
     ]
 
 
@@ -217,15 +281,6 @@ def _type(annotation: object) -> str:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     shown = re.sub(r"\b(?:\w+\.)+(?=\w)", "", text).replace("ForwardRef('", "").replace("')", "")
     return f"`{_escape(shown)}`" if shown else ""
-
-
-def _is_resolved(value: object) -> bool:
-    """Return whether the annotations of a function can be read here."""
-    try:
-        typing.get_type_hints(value)
-    except (NameError, TypeError):
-        return False
-    return inspect.isfunction(value)
 
 
 def _signature(function: Callable[..., object]) -> str:

@@ -195,3 +195,6 @@ def test_usual_methods_of_a_model(decoder, tmp_path):
         torch.testing.assert_close(theirs(torch.tensor([list(ids)])).logits, expected, atol=1e-4, rtol=0)
     assert next(again.to(dtype=torch.float64).parameters()).dtype == torch.float64
     assert next(again.to("cpu", torch.float32).parameters()).dtype == torch.float32
+    assert next(again.to(dtype="bfloat16").parameters()).dtype == torch.bfloat16
+    with pytest.raises(InvalidInput, match='no dtype "half"'):
+        again.to(dtype="half")

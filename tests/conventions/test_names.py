@@ -1,5 +1,6 @@
 """Public names: one list, each with its module, documented and with an example; no other name is visible."""
 
+import doctest
 import inspect
 import re
 import subprocess
@@ -48,6 +49,30 @@ def test_public_names_show_an_example():
     shown = [name for name in MODULE_OF_NAME if not inspect.ismodule(getattr(peasy, name))]
     assert len(shown) > 30
     assert not [name for name in shown if ">>>" not in (inspect.getdoc(getattr(peasy, name)) or "")]
+
+
+def test_every_result_shows_an_example(generate):
+    """A result has an example of its own, or is the first result of a function whose docstring shows one that runs."""
+    texts, without = generate._results(), []
+    for name in MODULE_OF_NAME:
+        classes = generate._result_classes(getattr(peasy, name))
+        shown = classes[:1] if "Traceback" not in (inspect.getdoc(getattr(peasy, name)) or "") else []
+        without += [cls.__name__ for cls in classes if cls not in shown and "example" not in texts[cls.__name__]]
+    assert without == []
+
+
+def test_examples_of_results_run(generate, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser, runner = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    output: list[str] = []
+    examples = generate._results()["examples"] | {
+        name: texts["example"] for name, texts in generate._results().items() if "example" in texts
+    }
+    assert len(examples) > 12
+    for name, text in examples.items():
+        names = {name: getattr(peasy, name) for name in MODULE_OF_NAME}
+        runner.run(parser.get_doctest(text, names, name, None, 0), out=output.append)
+    assert runner.failures == 0, "".join(output)
 
 
 def test_public_names_are_listed_in_the_docs(root):

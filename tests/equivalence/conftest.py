@@ -64,6 +64,7 @@ SMALL_DISTILBERT |= {"max_position_embeddings": 40}
 SMALL_MODERNBERT = SMALL_BERT | {"hidden_size": 24, "local_attention": 6, "pad_token_id": 0, "bos_token_id": 1}
 SMALL_MODERNBERT |= {"eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2, "num_attention_heads": 3}
 SMALL_BART = SMALL_MARIAN | {"pad_token_id": 1, "decoder_start_token_id": 2, "bos_token_id": 0, "eos_token_id": 2}
+CODE_IDS = {"bos_token_id": None, "eos_token_id": 2}
 WINDOWS = {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1, "num_key_value_heads": 2}
 
 CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
@@ -150,6 +151,35 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             SMALL_LLAMA
             | {"rope_parameters": LONG, "eos_token_id": 2, "pad_token_id": 0}
             | {"original_max_position_embeddings": 32, "tie_word_embeddings": True},
+        ),
+        "phi": ("PhiForCausalLM", "PhiConfig", SMALL_LLAMA | {"hidden_size": 32}),
+        "phi-whole": (
+            "PhiForCausalLM",
+            "PhiConfig",
+            SMALL_LLAMA
+            | {"num_key_value_heads": 2, "hidden_act": "relu", "tie_word_embeddings": True, "layer_norm_eps": 1e-3}
+            | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}},
+        ),
+        "starcoder2": ("Starcoder2ForCausalLM", "Starcoder2Config", SMALL_LLAMA | CODE_IDS),
+        "starcoder2-biasless": (
+            "Starcoder2ForCausalLM",
+            "Starcoder2Config",
+            SMALL_LLAMA
+            | CODE_IDS
+            | {"use_bias": False, "sliding_window": 4, "tie_word_embeddings": False, "num_key_value_heads": 4}
+            | {"hidden_act": "gelu", "norm_epsilon": 1e-3},
+        ),
+        "stablelm": (
+            "StableLmForCausalLM",
+            "StableLmConfig",
+            SMALL_LLAMA | {"hidden_size": 32, "num_key_value_heads": 4},
+        ),
+        "stablelm-parallel": (
+            "StableLmForCausalLM",
+            "StableLmConfig",
+            SMALL_LLAMA
+            | {"num_key_value_heads": 2, "use_parallel_residual": True, "use_qkv_bias": True, "layer_norm_eps": 1e-3}
+            | {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 1.0}},
         ),
         "granite": (
             "GraniteForCausalLM",

@@ -58,14 +58,14 @@ def _byte_fallback(special, strip):
     return _template(tokenizers.Tokenizer.from_str(json.dumps(data)), f"{special[1]} $A")
 
 
-def _unigram():
+def _unigram(special=("<pad>", "</s>", "<unk>"), template="$A </s>"):
     space = pre_tokenizers.Metaspace(prepend_scheme="always")
     made = _trained(
-        models.Unigram(), lambda **more: trainers.UnigramTrainer(unk_token="<unk>", **more), ["<pad>", "</s>", "<unk>"],
+        models.Unigram(), lambda **more: trainers.UnigramTrainer(unk_token="<unk>", **more), [*special],
         pre_tokenizer=pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), space]),
         decoder=decoders.Metaspace(prepend_scheme="always"),
     )  # fmt: skip
-    return _template(made, "$A </s>")
+    return _template(made, template)
 
 
 def _wordpiece(lowercase):
@@ -143,6 +143,15 @@ FILES = {
             "pad_token": "<pad>",
             "extra_ids": 0,
         },
+    ),
+    "t5-unknown": (
+        lambda: _unigram(("<pad>", "<unk>", "</s>")),  # transformers gives unknown characters the id 2 all the same
+        {"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>", "extra_ids": 0},
+    ),
+    "pegasus": (_unigram, {"tokenizer_class": "PegasusTokenizer", "eos_token": "</s>", "unk_token": "<unk>"}),
+    "mbart": (
+        lambda: _unigram(("<s>", "<pad>", "</s>", "<unk>", "en_XX"), "$A </s> en_XX"),
+        {"tokenizer_class": "MBartTokenizer", "bos_token": "<s>", "eos_token": "</s>"},
     ),
     "bert": (lambda: _wordpiece(False), {"tokenizer_class": "BertTokenizer", "do_lower_case": True}),
     "bert-cased": (lambda: _wordpiece(True), {"tokenizer_class": "BertTokenizer", "do_lower_case": False}),

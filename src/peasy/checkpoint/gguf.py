@@ -51,7 +51,7 @@ def write_gguf(
     architecture, decoder_config = find_architecture(config, family)
     pairs = pair_weights(weight_map(decoder_config, architecture), tensors)
     gguf_tensors = export_weights(pairs, tensors) | rope_factors(decoder_config)
-    if architecture.needs_all and decoder_config.lm_head.tied:
+    if architecture.needs_head and decoder_config.lm_head.tied:
         gguf_tensors["output.weight"] = gguf_tensors["token_embd.weight"]
     with atomic_dir(folder) as temporary:
         write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)

@@ -33,8 +33,8 @@ class GGUFArchitecture:
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
     matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
     base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
-    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_all`: a tied
-    head is stored once more, and attention must have biases.
+    scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_head`: a tied
+    head is stored once more. `needs_biases`: attention must have biases.
     """
 
     name: str
@@ -47,7 +47,8 @@ class GGUFArchitecture:
     rope_except_every: int = 0
     has_scales: bool = False
     has_softcaps: bool = False
-    needs_all: bool = False
+    needs_head: bool = False
+    needs_biases: bool = False
 
 
 ARCHITECTURES = {
@@ -60,8 +61,11 @@ ARCHITECTURES = {
     "smollm3": GGUFArchitecture("smollm3", "silu", interleaved_rope=True, has_biases=False, rope_except_every=4),
     "olmo2": GGUFArchitecture("olmo2", "silu", has_biases=False),
     "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
+    "phi": GGUFArchitecture("phi2", "gelu-tanh", needs_head=True),
+    "starcoder2": GGUFArchitecture("starcoder2", "gelu-tanh"),
+    "stablelm": GGUFArchitecture("stablelm", "silu", needs_head=True),
     "granite": GGUFArchitecture("granite", "silu", interleaved_rope=True, has_biases=False, has_scales=True),
-    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv", needs_all=True),
+    "gpt_neox": GGUFArchitecture("gptneox", "gelu", fused="qkv", needs_head=True, needs_biases=True),
     "falcon": GGUFArchitecture("falcon", "gelu", has_biases=False, fused="qkv"),
     "gemma": GGUFArchitecture("gemma", "gelu-tanh", has_biases=False),
     "gemma2": GGUFArchitecture("gemma2", "gelu-tanh", has_biases=False, full_every=2, has_softcaps=True),
@@ -113,7 +117,7 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
         "attention before the MLP": architecture.name == "falcon" and not config.stack.parallel,
         "biases": not architecture.has_biases
         and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
-        "attention without biases": architecture.needs_all and not attention.bias,
+        "attention without biases": architecture.needs_biases and not attention.bias,
         "a custom attention scale": not usual_scale and not architecture.has_scales,
         "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
         "these settings of yarn": not usual_yarn,

@@ -20,7 +20,7 @@ from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, NotFound, check_keywords, parameter_names, with_checked_keywords
+from peasy.errors import InvalidInput, NotFound, check_keywords, lookup, parameter_names, with_checked_keywords
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -153,9 +153,12 @@ class LoadedModel(ModelBundle, DisplayMixin):
 
         return export_model(self, folder).folder
 
-    def to(self, device: "str | torch.device | None" = None, dtype: "torch.dtype | None" = None) -> "LoadedModel":
-        """Move the model to a device, or convert its weights, in place; return it."""
-        self.model.to(device=device, dtype=dtype)
+    def to(self, device: "str | torch.device | None" = None, dtype: "torch.dtype | str | None" = None) -> "LoadedModel":
+        """Move the model to a device, or convert its weights (torch.float16 or "float16"), in place; return it."""
+        import torch
+
+        names = ("float32", "float16", "bfloat16", "float64")
+        self.model.to(device=device, dtype=lookup(dtype, {name: getattr(torch, name) for name in names}, "dtype"))
         return self
 
     def parameters(self) -> "Iterator[nn.Parameter]":

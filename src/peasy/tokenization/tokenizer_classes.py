@@ -14,12 +14,12 @@ FILE_CLASS = "PreTrainedTokenizerFast"
 """Class that uses tokenizer.json as it is."""
 
 _MODEL_TYPES = {
-    "GPT2Tokenizer": "gpt2 gpt_neo opt", "GPTNeoXTokenizer": "gpt_neox", "Qwen2Tokenizer": "qwen2 qwen3",
+    "GPT2Tokenizer": "gpt2 gpt_neo opt phi starcoder2", "GPTNeoXTokenizer": "gpt_neox", "Qwen2Tokenizer": "qwen2 qwen3",
     "GemmaTokenizer": "gemma gemma2 gemma3 gemma3_text", "BertTokenizer": "bert distilbert electra",
     "RobertaTokenizer": "roberta roberta-prelayernorm bart", "MPNetTokenizer": "mpnet", "AlbertTokenizer": "albert",
     "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "T5Tokenizer": "t5 mt5",
     "M2M100Tokenizer": "m2m_100", "MBartTokenizer": "mbart", "PegasusTokenizer": "pegasus",
-    FILE_CLASS: "mistral mixtral phi3 olmo2 granite modernbert",
+    FILE_CLASS: "mistral mixtral phi3 olmo2 stablelm granite modernbert",
 }  # fmt: skip
 _CLASS_OF_MODEL = {model: name for name, models in _MODEL_TYPES.items() for model in models.split()}
 _ALWAYS_OF_MODEL = ("qwen2",)
@@ -29,7 +29,11 @@ _SPECIAL_TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_
 _ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 _WORDPIECE = ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MPNetTokenizer")
 ROBERTA = ("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer")
-_UNIGRAM = ("T5Tokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer")
+_UNIGRAM = (
+    "T5Tokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer", "MBartTokenizer", "PegasusTokenizer",
+)  # fmt: skip
+_UNKNOWN_ID = {"T5Tokenizer": 2, "XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "MBartTokenizer": 3}
+"""Id of unknown characters, whatever the file says."""
 _BYTE_LEVEL = ("GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
 _MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": _UNIGRAM, "BPE": _BYTE_LEVEL}
 _QWEN_PATTERN = (
@@ -164,11 +168,19 @@ def _unigram_steps(name: str, data: JsonDict, config: JsonDict) -> JsonDict:
         accents = [] if config.get("keep_accents") else [{"type": "NFKD"}, {"type": "StripAccents"}]
         lowercase = [{"type": "Lowercase"}] if config.get("do_lower_case", True) else []
         normalizers = [*quotes, *accents, *lowercase, *normalizers]
+    if name == "MBartTokenizer":
+        normalizers = []
+    if name == "PegasusTokenizer":
+        patterns = (" {2,}",) if normalizers else (r"\n", " {2,}")
+        normalizers += [{"type": "Replace", "pattern": {"Regex": pattern}, "content": " "} for pattern in patterns]
     adds_space = name == "T5Tokenizer" or config.get("add_prefix_space", True)
     scheme = "always" if adds_space else "never"
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
+    split = {"type": "WhitespaceSplit"}
+    unknown = {"unk_id": _UNKNOWN_ID.get(name, data["model"].get("unk_id"))}
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, space]},
+        "pre_tokenizer": space if name == "PegasusTokenizer" else {"type": "Sequence", "pretokenizers": [split, space]},
+        "model": data["model"] | (unknown if len(data["model"]["vocab"]) > 3 else {}),
         "decoder": space,
     }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from peasy.checkpoint.huggingface.classification import ClassifierFields
 from peasy.checkpoint.huggingface.config_fields import ConfigFields, WeightNames
@@ -51,17 +52,25 @@ def usual_fields(default_activation: str = "gelu", *, segments: bool = True) -> 
     )
 
 
+class HeadNames(NamedTuple):
+    """Names of the modules of an LM head, and of its own bias."""
+
+    transform: str
+    norm: str
+    decoder: str
+    bias: str
+
+
 @dataclass(frozen=True)
 class BertNames:
     """Names of the weights of a family, and which parts it has.
 
-    `head`: those of transform, norm and decoder of the LM head, and of its bias, separated by spaces.
     `classifier_names`: those of the classification head of texts; one for single tokens is `classifier`.
     `projection`: the layer after embeddings of another width. `shared_layers`: all layers are stored as one.
     """
 
     prefix: str
-    head: str
+    head: HeadNames
     layers: str = "encoder.layer.{layer}."
     layer_names: Mapping[str, str] = field(default_factory=lambda: BERT_LAYER_NAMES)
     relative_bias: str | None = None
@@ -92,7 +101,7 @@ def bert_family(
         *fields,
         _positions(default_pad_id),
         _embedding_width(names),
-        TiedHead(f"{names.prefix}embeddings.word_embeddings.weight", f"{names.head.split()[2]}.weight"),
+        TiedHead(f"{names.prefix}embeddings.word_embeddings.weight", f"{names.head.decoder}.weight"),
         Custom(partial(_read_parts, names=names, activation=head_activation), lambda settings: {}),
         *_REFUSED,
         ClassifierFields(classifier or {"pooling": "pooler"}),
@@ -144,7 +153,7 @@ def _read_parts(
 ) -> None:  # fmt: skip
     """See from the weights whether there is a head and a pooler."""
     settings["pooler"] = f"{names.prefix}{names.pooler}.weight" in weights
-    if f"{names.head.split()[0]}.weight" in weights:
+    if f"{names.head.transform}.weight" in weights:
         settings |= {"lm_head.bias": True, "lm_head.transform": activation or settings[ACTIVATION]}
     else:
         drop(settings, "lm_head")
@@ -153,8 +162,8 @@ def _read_parts(
 def _weight_map(config: EncoderConfig, *, names: BertNames) -> WeightMap:
     """Return the weight map. An untied head stores its bias under `decoder` too; the other bias is unused."""
     tied = config.lm_head is None or config.lm_head.tied
-    transform, norm, decoder, own_bias = names.head.split()
-    bias, other_bias = (own_bias, f"{decoder}.bias") if tied else (f"{decoder}.bias", own_bias)
+    head = names.head
+    bias, other_bias = (head.bias, f"{head.decoder}.bias") if tied else (f"{head.decoder}.bias", head.bias)
     embeddings = f"{names.prefix}embeddings."
     tables = {"word": "token", "position": "position", "token_type": "segment"}
     embedding_names = {f"{name}_embeddings": own for name, own in tables.items()} | {"LayerNorm": "norm"}
@@ -166,13 +175,13 @@ def _weight_map(config: EncoderConfig, *, names: BertNames) -> WeightMap:
             *_layer_rules(config, names),
             *module_rules(names.prefix, "", {name: own for name, own in parts.items() if name}),
             WeightRule(f"{names.prefix}{names.relative_bias}.weight", "encoder.relative.weight"),
-            *module_rules("", "lm_head.", {transform: "transform", norm: "norm"}),
-            WeightRule(f"{decoder}.weight", "lm_head.weight"),
+            *module_rules("", "lm_head.", {head.transform: "transform", head.norm: "norm"}),
+            WeightRule(f"{head.decoder}.weight", "lm_head.weight"),
             WeightRule(bias, "lm_head.bias"),
             *module_rules("", "classifier.", {"classifier": "output"} if of_tokens else names.classifier_names),
         ),
         tied_copies={
-            f"{decoder}.weight": f"{embeddings}word_embeddings.weight",
+            f"{head.decoder}.weight": f"{embeddings}word_embeddings.weight",
             **({other_bias: bias} if tied else {}),
         },
         derived_buffers=(f"{embeddings}position_ids", f"{embeddings}token_type_ids"),

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from peasy.checkpoint.huggingface.bert import BERT_LAYER_NAMES, BertNames, bert_family, usual_fields
+from peasy.checkpoint.huggingface.bert import BERT_LAYER_NAMES, BertNames, HeadNames, bert_family, usual_fields
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.huggingface.config_table import Field, Fixed, activation, sizes
 from peasy.checkpoint.huggingface.weight_map import block_names
@@ -11,13 +11,19 @@ from peasy.checkpoint.huggingface.weight_map import block_names
 _TRANSFORMED = {"classifier.dense": "transform", "classifier.out_proj": "output"}
 _BERT = BertNames(
     prefix="bert.",
-    head="cls.predictions.transform.dense cls.predictions.transform.LayerNorm "
-    "cls.predictions.decoder cls.predictions.bias",
+    head=HeadNames(
+        transform="cls.predictions.transform.dense",
+        norm="cls.predictions.transform.LayerNorm",
+        decoder="cls.predictions.decoder",
+        bias="cls.predictions.bias",
+    ),
     unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
 )
 _ROBERTA = BertNames(
     prefix="roberta.",
-    head="lm_head.dense lm_head.layer_norm lm_head.decoder lm_head.bias",
+    head=HeadNames(
+        transform="lm_head.dense", norm="lm_head.layer_norm", decoder="lm_head.decoder", bias="lm_head.bias"
+    ),
     classifier_names=_TRANSFORMED,
 )
 _PRE_NORM_NAMES = {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"}
@@ -37,7 +43,9 @@ _MPNET = replace(
 )
 _DISTILBERT = BertNames(
     prefix="distilbert.",
-    head="vocab_transform vocab_layer_norm vocab_projector vocab_projector.bias",
+    head=HeadNames(
+        transform="vocab_transform", norm="vocab_layer_norm", decoder="vocab_projector", bias="vocab_projector.bias"
+    ),
     layers="transformer.layer.{layer}.",
     layer_names=block_names(
         "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
@@ -48,7 +56,12 @@ _DISTILBERT = BertNames(
 _ELECTRA = replace(
     _BERT,
     prefix="electra.",
-    head="generator_predictions.dense generator_predictions.LayerNorm generator_lm_head generator_lm_head.bias",
+    head=HeadNames(
+        transform="generator_predictions.dense",
+        norm="generator_predictions.LayerNorm",
+        decoder="generator_lm_head",
+        bias="generator_lm_head.bias",
+    ),
     classifier_names=_TRANSFORMED,
     pooler=None,
     projection="embeddings_project",
@@ -61,7 +74,12 @@ _ELECTRA = replace(
 _ALBERT = replace(
     _BERT,
     prefix="albert.",
-    head="predictions.dense predictions.LayerNorm predictions.decoder predictions.bias",
+    head=HeadNames(
+        transform="predictions.dense",
+        norm="predictions.LayerNorm",
+        decoder="predictions.decoder",
+        bias="predictions.bias",
+    ),
     layers="encoder.albert_layer_groups.0.albert_layers.0.",
     layer_names=block_names(
         "attention.query attention.key attention.value attention.dense attention.LayerNorm "

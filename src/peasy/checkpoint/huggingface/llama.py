@@ -1,4 +1,4 @@
-"""Decoders of the Llama kind (Llama, Mistral, Qwen, Gemma, OLMo 2, Phi 3, ...): one table, and what each adds to it."""
+"""Decoders of the Llama kind (Llama, Mistral, Qwen, Gemma, OLMo 2, Phi, ...): one table, and what each adds to it."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -29,7 +29,7 @@ from peasy.models.config import DecoderConfig
 
 _IGNORED = """
     max_sequence_length is_llama_config cache_implementation hidden_activation hidden_act
-    original_max_position_embeddings sliding_window_size
+    original_max_position_embeddings sliding_window_size residual_dropout
 """
 _UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
@@ -48,7 +48,7 @@ _NORM_NAMES = {
 _TANH = "gelu_pytorch_tanh"
 _SILU, _RELU2 = (activation("hidden_act", name, tanh=_TANH) for name in ("silu", "relu2"))
 _GELU = activation("hidden_activation", _TANH, tanh=_TANH)
-_OLD_GELU = activation("hidden_act", _TANH, gelu="gelu-tanh", tanh=_TANH)
+_OLD_GELU, _CODE_GELU = (activation("hidden_act", _TANH, gelu=gelu, tanh=_TANH) for gelu in ("gelu-tanh", "gelu"))
 _BIAS = Field("attention_bias", ATTENTION_BIAS, ConfigFields.boolean, False)
 _MLP_BIAS = Field("mlp_bias", "stack.feedforward.bias", ConfigFields.boolean, False)
 _LOGIT_CAP = Field("final_logit_softcapping", "lm_head.softcap", ConfigFields.number, None)
@@ -116,12 +116,15 @@ def _family(
     d_head: int | None = None,
     tied: bool = False,
     eps: float = 1e-6,
+    eps_name: str = "rms_norm_eps",
     act: Field = _SILU,
     rope: Rope = _ROPE,
     windows: Windows = _NO_WINDOWS,
     fused: bool = False,
+    renamed: Mapping[str, str] | None = None,
     text: str | None = None,
 ) -> ModelFamily:
+    """Return a family. `renamed`: its modules that have other names than Llama's."""
     usual: Settings = {"kind": "decoder", "stack.norm.kind": "rms", "stack.feedforward.kind": "gated"}
     usual |= {"stack.attention.bias": False, "stack.attention.output_bias": False, "stack.feedforward.bias": False}
     if not any(part is _SCORE_CAP for part in parts):
@@ -133,31 +136,29 @@ def _family(
         (
             *(*sizes("vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size"), act),
             *(_heads(kv_heads, d_head), length(unlimited=_UNLIMITED_CONTEXT), rope, windows),
-            Field("rms_norm_eps", "stack.norm.eps", ConfigFields.number, eps),
+            Field(eps_name, "stack.norm.eps", ConfigFields.number, eps),
             TiedHead("model.embed_tokens.weight", default=tied),
             *(*_ONLY_USUAL, *parts, OF_LAST_TOKEN),
         ),
-        partial(_weight_map, fused=fused),
+        partial(_weight_map, fused=fused, renamed=renamed or {}),
         prefix="model.",
         ignored=_IGNORED,
         has_custom_code=name == "phi3",
     )
 
 
-def _weight_map(config: DecoderConfig, *, fused: bool) -> WeightMap:
+def _weight_map(config: DecoderConfig, *, fused: bool, renamed: Mapping[str, str]) -> WeightMap:
     """Return the weight map; rules for weights that a family does not have are never used."""
     external, internal = "model.layers.{layer}.", "decoder.blocks.{layer}."
-    projections = {
+    names = {
         "self_attn.q_proj": "attention.query",
         "self_attn.k_proj": "attention.key",
         "self_attn.v_proj": "attention.value",
-        "mlp.gate_proj": "feedforward.gate",
-        "mlp.up_proj": "feedforward.up",
-    }
-    names = {
         "self_attn.o_proj": "attention.output",
         "self_attn.q_norm": "attention.query_norm",
         "self_attn.k_norm": "attention.key_norm",
+        "mlp.gate_proj": "feedforward.gate",
+        "mlp.up_proj": "feedforward.up",
         "mlp.down_proj": "feedforward.down",
         **_NORM_NAMES.get(config.stack.norm.placement, {}),
     }
@@ -165,10 +166,9 @@ def _weight_map(config: DecoderConfig, *, fused: bool) -> WeightMap:
         rules=(
             WeightRule("model.embed_tokens.weight", "embedding.token.weight"),
             *(_fused_rules(config, external, internal) if fused else ()),
-            *module_rules(external, internal, names if fused else names | projections),
-            WeightRule("model.norm.weight", "decoder.norm.weight"),
-            WeightRule("lm_head.weight", "lm_head.weight"),
-            *module_rules("", "classifier.", {"score": "output"}),
+            *module_rules(external, internal, {renamed.get(name, name): own for name, own in names.items()}),
+            *module_rules("model.", "decoder.", {renamed.get("norm", "norm"): "norm"}),
+            *module_rules("", "", {"lm_head": "lm_head", "score": "classifier.output"}),
         ),
         tied_copies={"lm_head.weight": "model.embed_tokens.weight"},
         derived_buffers=(f"{external}self_attn.rotary_emb.inv_freq",),
@@ -192,6 +192,18 @@ _GEMMA = {"stack.norm.unit_offset": True, "embedding.scaled": True}
 _AROUND = {**_GEMMA, "stack.norm.placement": "around"}
 _HEAD_NORM = {"stack.attention.qk_norm": True}
 _PROJECTION_NORM = {**_HEAD_NORM, "stack.attention.qk_norm_over": "projection", "stack.norm.placement": "output"}
+_LAYER_NORM = {"stack.norm.kind": "layer"}
+_PLAIN_MLP = {**_LAYER_NORM, "stack.feedforward.kind": "mlp"}
+_PHI = {**_PLAIN_MLP, "stack.parallel": True, "stack.shared_norm": True, "lm_head.bias": True}
+_PHI |= dict.fromkeys(f"{ATTENTION_BIAS} stack.feedforward.bias".split(), True)
+_PHI_NAMES = {"self_attn.o_proj": "self_attn.dense", "mlp.up_proj": "mlp.fc1", "mlp.down_proj": "mlp.fc2"}
+_PHI_NAMES |= {"norm": "final_layernorm"}
+_ALL_BIASES = Field("use_bias", f"{ATTENTION_BIAS} stack.feedforward.bias", ConfigFields.boolean, True)
+_STABLELM = (
+    Field("use_qkv_bias", "stack.attention.bias", ConfigFields.boolean, False),
+    Field("use_parallel_residual", "stack.parallel stack.shared_norm", ConfigFields.boolean, False),
+)
+_NO_HEAD_NORM = Fixed("qk_layernorm", (False,), "LayerNorm of queries and keys is not supported.")
 _ROPE_LAYERS = Custom(_read_rope_layers, _write_rope_layers)
 
 FAMILIES = (
@@ -206,6 +218,19 @@ FAMILIES = (
     ),
     _family("olmo2", "Olmo2", _BIAS, settings=_PROJECTION_NORM, eps=1e-5),
     _family("phi3", "Phi3", _NO_BIAS, eps=1e-5, windows=Windows("all"), rope=Rope(partial=True), fused=True),
+    _family(
+        *("phi", "Phi", _NO_HEAD_NORM), settings=_PHI, renamed=_PHI_NAMES, eps=1e-5, eps_name="layer_norm_eps",
+        act=activation("hidden_act", "gelu_new"), rope=Rope(partial=True, default_share=0.5),
+    ),
+    _family(
+        *("starcoder2", "Starcoder2", _ALL_BIASES), settings=_PLAIN_MLP, eps=1e-5, eps_name="norm_epsilon",
+        act=_CODE_GELU, windows=Windows("all"), kv_heads=2, tied=True,
+        renamed={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"},
+    ),
+    _family(
+        *("stablelm", "StableLm", *_STABLELM, _NO_HEAD_NORM), settings=_LAYER_NORM, eps=1e-5, eps_name="layer_norm_eps",
+        kv_heads=32, rope=Rope(partial=True, default_share=0.25),
+    ),
     _family("granite", "Granite", _BIAS, _MLP_BIAS, *_SCALES),
     _family("gemma", "Gemma", _BIAS, settings=_GEMMA, act=_OLD_GELU, d_head=256, tied=True),
     _family(

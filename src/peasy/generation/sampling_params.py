@@ -11,14 +11,14 @@ from typing import Annotated, Literal, TypedDict
 from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
-from peasy.parameters import BoundedSettings
+from peasy.parameters import TypedSettings
 
 LongPrompt = Literal["refuse", "cut", "extend"]
 """What to do with a text longer than the context: raise an error, keep its last tokens, or go beyond the context."""
 
 
 @dataclass(frozen=True)
-class SamplingParams(BoundedSettings):
+class SamplingParams(TypedSettings):
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.
 
     >>> SamplingParams(temperature=0.8, top_p=0.9).top_k is None
@@ -54,9 +54,11 @@ class SamplingParams(BoundedSettings):
     """Numbers added to the logits of token ids; minus infinity forbids one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
         super().__post_init__()
-        if not all(isinstance(text, str) and text for text in self.stop):
+        object.__setattr__(self, "stop", tuple(self.stop))
+        if not all(self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(math.isnan(bias) or bias == math.inf for bias in self.logit_bias.values()):
             message = "A logit bias is not a finite number."
@@ -81,14 +83,14 @@ class SamplingOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class BeamSearchParams(BoundedSettings):
+class BeamSearchParams(TypedSettings):
     """Beam search parameters. A hypothesis scores its log-probability / length ** `length_penalty`."""
 
     num_beams: Annotated[int, Ge(1)] = 4
     """Number of beams; 1 is greedy decoding."""
     max_tokens: Annotated[int, Ge(1)] = 64
     """Maximum number of tokens to generate."""
-    length_penalty: float = 1.0
+    length_penalty: Annotated[float, Ge(-10), Le(10)] = 1.0
     """Length penalty; above 0 favours long sequences, 0 is the plain sum of log-probabilities."""
     n: Annotated[int, Ge(1)] = 1
     """Number of hypotheses to return, best first."""
@@ -101,7 +103,5 @@ class BeamSearchParams(BoundedSettings):
         if self.n > self.num_beams:
             message = f"n is {self.n}, but there are only {self.num_beams} beams."
             raise InvalidInput(message, hint="Use at least n beams.")
-        if not math.isfinite(self.length_penalty):
-            raise InvalidInput(f"length_penalty is {self.length_penalty}.", hint="Give a finite number.")
         if self.early_stopping not in ("always", "heuristic", "never"):
             raise InvalidInput(f"early_stopping is {self.early_stopping!r}.", hint="Choose always, heuristic or never.")

@@ -102,8 +102,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     same_meaning = synonyms().get(_as_keyword(word), "").split(" or ")
     if meant := [name for synonym in same_meaning for name in known if _as_keyword(name) == synonym]:
         return f"Did you mean {' or '.join(meant)}?"
-    by_lower = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    by_lower = {name.lstrip("-").lower(): name for name in known}
+    near = get_close_matches(word.lstrip("-").lower(), by_lower, n=1, cutoff=0.6)
     return f"Did you mean {by_lower[near[0]]}?" if near else None
 
 

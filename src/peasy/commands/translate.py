@@ -236,7 +236,10 @@ def _translate_each(
     from peasy.generation.request import Ended, Request
 
     if not loaded.model.is_encoder_decoder:
-        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
+        raise InvalidInput(
+            f"{loaded.name} is a {loaded.kind}: it does not translate.",
+            hint="Choose a translator. See all: peasy models",
+        )
     context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     source_id, target_id = (None if name is None else _language_id(loaded, name) for name in languages)

@@ -291,6 +291,7 @@ def test_a_loaded_model_tokenizes():
         (lambda m: m.look("The", edit=peasy.edit.zero(1, "x")), "head should be a whole number or None"),
         (lambda m: m.look("The", edit=peasy.edit.steer("x", 1)), "should be a list of numbers"),
         (lambda m: m.sweep("The", metric=lambda logits: logits[0], method="zero"), "one number for each row"),
+        (lambda m: peasy.load("locales-fr").translate("3 days").alignment(nth=5), "There is no translation 5"),
         (lambda m: m.to("nowhere"), "torch cannot move the model there"),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack, cast, get_args
 
 from annotated_types import Ge
 
@@ -230,7 +230,8 @@ def generate(
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
-    prompts = [prompt] if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)) else list(prompt)
+    is_one = isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], int))
+    prompts = cast(list[str | Sequence[int]], [prompt] if is_one else list(prompt))
     job = GenerationJob(
         model, prompts, n=n, weights=weights, use_cache=use_cache,
         long=long, speculative=speculative, add_special_tokens=add_special_tokens, device=device, offline=offline,

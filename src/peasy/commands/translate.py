@@ -71,6 +71,8 @@ class Translation(DisplayMixin):
 
         if not self.hypotheses:
             raise self.error or InvalidInput("There is no translation to align.")
+        if not 0 <= nth < len(self.hypotheses):
+            raise InvalidInput(f"There is no translation {nth}.", hint=f"Choose from 0 to {len(self.hypotheses) - 1}.")
         captured = look(self.loaded, self.source, self.hypotheses[nth].ids, parts=("cross_attention",))
         return captured.alignment(gold, layer, head)
 

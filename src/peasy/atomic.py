@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
-from peasy.parameters import check_file_name
+from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable, check_file_name
 
 _CANNOT_FLUSH_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 """Errors of file systems (network, FUSE) that cannot flush a folder; a rename there is as durable as it can be."""

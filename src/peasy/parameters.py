@@ -8,7 +8,6 @@ import inspect
 import itertools
 import numbers
 import operator
-import os
 import pathlib
 import re
 import sys
@@ -19,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from peasy.errors import InvalidInput, UsageError, with_checked_keywords
+from peasy.errors import InvalidInput, UsageError, check_file_name, with_checked_keywords
 
 P = typing.ParamSpec("P")
 T = typing.TypeVar("T")
@@ -240,24 +239,6 @@ def _has_huge_number(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_has_huge_number, value))
     return isinstance(value, int) and abs(value) >= 1 << 64
-
-
-def check_file_name(name: object) -> None:
-    """Raise for a text that no system takes as the name of a file: it has a null character or half a character.
-
-    >>> check_file_name("notes.md")
-    >>> check_file_name("notes" + chr(0))
-    Traceback (most recent call last):
-    peasy.errors.InvalidInput: 'notes\\x00' cannot be the name of a file.
-    """
-    if not isinstance(name, str | pathlib.Path):
-        return
-    try:
-        is_usable = b"\0" not in os.fsencode(name)
-    except UnicodeEncodeError:
-        is_usable = False
-    if not is_usable:
-        raise InvalidInput(f"{ascii(str(name))[:60]} cannot be the name of a file.")
 
 
 @functools.cache

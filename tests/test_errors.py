@@ -85,3 +85,14 @@ def test_unknown_keywords_are_rejected():
         return options
 
     assert errors.with_checked_keywords(open_ended) is open_ended
+
+
+def test_dashes_make_no_flag_similar():
+    assert did_you_mean("--edit", ["--seed", "--json"]) is None
+    assert did_you_mean("--edit", ["--ablate", "--seed", "--cut"]) == "Did you mean --ablate or --cut?"
+    assert did_you_mean("--jsno", ["--seed", "--json"]) == "Did you mean --json?"
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [("transformer", "gpt"), ("bert", "encoder"), ("lstm", "rnn")])
+def test_kinds_are_suggested_by_meaning(theirs, ours):
+    assert did_you_mean(theirs, ["gpt", "encoder", "translator", "rnn", "cnn"]) == f"Did you mean {ours}?"

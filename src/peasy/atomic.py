@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable
+from peasy.errors import InvalidInput, NotFound, PeasyError, ResourceUnavailable, check_file_name
 
 _CANNOT_FLUSH_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 """Errors of file systems (network, FUSE) that cannot flush a folder; a rename there is as durable as it can be."""
@@ -29,6 +29,7 @@ def atomic_dir(target: str | Path) -> Iterator[Path]:
     An existing target is never overwritten. Other processes see all of `target` or nothing.
     """
     target = Path(target)
+    check_file_name(target)
     refuse_existing(target)
     temporary = target.parent / f".{target.name}.part-{os.getpid()}-{secrets.token_hex(4)}"
     try:
@@ -53,6 +54,7 @@ def atomic_dir(target: str | Path) -> Iterator[Path]:
 def write_atomic(path: str | Path, content: str | bytes) -> Path:
     """Write `content` to `path` atomically, replacing an existing file; a failure leaves the old file unchanged."""
     path = Path(path)
+    check_file_name(path)
     if path.is_dir():
         raise InvalidInput(f"{path} is a folder.", hint=f"Name a file in it, for example {path / 'page.html'}.")
     if not path.parent.is_dir():

@@ -1,9 +1,44 @@
 """Notebook display mixin for objects of lower packages, which must not import `render`: it is looked up by name."""
 
+from collections.abc import Callable
+from functools import cache, wraps
 from importlib import import_module
+from types import FunctionType
+from typing import Any
 
 
-class DisplayMixin:
+class CheckedMethods:
+    """Base class whose public methods answer wrong arguments in a sentence, as public functions do."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        methods = {name: method for base in reversed(cls.__mro__) for name, method in vars(base).items()}
+        for name, method in methods.items():
+            if isinstance(method, FunctionType) and _takes_arguments(method) and name[0] != "_":
+                setattr(cls, name, _with_checked_arguments(method))
+
+
+def _takes_arguments(method: FunctionType) -> bool:
+    code = method.__code__
+    return code.co_argcount + code.co_kwonlyargcount > 1 and method.__module__.startswith("peasy.")
+
+
+def _with_checked_arguments(method: FunctionType) -> Callable[..., Any]:
+    """Return the method with its arguments checked; its signature is read at the first call."""
+
+    @cache
+    def checked() -> Callable[..., Any]:
+        function: Callable[..., Any] = import_module("peasy.parameters").with_checked_arguments(method)
+        return function
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        return checked()(*args, **options)
+
+    return call
+
+
+class DisplayMixin(CheckedMethods):
     """Mixin: rich display in notebooks as plain text, script-free HTML and SVG."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:

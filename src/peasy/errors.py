@@ -2,10 +2,12 @@
 
 import functools
 import inspect
+import os
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from importlib import resources
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, get_args
 
 P = ParamSpec("P")
@@ -102,8 +104,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     same_meaning = synonyms().get(_as_keyword(word), "").split(" or ")
     if meant := [name for synonym in same_meaning for name in known if _as_keyword(name) == synonym]:
         return f"Did you mean {' or '.join(meant)}?"
-    by_lower = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    by_lower = {name.lstrip("-").lower(): name for name in known}
+    near = get_close_matches(word.lstrip("-").lower(), by_lower, n=1, cutoff=0.6)
     return f"Did you mean {by_lower[near[0]]}?" if near else None
 
 
@@ -164,3 +166,21 @@ def lookup(name: str | T, known: Mapping[str, T], kind: str) -> T:
         hint = did_you_mean(name, known) or f"Known: {', '.join(known)}."
         raise InvalidInput(f'There is no {kind} "{name}".', hint=hint)
     return known[name]
+
+
+def check_file_name(name: object) -> None:
+    """Raise for a text that no system takes as the name of a file: it has a null character or half a character.
+
+    >>> check_file_name("notes.md")
+    >>> check_file_name("notes" + chr(0))
+    Traceback (most recent call last):
+    peasy.errors.InvalidInput: 'notes\\x00' cannot be the name of a file.
+    """
+    if not isinstance(name, str | Path):
+        return
+    try:
+        is_usable = b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        is_usable = False
+    if not is_usable:
+        raise InvalidInput(f"{ascii(str(name))[:60]} cannot be the name of a file.")

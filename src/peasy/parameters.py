@@ -5,10 +5,12 @@ import collections.abc
 import dataclasses
 import functools
 import inspect
+import itertools
 import numbers
 import operator
 import pathlib
 import re
+import sys
 import textwrap
 import types
 import typing
@@ -16,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from peasy.errors import InvalidInput, UsageError, with_checked_keywords
+from peasy.errors import InvalidInput, UsageError, check_file_name, with_checked_keywords
 
 P = typing.ParamSpec("P")
 T = typing.TypeVar("T")
@@ -99,6 +101,22 @@ class BoundedSettings:
         check_bounds(_hinted_parameters(kind), vars(self))
 
 
+class TypedSettings(BoundedSettings):
+    """Base class of settings that a user gives: their types are checked, too."""
+
+    def __post_init__(self) -> None:
+        kind: type = type(self)
+        for name, annotation in _field_types(kind).items():
+            object.__setattr__(self, name, checked_value(name, getattr(self, name), annotation))
+        check_bounds({name: CommandParameter(name, kind) for name, kind in _field_types(kind).items()}, vars(self))
+
+
+@functools.cache
+def _field_types(kind: type) -> Mapping[str, object]:
+    assert dataclasses.is_dataclass(kind)
+    return {field.name: _evaluate(field.type, vars(sys.modules[kind.__module__])) for field in dataclasses.fields(kind)}
+
+
 @functools.cache
 def _hinted_parameters(kind: type) -> Mapping[str, CommandParameter]:
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -147,40 +165,32 @@ def _attribute_docstrings(kind: type) -> dict[str, str]:
 
 
 def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with missing, unknown and wrongly typed arguments answered in a sentence."""
+    """Return the function with missing, unknown and unusable arguments answered in a sentence.
+
+    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these.
+    """
     named = with_checked_keywords(function)
     if inspect.isclass(function):
         return named
-    signature = inspect.signature(function)
-    required = [
-        name for name, parameter in signature.parameters.items() if parameter.default is REQUIRED and parameter.kind < 4
-    ]
+    parameters = inspect.signature(function).parameters
+    required = [name for name, parameter in parameters.items() if parameter.default is REQUIRED and parameter.kind < 4]
+    positional = [name for name, parameter in parameters.items() if parameter.kind < 2]
+    takes_any_number = any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters.values())
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        args, kwargs = tuple(map(_plain, args)), {name: _plain(value) for name, value in kwargs.items()}  # type: ignore[assignment]
-        try:
-            given = signature.bind_partial(*args).arguments
-        except TypeError:
-            names = ", ".join(name for name, parameter in signature.parameters.items() if parameter.kind < 2)
-            rule = f"without a name only {names}" if names else "no arguments without a name"
-            raise UsageError(f"{function.__name__} takes {rule}; {len(args)} were given.") from None
-        if missing := [name for name in required if name not in {**given, **kwargs}]:
+        if len(args) > len(positional) and not takes_any_number:
+            names = [name for name in positional if name != "self"]
+            rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
+            count = len(args) - len(positional) + len(names)
+            raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
+        given = checked_options(function, dict(zip(positional, args, strict=False)))
+        options = checked_options(function, kwargs)
+        if missing := [name for name in required if name not in {**given, **options}]:
             raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
-        for name, value in {**given, **kwargs}.items():
-            annotation = _evaluated(function, name)
-            if not _fits(value, annotation):
-                wanted = " or ".join(dict.fromkeys(_descriptions(annotation)))
-                items = sorted({type(item).__name__ for item in value}) if isinstance(value, list | tuple) else []
-                is_plain = isinstance(value, str | int | float)
-                found = (
-                    repr(value)[:60]
-                    if is_plain
-                    else type(value).__name__ + (f" of {', '.join(items)}" if items else "")
-                )
-                raise InvalidInput(f"{function.__name__}: {name} should be {wanted}, not {found}.")
+        check_bounds(command_parameters(function), given | options)
         try:
-            return named(*args, **kwargs)
+            return named(*given.values(), *args[len(positional) :], **options)  # type: ignore[arg-type]
         except OSError as error:  # a name that the system does not take, or a file that may not be opened
             if error.filename is None:
                 raise
@@ -189,26 +199,72 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
-def _plain(value: typing.Any) -> typing.Any:
-    """Return a number of NumPy as a number of Python, and anything else as it is."""
-    is_number = type(value).__module__ == "numpy" and isinstance(value, numbers.Number)
-    return value.item() if is_number else value
+def checked_options(
+    function: Callable[..., object], options: Mapping[str, object], label: str | None = None
+) -> dict[str, object]:
+    """Return arguments as the signature of a function has them, or raise; `label` is the name shown for it."""
+    name = label or function.__name__
+    return {key: checked_value(f"{name}: {key}", value, _evaluated(function, key)) for key, value in options.items()}
+
+
+def checked_value(label: str, value: typing.Any, annotation: object) -> object:
+    """Return a value as its annotation has it, or raise; `label` names it there.
+
+    >>> checked_value("n", "3", int)
+    Traceback (most recent call last):
+    peasy.errors.InvalidInput: n should be a whole number, not '3'.
+    """
+    if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    elif not _fits(value, annotation):
+        if isinstance(value, Iterator):
+            value = list(itertools.islice(value, 1_000_000))
+        elif callable(getattr(value, "tolist", None)):  # an array of NumPy or torch
+            value = value.tolist()
+    if _has_huge_number(value):
+        raise InvalidInput(f"{label} is too large.", hint="Whole numbers may have 64 bits.")
+    if not _fits(value, annotation):
+        wanted = " or ".join(dict.fromkeys(_descriptions(annotation)))
+        items = sorted({type(item).__name__ for item in value}) if isinstance(value, list | tuple) else []
+        of_items = f" of {', '.join(items)}" if items else ""
+        found = repr(value)[:60] if isinstance(value, str | int | float) else type(value).__name__ + of_items
+        raise InvalidInput(f"{label} should be {wanted}, not {found}.")
+    if pathlib.Path in _simple_types(annotation):
+        for part in value if isinstance(value, list | tuple) else [value]:
+            check_file_name(part)
+    return value
+
+
+def _has_huge_number(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_has_huge_number, value))
+    return isinstance(value, int) and abs(value) >= 1 << 64
 
 
 @functools.cache
 def _evaluated(function: Callable[..., object], name: str) -> object:
     """Return the annotation of a parameter, with Any for types that are known to type checkers only."""
-    parameter = inspect.signature(function).parameters.get(name)
-    if parameter is None or parameter.annotation is REQUIRED or parameter.kind > parameter.KEYWORD_ONLY:
+    parameters = inspect.signature(function).parameters
+    parameter = parameters.get(name)
+    if parameter is None:  # among the options of a TypedDict
+        tables = [typing.get_args(p.annotation) for p in parameters.values() if p.kind == p.VAR_KEYWORD]
+        options = tables[0][0] if tables and tables[0] else None
+        annotations = getattr(options, "__annotations__", {})
+        return _evaluate(annotations.get(name, typing.Any), vars(sys.modules[getattr(options, "__module__", __name__)]))
+    if parameter.annotation is REQUIRED or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return typing.Any
+    return _evaluate(parameter.annotation, function.__globals__)
+
+
+def _evaluate(annotation: object, names: Mapping[str, object]) -> object:
     known: dict[str, object] = {}
     while True:
         try:
-            annotations = types.SimpleNamespace(__annotations__={name: parameter.annotation})
-            return typing.get_type_hints(annotations, function.__globals__, known, include_extras=True)[name]
+            annotations = types.SimpleNamespace(__annotations__={"it": annotation})
+            return typing.get_type_hints(annotations, dict(names), known, include_extras=True)["it"]
         except NameError as error:
             known[str(error.name)] = typing.Any  # each turn knows one name more
-        except TypeError:
+        except (TypeError, AttributeError):
             return typing.Any
 
 
@@ -223,7 +279,19 @@ _KINDS: dict[object, tuple[type | tuple[type, ...], str]] = {
 """What a value of a simple type is, and its description."""
 
 
-def _fits(value: object, annotation: object) -> bool:
+@functools.cache
+def _simple_types(annotation: object) -> frozenset[object]:
+    """Return the types of which an annotation is a union, and those of the items of its lists."""
+    inner = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Annotated:
+        return _simple_types(inner[0])
+    is_list = typing.get_origin(annotation) in (
+        typing.Union, types.UnionType, collections.abc.Sequence, collections.abc.Iterable,
+    )  # fmt: skip
+    return frozenset().union(*map(_simple_types, inner)) if is_list else frozenset([annotation])
+
+
+def _fits(value: typing.Any, annotation: object) -> bool:
     """Return False if a value is certainly not of this type."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is typing.Any:
@@ -233,17 +301,23 @@ def _fits(value: object, annotation: object) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, kind) for kind in inner)
     if annotation in _KINDS:
-        return isinstance(value, _KINDS[annotation][0])
-    if origin in (collections.abc.Sequence, collections.abc.Iterable):
-        is_list = isinstance(value, origin) and not isinstance(value, bytes | dict)
-        parts = value[:1] if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
-        return is_list and all(_fits(part, inner[0]) for part in parts)
+        is_number = annotation in (int, float)
+        return isinstance(value, _KINDS[annotation][0]) and not (is_number and isinstance(value, bool))
+    if origin in (collections.abc.Sequence, collections.abc.Iterable, list):
+        is_list = isinstance(value, origin) and isinstance(value, collections.abc.Collection)
+        if not is_list or isinstance(value, bytes | bytearray | dict) or hasattr(value, "tolist"):
+            return False
+        return all(_fits(part, inner[0]) for part in (value[:1] if isinstance(value, str) else value))
+    if origin is tuple:
+        kinds = inner[:1] * len(value) if inner[-1] is ... and isinstance(value, tuple | list) else inner
+        is_tuple = isinstance(value, tuple | list) and len(value) == len(kinds)
+        return is_tuple and all(map(_fits, value, kinds))
     if origin is typing.Literal:
         return isinstance(value, tuple(map(type, inner)))  # the command itself names the choices, and the nearest one
     if origin is collections.abc.Callable:
         return callable(value)
     if origin is collections.abc.Mapping:
-        return isinstance(value, origin)
+        return isinstance(value, origin) and all(map(_fits, value, itertools.repeat(inner[0])))
     if getattr(annotation, "_is_protocol", False):
         return all(hasattr(value, member) for member in vars(annotation) if not member.startswith("_"))
     return not isinstance(annotation, type) or isinstance(value, annotation)
@@ -259,12 +333,14 @@ def _descriptions(annotation: object) -> Iterator[str]:
             yield from _descriptions(kind)
     elif annotation in _KINDS:
         yield _KINDS[annotation][1]
-    elif origin in (collections.abc.Sequence, collections.abc.Iterable):
-        yield f"a list ({next(_descriptions(inner[0]), 'of anything')} each)"
+    elif origin in (collections.abc.Sequence, collections.abc.Iterable, list):
+        yield f"a list ({' or '.join(_descriptions(inner[0])) or 'of anything'} each)"
     elif origin is typing.Literal:
         yield f"one of {', '.join(map(str, inner))}"
     elif origin is collections.abc.Callable:
         yield "a function"
+    elif origin is tuple:
+        yield f"a tuple ({', '.join(' or '.join(_descriptions(kind)) for kind in inner if kind is not ...)})"
     else:
         name = getattr(annotation, "__name__", "value")
         yield f"an {name}" if name[0] in "AEIOU" else f"a {name}"

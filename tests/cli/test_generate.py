@@ -115,3 +115,10 @@ def test_a_text_that_names_a_file_is_text(peasy, model_folder, tmp_path):
     missing = peasy("generate", model_folder, "@lost.txt", *OPTIONS)
     assert missing.code == 3
     assert "There is no file lost.txt" in missing.err
+
+
+@pytest.mark.parametrize("prompt", ["I love AI " * 30, "我爱" * 60, "@" + "love " * 200, "I love/" * 400])
+def test_a_prompt_may_be_longer_than_a_file_name(peasy, model_folder, prompt):
+    """It is looked up as the name of a file, too; 255 bytes are the most for one."""
+    ran = peasy("generate", model_folder, prompt, "--long", "cut", *OPTIONS)
+    assert ran.code == 0, ran.err

@@ -20,6 +20,7 @@ HOSTILE = {
     "bell": "\x07", "delete": "\x08\x7f",
     "return": "good\rbad", "csi": "\x9b31m", "osc": "\x9d0;x\x9c", "device": "\x90q\x9c", "bidi": "\u202eevil\u2066x",
     "mark": "\u200e\u061c", "lines": "\u2028\u2029", "null": "\x00", "shift": "\x0e\x0f", "surrogate": "\ud800",
+    "tags": "\U000e0065\U000e0076", "cut flag": "\U0001f3f4\U000e0067\U000e0062", "soft": "\u00ad\u200b\ufeff\x85",
 }  # fmt: skip
 
 

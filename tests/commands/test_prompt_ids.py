@@ -8,18 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fastapi.testclient import TestClient
+from tests.server.tiny_server import LOCAL
 from tests.tokenization.tokenizer_files import make_tokenizer
 
 import peasy
 from peasy.checkpoint.model import save_model
+from peasy.cli.app import run
+from peasy.commands.align import align
+from peasy.commands.beams import beams
 from peasy.commands.evaluate import evaluate
 from peasy.commands.load import load
 from peasy.commands.tokenize import tokenize
 from peasy.commands.train import train
 from peasy.datasets import Corpus, TextPair, open_corpus
+from peasy.generation.request import Request
 from peasy.inspection.forward import forward_logits
 from peasy.models.build import build
 from peasy.models.preset import preset
+from peasy.server.app import build_app
+from peasy.server.model_registry import ModelRegistry
 from peasy.training.learner import seeded_generator
 from peasy.training.objective import IGNORE_INDEX, MaskedToken
 
@@ -181,3 +189,126 @@ def test_only_one_function_encodes_prompts():
         if not any(str(path.relative_to(SOURCE)).startswith(name) for name in allowed)
     ]
     assert not found
+
+
+@pytest.fixture
+def ids_read(monkeypatch):
+    """Token ids that reach a model: rows of its embedding, and prompts and sources of the engine."""
+    rows, look_up, check = [], torch.nn.Embedding.forward, Request.__post_init__
+
+    def embed(module, ids):
+        rows.extend(ids.reshape(-1, ids.shape[-1]).tolist() if ids.ndim else [])
+        return look_up(module, ids)
+
+    def keep(request):
+        rows.extend([[*request.prompt], [*(request.source or ())]])
+        check(request)
+
+    monkeypatch.setattr(torch.nn.Embedding, "forward", embed)
+    monkeypatch.setattr(Request, "__post_init__", keep)
+    return rows
+
+
+def _answered(client, path, **body):
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+
+
+ENTRIES = {
+    "look": lambda model, text, client: model.look(text),
+    "forward_pass": lambda model, text, client: peasy.forward_pass(model, text, story=False, ablations=False),
+    "heads": lambda model, text, client: model.heads(text),
+    "evaluate": lambda model, text, client: evaluate(model, OneSample(text)),
+    "command look": lambda model, text, client: run(["look", str(model.folder), text, "--quiet"]),
+    "/api/look": lambda model, text, client: _answered(client, "/api/look", model=model.folder.name, text=text),
+    "/api/forward-pass": lambda model, text, client: _answered(
+        client, "/api/forward-pass", model=model.folder.name, text=text
+    ),
+}
+GENERATING = ENTRIES | {
+    "generate": lambda model, text, client: model.generate(text, max_tokens=1),
+    "stream": lambda model, text, client: list(model.stream(text, max_tokens=1)),
+    "generate without cache": lambda model, text, client: model.generate(text, max_tokens=1, use_cache=False),
+    "speculative": lambda model, text, client: model.generate(text, max_tokens=1, speculative=True),
+    "trace": lambda model, text, client: model.trace(text, max_tokens=1),
+    "beams": lambda model, text, client: beams(model, text, max_tokens=1),
+    "sweep": lambda model, text, client: model.sweep(text, metric=lambda logits: logits[:, 0], method="zero"),
+    "explain": lambda model, text, client: peasy.explain(text, model=str(model.folder), head=0),
+    "command generate": lambda model, text, client: run(
+        ["generate", str(model.folder), text, "--max-tokens", "1", "--quiet"]
+    ),
+    "/api/generate": lambda model, text, client: _answered(
+        client, "/api/generate", model=model.folder.name, prompt=text, max_tokens=1
+    ),
+    "/api/trace": lambda model, text, client: _answered(
+        client, "/api/trace", model=model.folder.name, text=text, max_tokens=1
+    ),
+    "/v1/completions": lambda model, text, client: _answered(
+        client, "/v1/completions", model=model.folder.name, prompt=text, max_tokens=1
+    ),
+}
+EMBEDDING = {name: entry for name, entry in ENTRIES.items() if name != "evaluate"} | {  # which masks some
+    "embed": lambda model, text, client: model.embed(text),
+    "explain": lambda model, text, client: peasy.explain(text, model=str(model.folder), head=0),
+    "command embed": lambda model, text, client: run(["embed", str(model.folder), text, "--quiet"]),
+    "/v1/embeddings": lambda model, text, client: _answered(
+        client, "/v1/embeddings", model=model.folder.name, input=text
+    ),
+}
+TRANSLATING = {name: entry for name, entry in ENTRIES.items() if name != "evaluate"} | {
+    "translate": lambda model, text, client: model.translate(text, max_tokens=1),
+    "beams": lambda model, text, client: beams(model, text, max_tokens=1),
+    "trace": lambda model, text, client: model.trace(text, max_tokens=1),
+    "align": lambda model, text, client: align(model, text),
+    "evaluate": lambda model, text, client: evaluate(model, OneSample(TextPair(text, text))),
+    "command translate": lambda model, text, client: run(["translate", str(model.folder), text, "--quiet"]),
+    "/api/translate": lambda model, text, client: _answered(
+        client, "/api/translate", model=model.folder.name, text=text
+    ),
+    "/v1/completions": lambda model, text, client: _answered(
+        client, "/v1/completions", model=model.folder.name, prompt=text, max_tokens=1
+    ),
+}
+BUILT_IN = {
+    "stories": GENERATING, "repeats": GENERATING, "sentences": EMBEDDING,
+    "locales-fr": TRANSLATING,
+    "locales-fr-2015": {name: entry for name, entry in TRANSLATING.items() if name != "heads"},
+}  # fmt: skip
+SAVED = {
+    ("gpt-tiny", "gpt2"): GENERATING, ("gpt-tiny", "gpt2-prefix-space"): GENERATING,
+    ("llama-tiny", "llama"): GENERATING,
+    ("llama-tiny", "llama-3"): GENERATING, ("gpt-tiny", "gemma"): GENERATING, ("encoder-tiny", "bert"): EMBEDDING,
+    ("translator-tiny", "t5"): TRANSLATING,
+}  # fmt: skip
+
+
+def _differing_entries(loaded, entries, text, rows):
+    """Return the entries through which the model reads other ids than those of `encode_prompt`."""
+    expected, wrong = loaded.encode_prompt(text), {}
+    assert expected == list(tokenize(loaded, text).encoding.ids) == list(tokenize(loaded.folder, text).encoding.ids)
+    with TestClient(build_app(ModelRegistry([loaded.folder]), pages=False), base_url=LOCAL) as client:
+        for name, entry in entries.items():
+            rows.clear()
+            entry(loaded, text, client)
+            if not any(row[: len(expected)] == expected for row in rows):
+                wrong[name] = rows[:3]
+    return wrong
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_entry_of_built_in_models_reads_the_same_ids(name, ids_read, capsys):
+    text = "3 days ago" if name.startswith("locales") else "a b c a b" if name == "repeats" else TEXT
+    assert _differing_entries(load(name), BUILT_IN[name], text, ids_read) == {}
+
+
+@pytest.mark.parametrize(("name", "kind"), SAVED)
+def test_every_entry_reads_the_same_ids_with_every_kind_of_tokenizer(name, kind, tmp_path, ids_read, capsys):
+    loaded = save(tmp_path / "model", name, make_tokenizer(kind))
+    for text in (TEXT, "It  tasted", " good"):
+        assert _differing_entries(loaded, SAVED[name, kind], text, ids_read) == {}
+
+
+def test_another_way_to_ids_would_be_found(ids_read, capsys):
+    """The inverse: an entry that leaves out the special tokens."""
+    careless = {"look": lambda model, text, client: model.look(text, add_special_tokens=False)}
+    assert list(_differing_entries(load("stories"), careless, TEXT, ids_read)) == ["look"]

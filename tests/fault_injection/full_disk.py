@@ -1,9 +1,9 @@
 """Fails every write of a piece of work, one after the other, in forks: ENOSPC (a full disk from there on) and EIO.
 
 `LD_PRELOAD=failing_writes.so python full_disk.py FOLDER WORK COUNT` prints the trials and the failures, as JSON.
-WORK: train, export or upload. Each trial fails another write (all of them if COUNT is 0). The work must end with an
-error that names a path, and for a full disk the bytes needed and free; it must leave no file half-written; and done
-again it must give what undisturbed work gives.
+WORK: train, export, results or upload. Each trial fails another write (all of them if COUNT is 0). The work must end
+with an error that names a path, and for a full disk the bytes needed and free; it must leave no file half-written; and
+done again it must give what undisturbed work gives.
 """
 
 import ctypes
@@ -63,6 +63,28 @@ def export(folder: Path) -> None:
         result.save(folder / f"love.{suffix}")
 
 
+def results(folder: Path) -> None:
+    """Save what commands make: worksheets, figures, arrays, vectors, experiments, imported models, activations."""
+    import peasy
+    from peasy.commands.look import save_activations
+
+    os.environ["PEASY_HOME"] = str(folder / "data")
+    model = peasy.load("repeats")
+    sheet = peasy.exercise(seed=3)
+    for suffix in ("md", "html", "csv"):
+        sheet.save(folder / f"sheet.{suffix}")
+    looked = peasy.look(model, [1, 2, 3, 1, 2])
+    for suffix in ("npz", "json", "csv", "svg"):
+        looked.save(folder / f"look.{suffix}")
+    looked.plot(layer=0, head=0).save(folder / "figure.svg")
+    peasy.embed("sentences", ["the pizza"]).save(folder / "vectors.npy")
+    if not (folder / "activations").exists():
+        save_activations(model, [[1, 2, 3]], folder / "activations")
+    if not (folder / "data" / "runs" / "copy").exists():
+        peasy.import_model(model.folder, name="copy")
+    peasy.experiment("matrix-form", tokens=8, store=True)
+
+
 def upload(folder: Path) -> None:
     """Append two chunks to an upload."""
     from peasy.server.upload import append_text, upload_path
@@ -75,14 +97,15 @@ def upload(folder: Path) -> None:
             append_text(name, chunk)
 
 
-WORK = {"train": train, "export": export, "upload": upload}
+WORK = {"train": train, "export": export, "results": results, "upload": upload}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return all files that do not depend on the time."""
+    depend, places = (".lock", "about.json", "manifest.json"), {"home", "experiments"}
     return {
         str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in (".lock", "about.json", "manifest.json") and "home" not in path.parts
+        if path.is_file() and path.name not in depend and not places & {*path.parts}
     }  # fmt: skip
 
 
@@ -111,6 +134,8 @@ def problems(ended: dict, number: int, folder: Path, whole: dict[str, bytes]) ->
     left = [str(path) for path in folder.rglob("*.part*") if "home" not in path.parts]
     if left:
         found.append(f"left behind: {left}")
+    for path in folder.rglob("experiments/*.json"):  # they hold times
+        found += [] if path.read_bytes().endswith(b"}\n") else [f"{path} is not complete"]
     for name, data in contents(folder).items():
         if "checkpoints" not in name and name in whole and not whole[name].startswith(data) and data:
             found += [] if name.endswith(".jsonl") else [f"{name} differs"]

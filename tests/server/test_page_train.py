@@ -72,6 +72,13 @@ def test_run_on_an_uploaded_text_is_followed_stopped_and_resumed(open_tiny_studi
     shown = curves(page)["own-text, training"]
     assert shown[-1] == steps[-1]
     assert len(steps) > 100 or shown == steps
+    labels = page.locator("figure.chart svg text[text-anchor=end]")
+    linear = labels.all_text_contents()
+    page.get_by_label("logarithmic").check()
+    assert labels.all_text_contents() != linear
+    assert all(float(label.replace(",", "")) in (1, 2, 5, 10, 20) for label in labels.all_text_contents())
+    page.get_by_label("logarithmic").uncheck()
+    assert labels.all_text_contents() == linear
     page.get_by_label("total minutes").fill("0.001")
     page.get_by_role("button", name="Resume").click()
     live.get_by_text("is done").wait_for()

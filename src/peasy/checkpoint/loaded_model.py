@@ -64,14 +64,19 @@ class ModelBundle:
         """Return the tokenizer of the model's output."""
         return self.target_tokenizer or self.require_tokenizer()
 
-    def encode_prompt(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Encode a text as the model reads it: the one place that turns a prompt into ids.
+    def encode_prompt(self, text: str | Sequence[int], *, add_special_tokens: bool = True) -> list[int]:
+        """Encode a text as the model reads it: the one place that turns a prompt into ids. Token ids stay as they are.
 
         The special tokens around it are those of the tokenizer's template, which training writes and imported models
         bring along. An empty prompt becomes [bos].
         """
+        if isinstance(text, list | tuple) and text and all(type(id) is int for id in text):
+            size = self.model.config.vocab_size
+            if unknown := [id for id in text if not 0 <= id < size]:
+                raise InvalidInput(f"There is no token {unknown[0]}: the vocabulary has ids 0 to {size - 1}.")
+            return list(text)
         if not isinstance(text, str):
-            raise InvalidInput(f"A prompt should be a text, not {type(text).__name__}.")
+            raise InvalidInput(f"A prompt should be a text, or a list of token ids, not {type(text).__name__}.")
         tokenizer = self.require_tokenizer()
         ids, bos = tokenizer.encode_ids(text, add_special_tokens=add_special_tokens), tokenizer.special_tokens.bos
         return ids if ids or bos is None else [bos]

@@ -1,5 +1,6 @@
 """Base types of a command: global flags, text arguments, and the output it returns."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -121,13 +122,13 @@ def read_texts(source: str | None, command: str, *, lines: bool = True) -> list[
         text = _read_stdin()
         return text.splitlines() if lines else [text]
     path = Path(source.removeprefix("@"))
-    is_path = len(source) < 4096 and not set("\n\0") & set(source)
-    if source.startswith("@") and is_path:
-        if path.is_file():
+    is_file = os.path.isfile(path)  # a text may be too long for a name, which pathlib would raise for
+    if source.startswith("@"):
+        if is_file:
             return _read_lines(path)
-        if len(source.split()) == 1 and (path.suffix or len(path.parts) > 1):
+        if len(source) < 4096 and len(source.split()) == 1 and (path.suffix or len(path.parts) > 1):
             raise NotFound(f"There is no file {path}.", hint="@ reads the texts of a file, one per line.")
-    elif is_path and path.is_file() and sys.stderr.isatty():
+    elif is_file and sys.stderr.isatty():
         print(f"{path} is taken as a text; for the lines of the file, write @{path}", file=sys.stderr)
     return [source]
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import sys
 import time
 import traceback
@@ -18,7 +17,6 @@ from peasy.render.json import to_plain
 from peasy.views.document import Document
 
 _JSON_SCHEMA_VERSION = 1
-_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def print_output(output: CommandOutput, command: str, flags: Flags) -> None:
@@ -103,7 +101,9 @@ def _render(document: Document, flags: Flags) -> str:
 def print_json(value: object) -> None:
     """Print one line of JSON; in it a control character is an escape, so that it has the same value on a terminal."""
     text = json.dumps(to_plain(value), ensure_ascii=False, allow_nan=False)
-    print(_NOT_PRINTABLE.sub(lambda match: json.dumps(match.group())[1:-1], text), flush=True)
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+    print(text, flush=True)
 
 
 _PIPE_INTERVAL = 5.0

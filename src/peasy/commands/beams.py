@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from math import exp
 from typing import Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.result import JsonDict, Result
@@ -79,7 +79,7 @@ def beams(
     *,
     num_beams: Annotated[int, Ge(1)] = 4,
     max_tokens: Annotated[int, Ge(1)] | None = None,
-    length_penalty: float = 1.0,
+    length_penalty: Annotated[float, Ge(-10), Le(10)] = 1.0,
     early_stopping: Literal["always", "heuristic", "never"] = "heuristic",
 ) -> BeamTreeResult:
     """Run beam search and keep every prefix that was extended, as a tree of all hypotheses.

@@ -301,7 +301,8 @@ def _given_example(matrices: ExampleMatrices) -> Example:
     check_keywords("explain", matrices, (*parameter_names(explain)[:-1], *ExampleMatrices.__annotations__))
     data: JsonDict = dict(matrices)
     for tokens, names in (("tokens", ("x", "q", "weights")), ("source_tokens", ("source_x",))):
-        given = [data[name] for name in names if hasattr(data.get(name), "__len__")]
+        arrays = [data[name] for name in names if hasattr(data.get(name), "__len__")]
+        given = [array for array in arrays if getattr(array, "ndim", 1)]
         data |= {tokens: [str(index) for index in range(len(given[0]))]} if given and tokens not in data else {}
     if "tokens" not in data:
         raise UsageError("There is nothing to explain.", hint='For example: peasy.explain("I love AI"), or give x.')

@@ -171,6 +171,7 @@ def forward_pass(
     story: bool = True,
     head_numbers: Sequence[str] | None = None,
     ablations: bool = True,
+    add_special_tokens: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
 
@@ -183,13 +184,14 @@ def forward_pass(
         head_numbers: Heads whose numbers are included, such as decoder.1.attention.0, or story for the head of the
             story; None: as many as fit a page.
         ablations: Also the next tokens without each head, if the model is small.
+        add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
     >>> shown = forward_pass("stories", "The pizza came out of the oven and it")
     >>> shown.story.token, round(shown.story.before, 2), round(shown.story.after, 2)
     ('·tasted', 0.18, 0.07)
     """
     model = load(model)
-    inputs = make_input(model, text, target)
+    inputs = make_input(model, text, target, add_special_tokens=add_special_tokens)
     activations: list[Activation] = []
     wanted = _HEAD_NUMBERS if head_numbers is None or head_numbers else ()
     steps = ["weights", *wanted, "residual", "output", "final"]

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Unpack, cast, get_args
 
 from annotated_types import Ge
 
@@ -197,7 +197,7 @@ def kv_cache_parts(prompt: tuple[str, ...], steps: tuple[CacheStep, ...]) -> tup
 
 def generate(
     model: str | Path | LoadedModel,
-    prompt: str | Sequence[str],
+    prompt: str | Sequence[str] | Sequence[int] | Sequence[Sequence[int]],
     *,
     n: Annotated[int, Ge(1)] = 1,
     long: LongPrompt = "refuse",
@@ -215,7 +215,7 @@ def generate(
 
     Args:
         model: Run name, folder, built-in model or Hugging Face hub id.
-        prompt: Prompt, or a list of prompts.
+        prompt: Prompt as a text or as token ids, or a list of prompts.
         n: Number of texts per prompt, sampled with seed, seed + 1, ...
         long: A prompt longer than the context is refused, cut on the left, or extends the context.
         weights: Weight format for inference; float32 is exact, int8 is smaller and faster.
@@ -228,8 +228,10 @@ def generate(
     >>> result.completions[0].finish_reason, len(result.completions[0].tokens)
     ('length', 3)
     """
+    is_one = isinstance(prompt, str) or (bool(prompt) and isinstance(prompt[0], int))
+    prompts = cast(list[str | Sequence[int]], [prompt] if is_one else list(prompt))
     job = GenerationJob(
-        model, [prompt] if isinstance(prompt, str) else list(prompt), n=n, weights=weights, use_cache=use_cache,
+        model, prompts, n=n, weights=weights, use_cache=use_cache,
         long=long, speculative=speculative, add_special_tokens=add_special_tokens, device=device, offline=offline,
         confirm=confirm, **sampling,
     )  # fmt: skip
@@ -247,7 +249,7 @@ class GenerationJob:
     def __init__(
         self,
         model: str | Path | LoadedModel,
-        prompts: list[str],
+        prompts: Sequence[str | Sequence[int]],
         *,
         n: int = 1,
         weights: str = "auto",
@@ -340,8 +342,12 @@ class GenerationJob:
             candidates = tuple((piece(other.id), math.exp(other.logprob)) for other in sampled.top_logprobs)
             probability = None if sampled.logprob is None else math.exp(sampled.logprob)
             tokens.append(GeneratedToken(sampled.id, piece(sampled.id), probability, candidates))
+        prompt = self.prompts[index]
+        if not isinstance(prompt, str):
+            known = () if last is not None and last.error is not None else prompt
+            prompt = self.loaded.require_tokenizer().decode(known)
         return GeneratedText(
-            self.prompts[index], "".join(event.text for event in events), "cancelled" if last is None else last.reason,
+            prompt, "".join(event.text for event in events), "cancelled" if last is None else last.reason,
             self._sampling_of(row).seed, tuple(tokens), self._num_unknown[index],
             None if last is None or last.error is None else last.error.message, self._notes[index],
         )  # fmt: skip
@@ -353,7 +359,7 @@ class GenerationJob:
         if show_cache and outputs[0].tokens:
             from peasy.generation.admission import prepare_prompt
 
-            ids = self.loaded.encode_prompt(outputs[0].prompt, add_special_tokens=self.add_special_tokens)
+            ids = self.loaded.encode_prompt(self.prompts[0], add_special_tokens=self.add_special_tokens)
             prompt = prepare_prompt(self.model, ids, self.sampling.max_tokens, self.long)
             cache = cache_steps(self.loaded, self.model, prompt, [token.id for token in outputs[0].tokens])
             pieces = self.loaded.require_tokenizer().pieces(prompt)

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from typing import Annotated
+
+from annotated_types import Ge
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import make_input
@@ -42,7 +45,7 @@ def rank_heads(
     texts: str | Sequence[str],
     *,
     by: str = "sharpness",
-    seed: int = 0,
+    seed: Annotated[int, Ge(0)] = 0,
     add_special_tokens: bool = True,
 ) -> HeadRankingResult:
     """Score every head on these texts and rank them by `by`, largest first."""

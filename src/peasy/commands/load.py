@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from peasy import config as settings
 from peasy.checkpoint.hub import Confirm
@@ -20,7 +20,8 @@ from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, NotFound, check_keywords, lookup, parameter_names, with_checked_keywords
+from peasy.errors import InvalidInput, NotFound, check_keywords, lookup, parameter_names
+from peasy.parameters import checked_options, with_checked_arguments
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -90,7 +91,8 @@ def _command_method(module: str, name: str) -> Callable[..., object]:
     """Return a method that calls a command with the model as its first argument; imported when it is called."""
 
     def method(self: "LoadedModel", *args: object, **options: object) -> object:
-        return with_checked_keywords(getattr(import_module(f"peasy.commands.{module}"), name))(self, *args, **options)
+        command = with_checked_arguments(getattr(import_module(f"peasy.commands.{module}"), name))
+        return command(self, *args, **options)
 
     method.__doc__ = f"Call `peasy.commands.{module}.{name}` with this model."
     return method
@@ -118,18 +120,19 @@ class LoadedModel(ModelBundle, DisplayMixin):
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
         return self.model.describe()
 
-    def stream(self, prompt: str, **options: "Unpack[GenerateOptions]") -> Iterator[str]:
+    def stream(self, prompt: str | Sequence[int], **options: "Unpack[GenerateOptions]") -> Iterator[str]:
         """Stream the generated text in whole characters; closing the iterator stops generation."""
-        from peasy.commands.generate import GenerationJob
+        from peasy.commands.generate import GenerationJob, generate
 
         check_keywords("stream", options, parameter_names(GenerationJob))
-        return GenerationJob(self, [prompt], **options).text_deltas()
+        checked: Any = checked_options(generate, options, "stream")
+        return GenerationJob(self, [prompt], **checked).text_deltas()
 
     def translate(self, text: str, **options: "Unpack[TranslateOptions]") -> "Translation":
         """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `options`: num_beams, n, max_tokens, ..."""
         from peasy.commands.translate import translate
 
-        translation = with_checked_keywords(translate)(self, text, **options).translations[0]
+        translation = with_checked_arguments(translate)(self, text, **options).translations[0]
         if translation.error is not None:
             raise translation.error
         return translation
@@ -158,7 +161,11 @@ class LoadedModel(ModelBundle, DisplayMixin):
         import torch
 
         names = ("float32", "float16", "bfloat16", "float64")
-        self.model.to(device=device, dtype=lookup(dtype, {name: getattr(torch, name) for name in names}, "dtype"))
+        wanted = lookup(dtype, {name: getattr(torch, name) for name in names}, "dtype")
+        try:
+            self.model.to(device=device, dtype=wanted)
+        except (RuntimeError, TypeError, ValueError) as error:
+            raise InvalidInput(f"torch cannot move the model there: {str(error).splitlines()[0]}") from None
         return self
 
     def parameters(self) -> "Iterator[nn.Parameter]":

@@ -172,7 +172,10 @@ def _split_rows(
 ) -> "_OneText | list[TextOrIds]":
     """Return the texts of a batch without their padding, or the one text."""
     if padding_mask is not None:
-        ids, mask = (np.asarray(array) for array in (text, padding_mask))
+        try:
+            ids, mask = (np.asarray(array) for array in (text, padding_mask))
+        except (ValueError, TypeError):  # rows of different lengths, or arrays that are not NumPy's
+            raise InvalidInput("text and padding_mask should be tables of numbers with equally long rows.") from None
         if ids.shape != mask.shape or ids.ndim not in (1, 2):
             message = f"padding_mask has the shape {mask.shape}, the ids {ids.shape}."
             raise InvalidInput(message, hint="Both must agree.")
@@ -183,6 +186,7 @@ def _split_rows(
     if not hasattr(text, "__iter__"):
         raise InvalidInput(f"{type(text).__name__} is no text.", hint="Give a text, token ids, or a list of them.")
     plain: list[Any] = text.tolist() if hasattr(text, "tolist") else list(text)
+    plain = plain if isinstance(plain, list) else [plain]
     if plain and all(isinstance(part, int) for part in plain):
         return _OneText(plain)
     if not plain or not all(isinstance(part, str | list | tuple) or hasattr(part, "tolist") for part in plain):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from numbers import Integral
 from typing import cast, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import LabelledInput, word_token_id
 from peasy.commands.recipe_changes import DataSource
 from peasy.commands.result import JsonDict, RecordResult, plain_data
+from peasy.display import CheckedMethods
 from peasy.errors import InvalidInput, NotFound
 from peasy.inspection import results as records
 from peasy.inspection.alignment import align
@@ -40,7 +42,7 @@ _MAX_TOKENS = 40
 
 
 @dataclass(frozen=True, eq=False)
-class HeadMatrices:
+class HeadMatrices(CheckedMethods):
     """One attention step of all captured layers: `heads[layer, head]` is a labelled matrix, `np.asarray` stacks them.
 
     `merge_words` merges sub-words; `measure` "value" multiplies weights by the norm of their value vectors, "norm"
@@ -73,7 +75,7 @@ class HeadMatrices:
         return replace(self, merge_words=True)
 
     def __getitem__(self, at: tuple[int, int]) -> records.LabelledMatrix:
-        if not isinstance(at, tuple) or len(at) != 2:
+        if not isinstance(at, tuple) or len(at) != 2 or not all(isinstance(index, Integral) for index in at):
             raise InvalidInput("Index weights by layer and head.", hint="For example x.weights[2, 3].")
         captures = self._captures()
         layer, head = self._from_the_end(*at)

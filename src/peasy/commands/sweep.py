@@ -124,7 +124,11 @@ def sweep(
     values: list[float] = []
     unchanged = 0.0
     for logits in sweeps.run_variants(loaded.model, base.model_input, variants, replacements):
-        unchanged, *changed = measure(logits.float()).tolist()
+        measured = measure(logits.float())
+        if getattr(measured, "shape", None) != logits.shape[:1]:
+            hint = "For example lambda logits: logits[:, 5] - logits[:, 6], of the ids 5 and 6."
+            raise InvalidInput("The metric should return one number for each row of logits.", hint=hint)
+        unchanged, *changed = measured.tolist()
         values += changed
         if on_progress is not None:
             on_progress(len(values), len(variants))

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.checkpoint.hub import Confirm
+from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.paths import resolve_model
 from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.tokenizer import read_tokenizer
@@ -61,7 +62,7 @@ class TokenizeResult(Result):
 
 
 def tokenize(
-    model: str | Path,
+    model: str | Path | ModelBundle,
     text: str,
     *,
     add_special_tokens: bool = True,
@@ -71,7 +72,7 @@ def tokenize(
     """Tokenize a text with a model's tokenizer; its weights are not read.
 
     Args:
-        model: Run name, folder, built-in model or Hugging Face hub id; or a tokenizer.json file.
+        model: Run name, folder, built-in model or Hugging Face hub id; a tokenizer.json file, or a loaded model.
         text: Text to tokenize.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
@@ -82,6 +83,9 @@ def tokenize(
     ...     tokenize(folder, "the cat spoke").encoding.pieces
     ('the', 'cat', '<unk>')
     """
+    if isinstance(model, ModelBundle):
+        encoding = model.encode_text(text, add_special_tokens=add_special_tokens)
+        return TokenizeResult(encoding, model.require_tokenizer(), model.name)
     resolved = resolve_model(model, offline=offline, confirm=confirm)
     folder, name = resolved.folder, Path(resolved.name).name if resolved.kind == "path" else resolved.name
     tokenizer = Tokenizer.load(folder) if folder.is_file() else read_tokenizer(SafeFolder(folder))

@@ -6,7 +6,7 @@ from math import exp
 from typing import Annotated, Literal, Unpack
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from peasy.commands.load import LoadedModel
 from peasy.commands.model_input import as_edits, edit_context, label_prompt
@@ -42,7 +42,7 @@ def trace(
     text: str,
     *,
     num_beams: Annotated[int, Ge(1)] | None = None,
-    length_penalty: float = 1.0,
+    length_penalty: Annotated[float, Ge(-10), Le(10)] = 1.0,
     early_stopping: Literal["always", "heuristic", "never"] = "heuristic",
     layers: Sequence[int] | None = None,
     heads: Sequence[int] | None = None,
@@ -65,6 +65,9 @@ def trace(
         edit: Intervention, or several, under which the model generates.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
     """
+    for what, chosen in (("layer", layers), ("head", heads)):
+        if chosen is not None and not chosen:
+            raise InvalidInput(f"No {what} is given.", hint=f"Name one, or leave {what}s out for all of them.")
     edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
     query = AttentionQuery(None if layers is None else tuple(layers), None if heads is None else tuple(heads), top)

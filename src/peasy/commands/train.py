@@ -5,7 +5,7 @@ import itertools
 import signal
 import sys
 import warnings
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from peasy.tokenization import Tokenizer
     from peasy.training.attention_snapshots import TrackedSentence
     from peasy.training.loop import SampleFn, TrainSpec
-    from peasy.training.metrics_log import Sink
     from peasy.training.recipe import Recipe
     from peasy.training.setup import PretrainedModel, RunSetup
 
@@ -82,7 +81,7 @@ def train_events(
     config: str | Path | None = None,
     settings: Mapping[str, object] | None = None,
     resume: bool = False,
-    sinks: Sequence["Sink | str"] = (),
+    sinks: Sequence[Callable[[Event], object] | str] = (),
     progress: OnProgress | None = None,
 ) -> Generator[Event, None, None]:
     """Yield the events of `train`, which explains the parameters. Closing the iterator stops and saves the run."""
@@ -125,7 +124,7 @@ class TrainOptions(TypedDict, total=False):
     config: str | Path | None
     settings: Mapping[str, object] | None
     resume: bool
-    sinks: Sequence["Sink | str"]
+    sinks: Sequence[Callable[[Event], object] | str]
     progress: OnProgress | None
 
 

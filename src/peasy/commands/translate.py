@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
@@ -20,7 +20,6 @@ from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Tab
 
 if TYPE_CHECKING:
     from peasy.commands.look_result import AlignmentResult
-    from peasy.inspection.alignment import GoldPairs
 
 BATCH_SIZE = 16
 """Most sources translated at the same time; the next starts when one is finished."""
@@ -62,7 +61,7 @@ class Translation(DisplayMixin):
         return self.hypotheses[1:]
 
     def alignment(
-        self, gold: "GoldPairs" = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
+        self, gold: Sequence[tuple[int, int]] = (), *, layer: int | None = None, head: int | None = None, nth: int = 0
     ) -> "AlignmentResult":
         """Align the words of the `nth` translation with source words by cross-attention.
 
@@ -72,6 +71,8 @@ class Translation(DisplayMixin):
 
         if not self.hypotheses:
             raise self.error or InvalidInput("There is no translation to align.")
+        if not 0 <= nth < len(self.hypotheses):
+            raise InvalidInput(f"There is no translation {nth}.", hint=f"Choose from 0 to {len(self.hypotheses) - 1}.")
         captured = look(self.loaded, self.source, self.hypotheses[nth].ids, parts=("cross_attention",))
         return captured.alignment(gold, layer, head)
 
@@ -165,9 +166,9 @@ def translate(
     num_beams: Annotated[int, Ge(1)] = 1,
     n: Annotated[int, Ge(1)] = 1,
     align: bool = False,
-    gold: "Sequence[GoldPairs]" = (),
+    gold: Sequence[Sequence[tuple[int, int]]] = (),
     max_tokens: Annotated[int, Ge(1)] | None = None,
-    length_penalty: float = 1.0,
+    length_penalty: Annotated[float, Ge(-10), Le(10)] = 1.0,
     early_stopping: Literal["always", "heuristic", "never"] = "heuristic",
     device: str = "auto",
     offline: bool = False,
@@ -237,7 +238,10 @@ def _translate_each(
     from peasy.generation.request import Ended, Request
 
     if not loaded.model.is_encoder_decoder:
-        raise InvalidInput(f"{loaded.name} is a {loaded.kind}: it does not translate.", hint="Use peasy generate.")
+        raise InvalidInput(
+            f"{loaded.name} is a {loaded.kind}: it does not translate.",
+            hint="Choose a translator. See all: peasy models",
+        )
     context = loaded.max_seq_len or 10**9
     tokenizer, rows, requests = loaded.output_tokenizer(), list[int](), list[Request]()
     source_id, target_id = (None if name is None else _language_id(loaded, name) for name in languages)

@@ -104,7 +104,7 @@ def experiment(
     if name is None:
         return ExperimentsResult()
     if name not in EXPERIMENTS:
-        hint = did_you_mean(name, EXPERIMENTS) or "See all: peasy experiment"
+        hint = " ".join(filter(None, (did_you_mean(name, EXPERIMENTS), "See all: peasy experiment")))
         raise NotFound(f'There is no experiment "{name}".', hint=hint)
     if seeds < 1:
         raise UsageError(

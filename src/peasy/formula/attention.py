@@ -212,7 +212,7 @@ def apply_mask(
     masked = scaled if bias is None else scaled + bias
     if mask is None:
         return masked
-    last = mask.shape[-1]
+    last = mask.shape[-1] if mask.ndim else 1
     if not in_place or last in (1, masked.shape[-1]):
         return xp.where(mask, masked, -xp.inf)
     masked[..., -last:] = xp.where(mask, masked[..., -last:], -xp.inf)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, TypedDict
 from annotated_types import Ge, Le
 
 from peasy.errors import InvalidInput
-from peasy.parameters import BoundedSettings
+from peasy.parameters import TypedSettings
 
 LongPrompt = Literal["refuse", "cut", "extend"]
 """What to do with a text longer than the context: raise an error, keep its last tokens, or go beyond the context."""
@@ -24,7 +24,7 @@ MAX_LOGIT_BIAS = 10_000
 
 
 @dataclass(frozen=True)
-class SamplingParams(BoundedSettings):
+class SamplingParams(TypedSettings):
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.
 
     >>> SamplingParams(temperature=0.8, top_p=0.9).top_k is None
@@ -60,9 +60,11 @@ class SamplingParams(BoundedSettings):
     """Numbers added to the logits of token ids; minus infinity forbids one."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
         super().__post_init__()
-        if not all(isinstance(text, str) and text for text in self.stop):
+        object.__setattr__(self, "stop", tuple(self.stop))
+        if not all(self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
         if any(not (abs(bias) <= MAX_LOGIT_BIAS or bias == -math.inf) for bias in self.logit_bias.values()):
             hint = f"{-MAX_LOGIT_BIAS:,} to {MAX_LOGIT_BIAS:,} are allowed, and minus infinity: it forbids an id."
@@ -87,7 +89,7 @@ class SamplingOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class BeamSearchParams(BoundedSettings):
+class BeamSearchParams(TypedSettings):
     """Beam search parameters. A hypothesis scores its log-probability / length ** `length_penalty`."""
 
     num_beams: Annotated[int, Ge(1)] = 4

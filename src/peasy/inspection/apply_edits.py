@@ -203,7 +203,11 @@ def _make_change(spec: edits.Edit, address: Address, wanted: Tensor | None, cont
         case edits.Scaling(factor=factor):
             return lambda array, positions: array * factor
         case edits.Steering(vector=vector, factor=factor):
-            return partial(_add_vector, torch.as_tensor(np.asarray(vector)) * factor)
+            try:
+                numbers = torch.as_tensor(np.asarray(vector, dtype=np.float64))
+            except (TypeError, ValueError):
+                raise InvalidInput("The steering vector should be a list of numbers.") from None
+            return partial(_add_vector, numbers * factor)
         case edits.ActivationPatch(source=source):
             if context.tokenize is None:
                 raise InvalidInput("A patch needs a tokenizer for its source text.")

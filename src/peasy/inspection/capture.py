@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peasy.checkpoint.ram import format_bytes
-from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean
+from peasy.errors import InvalidInput, ResourceUnavailable, did_you_mean, lookup
 from peasy.inspection.forward import ModelDims, ModelInput, attentions_of, default_stack, dims_of
 from peasy.inspection.results import Array, AttentionInfo, Capture
 from peasy.models.protocol import Model
@@ -30,6 +30,7 @@ def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     >>> choose_storage(1000, 4000), choose_storage(1000, 2000)
     ('float32', 'float16')
     """
+    lookup(storage, dict.fromkeys(("auto", "float32", "float16")), "storage")
     dtypes = ("float32", "float16") if storage == "auto" else (storage,)
     needed = 0
     for dtype in dtypes:
@@ -60,6 +61,9 @@ class CaptureSpec:
                 raise InvalidInput(f'There is no step "{step}".', hint=hint)
         if not self.steps:
             raise InvalidInput("No step is given.", hint=f"Choose from {', '.join(KNOWN_STEPS)}.")
+        for what, chosen in (("layer", self.layers), ("head", self.heads), ("part", self.parts)):
+            if chosen == ():
+                raise InvalidInput(f"No {what} is given.", hint=f"Name one, or leave {what}s out for all of them.")
         attentions = attentions_of(model)
         if set(self.steps) & set(HEAD_STEPS) and not attentions:
             hint = "Only its residual stream can be captured: steps=['residual'] or ['final']."

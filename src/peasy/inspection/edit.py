@@ -12,10 +12,13 @@ in one, at all positions or at some. `layer` and `head` may be negative: -1 is t
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict, Unpack
+
+from annotated_types import Ge
 
 from peasy.errors import InvalidInput
 from peasy.nn.module_path import Address
+from peasy.parameters import TypedSettings
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -41,7 +44,7 @@ class Where(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Site:
+class Site(TypedSettings):
     """Where an edit acts; None = all, or the default."""
 
     layer: int | None
@@ -61,7 +64,7 @@ class Site:
 
 
 @dataclass(frozen=True, eq=False)
-class Edit:
+class Edit(TypedSettings):
     """Base class of the edits; `description` is their summary, with the fields of the edit."""
 
     site: Site
@@ -104,7 +107,7 @@ class ResampleAblation(Edit):
     """Resample ablation: activations of a random text of a data set."""
 
     data: Texts
-    seed: int = 0
+    seed: Annotated[int, Ge(0)] = 0
     description = "{site} from a random text of {data}"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from peasy.atomic import write_atomic
+from peasy.display import CheckedMethods
 from peasy.errors import UsageError
 from peasy.render import font, palette, picture, sanitize
 from peasy.render.number import format_number
@@ -22,7 +23,7 @@ _SIZE, _GAP, _BAR, _MAX_LABEL = 7.0, 3.0, 6.0, 60.0
 
 
 @dataclass(frozen=True, eq=False)
-class Figure:
+class Figure(CheckedMethods):
     """One heat map with labels, `width_cm` wide; the height follows from its cells, which are square.
 
     >>> from peasy.inspection.results import LabelledMatrix

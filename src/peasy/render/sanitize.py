@@ -4,11 +4,15 @@ A control character can move the cursor, a bidi override can reverse a line, a l
 each is replaced by a visible symbol.
 """
 
+import re
 import unicodedata
 
 _SYMBOLS = {"\n": "⏎", "\t": "⇥", "\r": "␍", "\x7f": "␡", "\u2028": "⏎", "\u2029": "⏎"}
 _JOINERS = {"\u200c", "\u200d"}
 """Joiners, needed by Persian words and family emoji."""
+
+_FLAG = re.compile("(\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f)")
+"""Flags of England, Scotland and Wales, spelled in invisible letters; these hide a message anywhere else."""
 
 _SPACE_SYMBOL = "·"
 MAX_LABEL_LENGTH = 60
@@ -23,7 +27,8 @@ def escape_control(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_visible_symbol(character) for character in text)
+    parts = _FLAG.split(text)
+    return "".join(part if index % 2 else "".join(map(_visible_symbol, part)) for index, part in enumerate(parts))
 
 
 def token_label(text: str) -> str:
@@ -52,7 +57,7 @@ def _visible_symbol(character: str) -> str:
     code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)
-    if character in _JOINERS or 0xE0020 <= code <= 0xE007F:  # the range spells the flags of England, Scotland, Wales
+    if character in _JOINERS:
         return character
     if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"} or code & 0xFFFE == 0xFFFE:
         return f"⟨U+{code:04X}⟩"

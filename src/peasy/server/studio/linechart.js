@@ -7,6 +7,7 @@ import { downloadButtons } from "./download.js";
 
 const DASHES = ["none", "7 4", "2 4", "9 3 2 3", "12 5", "4 2"];
 const [LEFT, TOP, RIGHT, BOTTOM, HEIGHT] = [52, 12, 14, 40, 280];
+const DECADES = indices(19).flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** (power - 9)));
 const MAX_POINTS = 500; // per line: a screen has no more pixels
 
 export class LineChart {
@@ -28,11 +29,12 @@ export class LineChart {
 		});
 		this.status = element("p.read.quiet", { role: "status" });
 		this.legend = element("ul.legend");
+		this.logarithmic = element("input", { type: "checkbox", onchange: () => this.draw() });
 		this.tableDetails = tableDetails(element("div"));
 		this.tableDetails.addEventListener("toggle", () => this.fillTable());
 		this.element = element(
 			"figure.chart",
-			element("figcaption", title),
+			element("figcaption", title, element("label.quiet", this.logarithmic, " logarithmic")),
 			this.legend,
 			this.svg,
 			this.status,
@@ -79,9 +81,10 @@ export class LineChart {
 		const width = Math.floor(this.element.clientWidth);
 		if (!width) return;
 		const points = this.lines.flatMap((line) => line.points);
-		const [xRange, yRange] = [0, 1].map((axis) => paddedRange(points.map((point) => point[axis])));
+		const transform = this.logarithmic.checked ? (y) => Math.log10(Math.max(y, 1e-9)) : (y) => y;
+		const [xRange, yRange] = [paddedRange(points.map(([x]) => x)), paddedRange(points.map(([, y]) => transform(y)))];
 		this.x = (value) => LEFT + ((value - xRange[0]) / (xRange[1] - xRange[0])) * (width - LEFT - RIGHT);
-		this.y = (value) => TOP + ((yRange[1] - value) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
+		this.y = (value) => TOP + ((yRange[1] - transform(value)) / (yRange[1] - yRange[0])) * (HEIGHT - TOP - BOTTOM);
 		this.xOfPixel = (pixel) => xRange[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (xRange[1] - xRange[0]);
 		this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 		this.svg.setAttribute("width", width);
@@ -103,7 +106,8 @@ export class LineChart {
 				label(this.x(tick), HEIGHT - BOTTOM + 16, writeTick(tick), "middle"),
 			);
 		}
-		for (const tick of ticks(...yRange, 5)) {
+		const yTicks = this.logarithmic.checked ? DECADES : ticks(...yRange, 5);
+		for (const tick of yTicks.filter((y) => transform(y) >= yRange[0] && transform(y) <= yRange[1])) {
 			shapes.push(
 				element("path.rule", { d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
 				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),

@@ -107,7 +107,7 @@ export class LineChart {
 			);
 		}
 		const yTicks = this.logarithmic.checked ? DECADES : ticks(...yRange, 5);
-		for (const tick of yTicks.filter((y) => transform(y) >= yRange[0] && transform(y) <= yRange[1])) {
+		for (const tick of yTicks.filter((y) => clamp(this.y(y), TOP, HEIGHT - BOTTOM) === this.y(y))) {
 			shapes.push(
 				element("path.rule", { d: `M${LEFT} ${this.y(tick)}H${width - RIGHT}` }),
 				label(LEFT - 6, this.y(tick) + 4, writeTick(tick), "end"),

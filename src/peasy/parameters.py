@@ -208,7 +208,7 @@ def checked_options(
 
 
 def checked_value(label: str, value: typing.Any, annotation: object) -> object:
-    """Return a value as its annotation has it, or raise; `label` names it there.
+    """Return a value as its annotation has it, or raise; `label` names it there. One text stands for a tuple of one.
 
     >>> checked_value("n", "3", int)
     Traceback (most recent call last):
@@ -216,6 +216,8 @@ def checked_value(label: str, value: typing.Any, annotation: object) -> object:
     """
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         value = value.item()
+    elif annotation == tuple[str, ...] and isinstance(value, str):
+        value = (value,)
     elif not _fits(value, annotation):
         if isinstance(value, Iterator):
             value = list(itertools.islice(value, 1_000_000))

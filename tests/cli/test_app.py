@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import get_args
 
 import pytest
 
@@ -244,9 +245,10 @@ def test_unknown_command_is_understood_by_meaning(peasy, typed, command):
 
 def test_synonyms_lead_to_flags_that_exist():
     from peasy.errors import synonyms
+    from peasy.models.preset import ModelKind
 
     names = {name.lstrip("-").replace("-", "_") for name, *_ in _all_flags()}
-    names |= {command.name for command in _all_commands()}
+    names |= {command.name for command in _all_commands()} | set(get_args(ModelKind))
     assert not [word for word, ours in synonyms().items() if not set(ours.split(" or ")) & names]
     ambiguous = [word for word, ours in synonyms().items() if word in ours.split(" or ")]
     assert not ambiguous

@@ -44,7 +44,7 @@ class AttentionInputs:
         query, key, value, bias, sinks = (None if array is None else array.to(dtype) for array in arrays)
         mask = self.attention_mask.boolean(self.query)
         return attention_steps(
-            array_api_compat.torch, query, key, value, mask, bias, self.scale, softcap=self.softcap, sinks=sinks
+            array_api_compat.torch, query, key, value, mask, bias, scale=self.scale, softcap=self.softcap, sinks=sinks
         )
 
     def context_of(self, weights: Tensor) -> Tensor:

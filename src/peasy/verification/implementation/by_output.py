@@ -6,12 +6,23 @@ from itertools import product
 import numpy as np
 
 from peasy.formula.attention import attend
-from peasy.formula.normalise import softmax
+from peasy.formula.normalise import NORMALISATIONS, Normalisation, softmax
+from peasy.formula.step import Namespace
 from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array
 from peasy.verification.implementation.judgement import Judgement
 
 _SCALES = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
+
+
+def _softmax_over_queries(xp: Namespace, masked: Array) -> Array:
+    return np.swapaxes(softmax(xp, np.swapaxes(masked, -1, -2)), -1, -2)
+
+
+_NORMALISATIONS = {
+    "": NORMALISATIONS["softmax"],
+    "softmax over queries": Normalisation("columns", "%s", "Softmax of each column.", _softmax_over_queries),
+}
 
 
 def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
@@ -43,15 +54,12 @@ def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, A
     swaps = {"": (q, k, v), "keys and values swapped": (q, v, k), "KQᵀ instead of QKᵀ": (k, q, v)}
     rows = []
     for (scale, power), over, (swap, arrays), causal in product(
-        _SCALES.items(), ("", "softmax over queries"), swaps.items(), (False, True)
+        _SCALES.items(), _NORMALISATIONS, swaps.items(), (False, True)
     ):
         names = [name for name in (swap, scale, over) if name]
         rows.append((len(names), names, power, over, arrays, causal))
     for count, names, power, over, (a, b, c), causal in sorted(rows, key=lambda row: row[0]):
         if count > 2:
             continue
-        steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal)
-        context = np.asarray(steps.context)
-        if over:
-            context = softmax(np, np.asarray(steps.masked).swapaxes(-1, -2)).swapaxes(-1, -2) @ c
-        yield names, causal, context
+        steps = attend(a, b, c, scale=float(q.shape[-1] ** power), causal=causal, normalise=_NORMALISATIONS[over])
+        yield names, causal, np.asarray(steps.context)

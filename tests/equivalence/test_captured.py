@@ -69,8 +69,10 @@ def test_captured_weights_times_values_equal_the_context(name):
 
 def test_wrong_captured_weights_are_detected(monkeypatch):
     """Inverse: with another scale in the formula they differ."""
-    original = capture_module.attend
-    monkeypatch.setattr(capture_module, "attend", lambda *args, **kwargs: original(*args, **kwargs | {"scale": 0.9}))
+    original = capture_module.attention_steps
+    monkeypatch.setattr(
+        capture_module, "attention_steps", lambda *args, **kwargs: original(*args[:6], 0.9, *args[7:], **kwargs)
+    )
     with pytest.raises(AssertionError):
         test_captured_weights_times_values_equal_the_context("rotary")
 
@@ -109,11 +111,11 @@ def test_alignments_of_the_recurrent_translator(name):
 def test_only_requested_steps_are_computed(monkeypatch):
     """With one layer captured, the formula is called once, for the requested rows and heads."""
     calls = []
-    original = capture_module.attend
+    original = capture_module.attention_steps
     monkeypatch.setattr(
         capture_module,
-        "attend",
-        lambda query, *rest, **kwargs: calls.append(query.shape) or original(query, *rest, **kwargs),
+        "attention_steps",
+        lambda xp, query, *rest, **kwargs: calls.append(query.shape) or original(xp, query, *rest, **kwargs),
     )
     capture(make(DECODERS["learned"]), some_ids(), layers=[2], heads=[1], rows=[4, 5])
     assert calls == [(2, 1, 2, 8)]

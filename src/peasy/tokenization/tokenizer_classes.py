@@ -177,10 +177,10 @@ def _unigram_steps(name: str, data: JsonDict, config: JsonDict) -> JsonDict:
     scheme = "always" if adds_space else "never"
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
     split = {"type": "WhitespaceSplit"}
-    unknown = {"unk_id": _UNKNOWN_ID.get(name, data["model"].get("unk_id"))} if len(data["model"]["vocab"]) > 3 else {}
+    unknown = {"unk_id": _UNKNOWN_ID.get(name, data["model"].get("unk_id")), "byte_fallback": False}
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
         "pre_tokenizer": space if name == "PegasusTokenizer" else {"type": "Sequence", "pretokenizers": [split, space]},
-        "model": data["model"] | unknown | {"byte_fallback": False},
+        "model": data["model"] | unknown,
         "decoder": space,
     }

@@ -261,8 +261,9 @@ def test_prompts_as_ids_in_python():
     assert "".join(model.stream(ids, max_tokens=4)) == wanted.texts[0]
     assert model.generate([ids, ids], max_tokens=4).texts == wanted.texts * 2
     assert model.generate(ids, max_tokens=1).completions[0].prompt == "The pizza"
-    with pytest.raises(PeasyError, match="There is no token -1: the vocabulary has ids 0 to"):
-        model.generate([-1])
+    for call in (model.generate, model.encode_prompt):
+        with pytest.raises(PeasyError, match="There is no token -1: the vocabulary has ids 0 to"):
+            call([-1])
 
 
 def test_a_loaded_model_tokenizes():

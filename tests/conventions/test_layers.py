@@ -1,5 +1,6 @@
 """The import layers hold, and a line that violates them is caught."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from peasy.checkpoint.huggingface import FAMILIES
 
 LINT = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
 
@@ -56,3 +59,18 @@ def test_a_violation_is_caught(file, line, contract, copy):
     assert process.returncode != 0
     assert contract in output
     assert "BROKEN" in output or "exhaustive" in output.lower() or "layer" in output.lower()
+
+
+def _strings(tree):
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def test_families_are_data(sources):
+    """No layer asks for the name of a family, and no file of families has more than 250 lines."""
+    layers = [source for source in sources if source.name.startswith("nn/")]
+    families = [source for source in sources if source.name.startswith("checkpoint/huggingface/")]
+    assert len(layers) > 10
+    assert not {name for source in layers for name in _strings(source.tree)} & FAMILIES.keys()
+    assert _strings(ast.parse("if family == 'gemma2': pass")) & FAMILIES.keys()  # inverse
+    assert {"llama.py", "bert.py"} <= {source.path.name for source in families}
+    assert max(len(source.text.splitlines()) for source in families) <= 250

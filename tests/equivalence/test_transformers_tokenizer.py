@@ -1,5 +1,6 @@
 """Exported folders are complete: transformers loads the tokenizer and tokenizes alike."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset
 from peasy.tokenization import train_tokenizer
+from peasy.tokenization.convert import _read_model
 from peasy.tokenization.tokenizer_classes import FILE_CLASS, choose_tokenizer_class
 
 PROMPTS = [
@@ -110,6 +112,21 @@ def test_a_sentencepiece_file_with_other_ids_is_refused(tmp_path, name):
     with pytest.raises(InvalidInput, match=r"are not those of its sentencepiece file") as error:
         read_tokenizer(SafeFolder(tmp_path))
     assert "save_pretrained" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["mbart", "pegasus", "t5"])
+def test_the_character_map_of_a_unigram_file_counts_where_the_class_reads_it(tmp_path, name):
+    """The map makes ½ three characters; mBART's class leaves it out."""
+    write_sentencepiece(name, tmp_path)
+    AutoTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    data = json.loads((tmp_path / "tokenizer.json").read_text())
+    _, charsmap, _ = _read_model((tmp_path / SENTENCEPIECE[name][0]).read_bytes())
+    data["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    for text in PROMPTS:
+        assert ours.encode_ids(text, add_special_tokens=False) == theirs(text, add_special_tokens=False)["input_ids"]
+    assert (ours.encode_ids("½") == ours.encode_ids("1⁄2")) == (name != "mbart")
 
 
 @pytest.mark.parametrize("kind", ["bpe", "characters", "words", "unigram"])

@@ -161,6 +161,7 @@ def test_any_sequence_of_decoders_is_decoded_as_at_once():
     [
         ([_DECODERS[3], _DECODERS[1]], ("a", "b", "x")),  # a step after the text is joined
         ([_BYTE_LEVEL, _DECODERS[4]], ("ðŁ", "ĳ", "į", "Ġ", "x")),  # a character in several tokens
+        ([_DECODERS[3], _DECODERS[5]], ("a", "ab", "b")),  # two characters less at the beginning
         (_DECODERS[7:9], ("a", "##a", "<pad>", "|", ".")),  # two steps that depend on neighbours
     ],
 )

@@ -115,6 +115,9 @@ def test_ids_of_xlm_roberta():
 def test_other_model_types_are_refused():
     with pytest.raises(InvalidInput, match="neither a unigram nor a BPE model"):
         from_sentencepiece(train("char"))
+    with pytest.raises(InvalidInput, match="a unigram model with bytes") as error:
+        from_sentencepiece(train("unigram", byte_fallback=True, vocab_size=400))
+    assert "save_pretrained" in error.value.hint
 
 
 def test_damaged_files_raise_peasy_errors_or_load(model):

@@ -68,6 +68,14 @@ def _unigram(special=("<pad>", "</s>", "<unk>"), template="$A </s>"):
     return _template(made, template)
 
 
+def _unigram_with_bytes():
+    """Return a tokenizer that has a piece for each byte, and the unknown token at another place than T5."""
+    data = json.loads(_unigram(("<pad>", "<unk>", "</s>")).to_str())
+    data["model"]["vocab"] += [[f"<0x{byte:02X}>", -20.0] for byte in range(256)]
+    data["model"]["byte_fallback"] = True
+    return tokenizers.Tokenizer.from_str(json.dumps(data))
+
+
 def _wordpiece(lowercase):
     made = _trained(
         models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
@@ -145,7 +153,7 @@ FILES = {
         },
     ),
     "t5-unknown": (
-        lambda: _unigram(("<pad>", "<unk>", "</s>")),  # transformers gives unknown characters the id 2 all the same
+        _unigram_with_bytes,  # transformers gives unknown characters the id 2 all the same, and never bytes
         {"tokenizer_class": "T5Tokenizer", "eos_token": "</s>", "unk_token": "<unk>", "extra_ids": 0},
     ),
     "pegasus": (_unigram, {"tokenizer_class": "PegasusTokenizer", "eos_token": "</s>", "unk_token": "<unk>"}),

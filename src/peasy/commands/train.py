@@ -152,7 +152,7 @@ def train(
         steps: Number of training steps, instead of minutes.
         seed: Random seed of weights, order of samples and dropout.
         num_processes: Number of data-parallel processes on this machine.
-        run: Name or folder of the run; default: a random name.
+        run: Name or folder of the run; default: a random name. After torchrun write --run-name.
         init_from: Fine-tune this model: start from its weights, with its tokenizer.
         lr: Learning rate: the setting optimizer.lr.
         batch_size: Number of sequences per step: the setting batch_size.

@@ -218,9 +218,8 @@ def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes, bool]
         raise InvalidInput("The file is not a sentencepiece model: it has no pieces.")
     has_bytes = any(kind == _BYTE for _, _, kind in pieces)
     if kind not in (_UNIGRAM, _BPE) or (kind == _UNIGRAM and has_bytes):
-        raise InvalidInput(
-            "The sentencepiece model is neither a unigram nor a BPE model, or a unigram model with bytes."
-        )
+        problem = "a unigram model with bytes" if has_bytes else "neither a unigram nor a BPE model"
+        raise InvalidInput(f"The sentencepiece model is {problem}.", hint=_SAVE_HINT if has_bytes else None)
     return pieces, charsmap, kind == _BPE
 
 

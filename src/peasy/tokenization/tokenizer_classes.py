@@ -33,7 +33,7 @@ _UNIGRAM = (
     "T5Tokenizer", "XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer", "MBartTokenizer", "PegasusTokenizer",
 )  # fmt: skip
 _UNKNOWN_ID = {"T5Tokenizer": 2, "XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "MBartTokenizer": 3}
-"""Id of unknown characters, whatever the file says."""
+"""Id of unknown characters, whatever the file says; no class of a unigram model spells them as bytes."""
 _BYTE_LEVEL = ("GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
 _MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": _UNIGRAM, "BPE": _BYTE_LEVEL}
 _QWEN_PATTERN = (
@@ -177,10 +177,10 @@ def _unigram_steps(name: str, data: JsonDict, config: JsonDict) -> JsonDict:
     scheme = "always" if adds_space else "never"
     space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
     split = {"type": "WhitespaceSplit"}
-    unknown = {"unk_id": _UNKNOWN_ID.get(name, data["model"].get("unk_id"))}
+    unknown = {"unk_id": _UNKNOWN_ID.get(name, data["model"].get("unk_id")), "byte_fallback": False}
     return {
         "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
         "pre_tokenizer": space if name == "PegasusTokenizer" else {"type": "Sequence", "pretokenizers": [split, space]},
-        "model": data["model"] | (unknown if len(data["model"]["vocab"]) > 3 else {}),
+        "model": data["model"] | unknown,
         "decoder": space,
     }

@@ -61,6 +61,11 @@ class HeadNames(NamedTuple):
     bias: str
 
 
+def head_names(prefix: str, transform: str = "dense", norm: str = "LayerNorm") -> HeadNames:
+    """Return the names of a head whose modules have one prefix."""
+    return HeadNames(prefix + transform, prefix + norm, f"{prefix}decoder", f"{prefix}bias")
+
+
 @dataclass(frozen=True)
 class BertNames:
     """Names of the weights of a family, and which parts it has.

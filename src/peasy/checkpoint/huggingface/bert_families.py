@@ -3,7 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from peasy.checkpoint.huggingface.bert import BERT_LAYER_NAMES, BertNames, HeadNames, bert_family, usual_fields
+from peasy.checkpoint.huggingface.bert import (
+    BERT_LAYER_NAMES,
+    BertNames,
+    HeadNames,
+    bert_family,
+    head_names,
+    usual_fields,
+)
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.huggingface.config_table import Field, Fixed, activation, sizes
 from peasy.checkpoint.huggingface.weight_map import block_names
@@ -11,19 +18,12 @@ from peasy.checkpoint.huggingface.weight_map import block_names
 _TRANSFORMED = {"classifier.dense": "transform", "classifier.out_proj": "output"}
 _BERT = BertNames(
     prefix="bert.",
-    head=HeadNames(
-        transform="cls.predictions.transform.dense",
-        norm="cls.predictions.transform.LayerNorm",
-        decoder="cls.predictions.decoder",
-        bias="cls.predictions.bias",
-    ),
+    head=head_names("cls.predictions.", transform="transform.dense", norm="transform.LayerNorm"),
     unused=("cls.seq_relationship.weight", "cls.seq_relationship.bias"),
 )
 _ROBERTA = BertNames(
     prefix="roberta.",
-    head=HeadNames(
-        transform="lm_head.dense", norm="lm_head.layer_norm", decoder="lm_head.decoder", bias="lm_head.bias"
-    ),
+    head=head_names("lm_head.", norm="layer_norm"),
     classifier_names=_TRANSFORMED,
 )
 _PRE_NORM_NAMES = {"attention.LayerNorm": "attention_norm", "intermediate.LayerNorm": "feedforward_norm"}
@@ -43,9 +43,7 @@ _MPNET = replace(
 )
 _DISTILBERT = BertNames(
     prefix="distilbert.",
-    head=HeadNames(
-        transform="vocab_transform", norm="vocab_layer_norm", decoder="vocab_projector", bias="vocab_projector.bias"
-    ),
+    head=HeadNames("vocab_transform", "vocab_layer_norm", decoder="vocab_projector", bias="vocab_projector.bias"),
     layers="transformer.layer.{layer}.",
     layer_names=block_names(
         "attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm "
@@ -56,12 +54,7 @@ _DISTILBERT = BertNames(
 _ELECTRA = replace(
     _BERT,
     prefix="electra.",
-    head=HeadNames(
-        transform="generator_predictions.dense",
-        norm="generator_predictions.LayerNorm",
-        decoder="generator_lm_head",
-        bias="generator_lm_head.bias",
-    ),
+    head=head_names("generator_predictions.")._replace(decoder="generator_lm_head", bias="generator_lm_head.bias"),
     classifier_names=_TRANSFORMED,
     pooler=None,
     projection="embeddings_project",
@@ -74,12 +67,7 @@ _ELECTRA = replace(
 _ALBERT = replace(
     _BERT,
     prefix="albert.",
-    head=HeadNames(
-        transform="predictions.dense",
-        norm="predictions.LayerNorm",
-        decoder="predictions.decoder",
-        bias="predictions.bias",
-    ),
+    head=head_names("predictions."),
     layers="encoder.albert_layer_groups.0.albert_layers.0.",
     layer_names=block_names(
         "attention.query attention.key attention.value attention.dense attention.LayerNorm "

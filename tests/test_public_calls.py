@@ -181,6 +181,25 @@ def _calls_of_results():
                 yield f"{type(result).__name__}.{name}", method, names, {needs: right[needs] for needs in needed}
 
 
+def _calls_of_formulas():
+    """Yield the functions of the formula, additive scoring and the methods of steps."""
+    for name, right in {
+        "alibi": {"heads": 2, "n_query": 3}, "rotary": {"x": ROW}, "rotary_angles": {"n_time": 3, "d_key": 4},
+        "sinusoidal": {"n_time": 3, "d_model": 4}, "layer_norm": {"x": ROW}, "rms_norm": {"x": ROW},
+        "unnormalised_weights": {"query": ROW, "key": ROW}, "weighted_sum": {"weights": ROW, "value": ROW},
+    }.items():  # fmt: skip
+        function = getattr(peasy.formula, name)
+        yield name, function, parameter_names(function), right
+
+    def score(**weights):
+        return peasy.attend(ROW, ROW, ROW, scoring=peasy.Additive(**weights))
+
+    yield "Additive", score, ["w", "u", "v"], {"w": ROW, "u": ROW, "v": [1.0, 2.0]}
+    steps = peasy.attend(ROW, ROW, ROW)
+    for method in (steps.step, steps.with_steps, steps.with_captions):
+        yield f"steps.{method.__name__}", method, parameter_names(method), {}
+
+
 def _raw_errors(calls, share):
     """Return the wrong calls that end in something else than a result or a sentence, and the number of all."""
     found, count = [], 0
@@ -202,7 +221,7 @@ def _raw_errors(calls, share):
 
 CALLS = {
     "functions": _calls_of_functions, "models": _calls_of_models, "edits": _calls_of_edits,
-    "results": _calls_of_results,
+    "results": _calls_of_results, "formulas": _calls_of_formulas,
 }  # fmt: skip
 
 
@@ -293,6 +312,15 @@ def test_a_loaded_model_tokenizes():
         (lambda m: m.look("The", edit=peasy.edit.steer("x", 1)), "should be a list of numbers"),
         (lambda m: m.sweep("The", metric=lambda logits: logits[0], method="zero"), "one number for each row"),
         (lambda m: peasy.load("locales-fr").translate("3 days").alignment(nth=5), "There is no translation 5"),
+        (lambda m: peasy.formula.alibi(10**9, 1), "heads is 1000000000"),
+        (lambda m: peasy.formula.sinusoidal(0, 4), "n_time is 0"),
+        (lambda m: peasy.formula.rotary([[1.0, 0.0]], base=0), "base is 0"),
+        (lambda m: peasy.formula.rms_norm([[1.0]], eps=-1), "eps is -1"),
+        (lambda m: peasy.formula.weighted_sum(np.ones((2, 1, 2)), np.ones((3, 2, 1))), "leading dimensions differ"),
+        (lambda m: peasy.formula.weighted_sum(np.ones((1, 2, 1, 2)), np.ones((1, 0, 2, 1))), "leading dimensions"),
+        (lambda m: peasy.formula.unnormalised_weights([[1.0]], [[1.0]], mask=[[True] * 2]), "mask is 1x2"),
+        (lambda m: peasy.formula.unnormalised_weights([[1.0]], [[1.0]], bias=[[1.0] * 2]), "bias is 1x2"),
+        (lambda m: peasy.attend([[1.0]], [[1.0]], [[1.0]]).step("score"), "There is no step"),
         (lambda m: m.to("nowhere"), "torch cannot move the model there"),
     ],
 )  # fmt: skip

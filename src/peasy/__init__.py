@@ -2,7 +2,6 @@
 
 from functools import cache, update_wrapper
 from importlib import import_module
-from types import FunctionType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the one table of public names; at run time each is imported on first use, so that import stays fast
@@ -68,9 +67,7 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
             if module == "peasy":
                 return import_module(f"peasy.{name}")  # a package with public names of its own
             public = getattr(import_module(module), name, None) or import_module(f"{module}.{name}")
-        is_checked = module.startswith(("peasy.commands.", "peasy.experiments.")) or (
-            module == "peasy.formula" and isinstance(public, FunctionType)
-        )
+        is_checked = module.startswith(("peasy.commands.", "peasy.experiments."))
         return _with_checked_keywords(public) if is_checked else public
 
     @cache

@@ -4,7 +4,10 @@ from collections.abc import Callable
 from functools import cache, wraps
 from importlib import import_module
 from types import FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class CheckedMethods:
@@ -15,7 +18,7 @@ class CheckedMethods:
         methods = {name: method for base in reversed(cls.__mro__) for name, method in vars(base).items()}
         for name, method in methods.items():
             if isinstance(method, FunctionType) and _takes_arguments(method) and name[0] != "_":
-                setattr(cls, name, _with_checked_arguments(method))
+                setattr(cls, name, with_checked_arguments(method))
 
 
 def _takes_arguments(method: FunctionType) -> bool:
@@ -23,16 +26,16 @@ def _takes_arguments(method: FunctionType) -> bool:
     return code.co_argcount + code.co_kwonlyargcount > 1 and method.__module__.startswith("peasy.")
 
 
-def _with_checked_arguments(method: FunctionType) -> Callable[..., Any]:
-    """Return the method with its arguments checked; its signature is read at the first call."""
+def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
+    """Return the function or method with its arguments checked; its signature is read at the first call."""
 
     @cache
-    def checked() -> Callable[..., Any]:
-        function: Callable[..., Any] = import_module("peasy.parameters").with_checked_arguments(method)
-        return function
+    def checked() -> Callable[P, T]:
+        checking: Callable[P, T] = import_module("peasy.parameters").with_checked_arguments(function)
+        return checking
 
-    @wraps(method)
-    def call(*args: Any, **options: Any) -> Any:
+    @wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> T:
         return checked()(*args, **options)
 
     return call

@@ -1,5 +1,8 @@
 """Logprob tokens of a choice: their texts, bytes and offsets are those of the text, for every kind of tokenizer."""
 
+import json
+import math
+
 import pytest
 from tests.tokenization.tokenizer_files import FILES, make_tokenizer
 
@@ -47,3 +50,13 @@ def test_tokens_of_a_stop_string_are_not_listed():
     assert choice.text == " pizza"
     assert "".join(token["token"] for token in choice.tokens) == " pizza"
     assert choice.finish_reason == "stop"
+
+
+def test_log_probability_of_an_impossible_token_is_a_number_of_json():
+    tokenizer = make_tokenizer("t5")
+    builder = ChoiceBuilder(tokenizer, tokenizer, [], with_logprobs=True)
+    id = tokenizer.encode_ids("The", add_special_tokens=False)[0]
+    builder.add_event(Token(0, 0, SampledToken(id, -math.inf, ()), "The"))
+    builder.add_event(Ended(0, "length", 1, ""))
+    assert completion_logprobs(builder.complete.tokens)["token_logprobs"] == [-9999.0]
+    json.dumps(builder.complete.tokens, allow_nan=False)

@@ -4,12 +4,18 @@ May import: errors, display. Imported by: every package that shows or computes a
 In: arrays of any array-API library. Out: named steps with captions.
 """
 
-from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps, attend, unnormalised_weights, weighted_sum
-from peasy.formula.heads import attend_with_weights
-from peasy.formula.norms import layer_norm, rms_norm
-from peasy.formula.positions import alibi, rotary, rotary_angles, sinusoidal
+from peasy.display import with_checked_arguments as _checked
+from peasy.formula import attention, heads, norms, positions
+from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps
 from peasy.formula.scoring import Additive
 from peasy.formula.step import FormulaStep, Steps
+
+# Their modules have the same functions without the check of arguments, for use within peasy.
+attend, attend_with_weights = _checked(attention.attend), _checked(heads.attend_with_weights)
+unnormalised_weights, weighted_sum = _checked(attention.unnormalised_weights), _checked(attention.weighted_sum)
+layer_norm, rms_norm = _checked(norms.layer_norm), _checked(norms.rms_norm)
+rotary, rotary_angles = _checked(positions.rotary), _checked(positions.rotary_angles)
+alibi, sinusoidal = _checked(positions.alibi), _checked(positions.sinusoidal)
 
 __all__ = [
     "CONTRIBUTIONS", "Additive", "AttentionSteps", "FormulaStep", "Steps", "alibi", "attend", "attend_with_weights",

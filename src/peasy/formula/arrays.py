@@ -86,6 +86,9 @@ def project(x: Array, weights: Array, names: tuple[str, str]) -> Array:
         raise InvalidInput(f"{name} should be a matrix, but has {array.ndim} axes.", hint="Pass rows and columns.")
     if x.shape[-1] != weights.shape[-2]:
         raise shape_mismatch(names, x.shape, weights.shape)
+    if any(1 != left != right != 1 for left, right in zip(x.shape[-3::-1], weights.shape[-3::-1], strict=False)):
+        shapes = f"{names[0]} is {format_shape(x.shape)} and {names[1]} is {format_shape(weights.shape)}"
+        raise InvalidInput(f"{shapes}: their leading dimensions differ.")
     return x @ weights
 
 

@@ -10,8 +10,16 @@ from typing import TypedDict
 import array_api_compat
 
 from peasy.errors import InvalidInput, lookup
-from peasy.formula.arrays import check_number, check_shapes, format_shape, to_common_dtype, to_common_namespace
-from peasy.formula.masks import Window, combine_masks
+from peasy.formula.arrays import (
+    check_axes,
+    check_broadcastable,
+    check_number,
+    check_shapes,
+    format_shape,
+    project,
+    to_common_dtype,
+)
+from peasy.formula.masks import Window, as_mask, combine_masks
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, exp_and_sum
 from peasy.formula.scoring import SCORINGS, Scoring
 from peasy.formula.step import D_KEY, D_VALUE, KEY, QUERY, Array, FormulaStep, Namespace, Steps
@@ -165,7 +173,11 @@ def unnormalised_weights(
     check_shapes(query, key, key)
     key, scoring = _repeat_kv(xp, query, key), SCORINGS["scaled-dot"]
     scores = scoring.score(xp, query, key)
-    attendable = None if mask is None else to_common_namespace(query=query, mask=mask)[1][1]
+    check_number("scale", scale)
+    check_number("softcap", softcap, positive=True)
+    attendable = None if mask is None else as_mask(query, mask, scores.shape, of_last_keys=True)
+    if bias is not None:
+        check_broadcastable("bias", bias, scores.shape)
     factor = scoring.scale(key.shape[-1]) if scale is None else scale
     masked = apply_mask(xp, scale_scores(xp, scores, factor, softcap), attendable, bias, in_place=True)
     if sinks is None:
@@ -196,7 +208,8 @@ def weighted_sum(weights: Array, value: Array) -> Array:
     array([[3.]])
     """
     xp, (weights, value) = to_common_dtype(weights=weights, value=value)
-    return weights @ _repeat_kv(xp, weights, value)
+    check_axes(weights=weights, value=value)
+    return project(weights, _repeat_kv(xp, weights, value), ("weights", "value"))
 
 
 def scale_scores(xp: Namespace, scores: Array, factor: float, softcap: float | None) -> Array:
@@ -221,7 +234,7 @@ def apply_mask(
 
 def _repeat_kv(xp: Namespace, query: Array, kv: Array) -> Array:
     """Repeat each key/value head for the query heads that share it (GQA)."""
-    if query.ndim < 4 or query.shape[1] == kv.shape[1]:
+    if min(query.ndim, kv.ndim) < 4 or query.shape[1] == kv.shape[1] or not kv.shape[1]:
         return kv
     return xp.repeat(kv, query.shape[1] // kv.shape[1], axis=1)
 

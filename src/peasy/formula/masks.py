@@ -56,7 +56,7 @@ def combine_masks(
     if window_size is not None:
         masks.append(_window_mask(xp, n_query, n_key, window_size, device))
     if mask is not None:
-        masks.append(_as_mask(query, mask, (*query.shape[:-1], n_key)))
+        masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:
         check_broadcastable("bias", bias, (*query.shape[:-1], n_key))
         if bool(xp.any(bias == -xp.inf)):
@@ -64,12 +64,17 @@ def combine_masks(
     return reduce(and_, masks) if masks else None
 
 
-def _as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...]) -> Array:
-    """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores."""
+def as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...], of_last_keys: bool = False) -> Array:
+    """Return the mask in the query's library; raise if it is not boolean or not broadcastable to the scores.
+
+    With `of_last_keys` it may have fewer columns than there are keys.
+    """
     xp, (_, mask) = to_common_namespace(query=query, mask=mask)
     if not xp.isdtype(mask.dtype, "bool"):
         message = f"mask has dtype {mask.dtype}, not bool."
         raise InvalidInput(message, hint="Use True where a query may attend. Pass an additive mask as bias=.")
+    if of_last_keys and mask.ndim and 0 < mask.shape[-1] < scores_shape[-1]:
+        scores_shape = (*scores_shape[:-1], mask.shape[-1])
     check_broadcastable("mask", mask, scores_shape)
     return mask
 

@@ -1,5 +1,9 @@
 """LayerNorm and RMSNorm in named steps."""
 
+from typing import Annotated
+
+from annotated_types import Ge
+
 from peasy.errors import InvalidInput
 from peasy.formula.arrays import check_axes, format_shape, to_common_dtype
 from peasy.formula.step import D_MODEL, TIME, Array, FormulaStep, Steps
@@ -33,7 +37,9 @@ _RMS_NORM = (
 )
 
 
-def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float = 1e-5) -> Steps:
+def layer_norm(
+    x: Array, weight: Array | None = None, bias: Array | None = None, *, eps: Annotated[float, Ge(0)] = 1e-5
+) -> Steps:
     """LayerNorm: mean 0 and variance 1, then weight and bias. Steps: x, mean, variance, normalised, output.
 
     >>> layer_norm([[1., 3.]], eps=0.).normalised
@@ -49,7 +55,7 @@ def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None,
     return Steps(*zip(_LAYER_NORM, arrays, strict=True), _output(normalised, weight, bias))
 
 
-def rms_norm(x: Array, weight: Array | None = None, *, eps: float = 1e-6) -> Steps:
+def rms_norm(x: Array, weight: Array | None = None, *, eps: Annotated[float, Ge(0)] = 1e-6) -> Steps:
     """RMSNorm: divide by the root mean square, then weight. Steps: x, mean_square, normalised, output.
 
     >>> rms_norm([[3., 4.]], eps=0.).mean_square

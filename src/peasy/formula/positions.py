@@ -1,5 +1,9 @@
 """Position encodings: sinusoidal, rotary, ALiBi."""
 
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
+
 from peasy.errors import InvalidInput, lookup
 from peasy.formula.arrays import check_axes, check_heads, format_shape, to_common_dtype
 from peasy.formula.masks import position_distances
@@ -63,12 +67,16 @@ _ALIBI = (
 )
 
 
+Count = Annotated[int, Ge(1), Le(1 << 24)]
+"""Number of tokens or dimensions."""
+Base = Annotated[float, Gt(0)]
+"""Base of the frequencies: the larger, the slower the last pair rotates."""
 LAYOUTS = {"halves": False, "interleaved": True}
 """Which two dimensions form a pair: i and i + d/2, or 2i and 2i + 1. The value: are they interleaved?"""
 
 
 def sinusoidal(
-    n_time: int, d_model: int, *, base: float = 10000.0, layout: str = "interleaved", like: Array | None = None
+    n_time: Count, d_model: Count, *, base: Base = 10000.0, layout: str = "interleaved", like: Array | None = None
 ) -> Steps:
     """Sinusoidal position encoding (2017), to be added to the embeddings. Steps: position, frequency, angle, encoding.
 
@@ -85,7 +93,7 @@ def sinusoidal(
     return Steps(*steps[:-2], (_ENCODING, pairs[..., :d_model]))
 
 
-def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array | None = None) -> Steps:
+def rotary_angles(n_time: Count, d_key: Count, *, base: Base = 10000.0, like: Array | None = None) -> Steps:
     """RoPE angles of each pair at each position. Steps: position, frequency, angle, cosine, sine.
 
     >>> rotary_angles(3, 4).angle
@@ -97,7 +105,7 @@ def rotary_angles(n_time: int, d_key: int, *, base: float = 10000.0, like: Array
     return Steps(*_cos_sin_steps(xp, _arange(xp, n_time, like), d_key, base))
 
 
-def rotary(x: Array, *, positions: Array | None = None, base: float = 10000.0, layout: str = "halves") -> Steps:
+def rotary(x: Array, *, positions: Array | None = None, base: Base = 10000.0, layout: str = "halves") -> Steps:
     """Rotary position embedding (RoPE): rotate each pair of dimensions of queries or keys by position times frequency.
 
     `x` is `[..., time, d_key]`; `positions` are 0, 1, 2 ... unless given.
@@ -126,7 +134,9 @@ def rotary(x: Array, *, positions: Array | None = None, base: float = 10000.0, l
     return Steps((_UNROTATED, x), *rotation, *zip(_ROTATED, (rotated_90, rotated), strict=True))
 
 
-def alibi(heads: int, n_query: int, n_key: int | None = None, *, like: Array | None = None) -> Steps:
+def alibi(
+    heads: Annotated[int, Le(1 << 24)], n_query: Count, n_key: Count | None = None, *, like: Array | None = None
+) -> Steps:
     """ALiBi, attention with linear biases, for `attend(bias=...)`. Steps: slope, distance, bias.
 
     The last query is aligned with the last key. The distance is absolute, ahead as behind.

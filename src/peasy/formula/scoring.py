@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_namespace
+from peasy.formula.arrays import format_shape, project, shape_mismatch, to_common_dtype
 from peasy.formula.step import D_KEY, D_QUERY, Array, Namespace
 
 
@@ -85,7 +85,9 @@ class Additive(Scoring):
 
     def score(self, xp: Namespace, query: Array, key: Array) -> Array:
         """Return the additive scores; the weights are converted to the query's dtype."""
-        _, (_, *weights) = to_common_namespace(query=query, w=self.w, u=self.u, v=self.v)
+        if any(weight is None for weight in (self.w, self.u, self.v)):
+            raise InvalidInput("w, u and v are needed.", hint="Use arrays, or nested lists of numbers.")
+        _, (_, *weights) = to_common_dtype(query=query, w=self.w, u=self.u, v=self.v)
         w, u, v = (xp.astype(weight, query.dtype, copy=False) for weight in weights)
         projected_query, projected_key = project(query, w, ("query", "w")), project(key, u, ("key", "u"))
         if not (w.ndim == u.ndim == 2 and v.ndim == 1 and w.shape[1] == u.shape[1] == v.shape[0]):

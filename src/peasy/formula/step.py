@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from peasy.display import DisplayMixin
+from peasy.errors import lookup
 
 Array = Any
 """An array of any array-API library: NumPy, torch, array-api-strict; where a function converts, also nested lists."""
@@ -62,7 +63,7 @@ class Steps(DisplayMixin, Mapping[str, Array]):
 
     def step(self, name: str) -> FormulaStep:
         """Return the caption of a step."""
-        return self._steps[name]
+        return lookup(name, self._steps, "step")
 
     def step_arrays(self) -> StepArrays:
         """Return all steps with their arrays, in order."""

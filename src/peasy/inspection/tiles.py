@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from peasy.errors import InvalidInput
-from peasy.formula import unnormalised_weights
+from peasy.formula.attention import unnormalised_weights
 from peasy.inspection.capture import output_norms
 from peasy.inspection.results import NO_OUTPUT_PROJECTION, AttentionMeasure, AttentionOverview
 from peasy.nn.capture import AttentionInputs

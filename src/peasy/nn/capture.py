@@ -11,8 +11,7 @@ import array_api_compat.torch
 import torch
 from torch import Tensor
 
-from peasy.formula import AttentionSteps, weighted_sum
-from peasy.formula.attention import attention_steps
+from peasy.formula.attention import AttentionSteps, attention_steps, weighted_sum
 from peasy.nn.mask import AttentionMask
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, Activation, Tap

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from peasy.formula import Additive, AttentionSteps, attend
+from peasy.formula import Additive, AttentionSteps
+from peasy.formula.attention import attend
 from peasy.nn.functional import HAS_BFLOAT16
 from peasy.nn.kv_cache import ForwardOnlyState
 

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from peasy.errors import InvalidInput
-from peasy.formula import AttentionSteps, attend_with_weights
+from peasy.formula import AttentionSteps
+from peasy.formula.heads import attend_with_weights
 from peasy.nn.attention_backends import FUSED
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.mask import AttentionMask

@@ -8,6 +8,7 @@ from tests.render.conftest import looking
 
 from peasy import render
 from peasy.render.custom_elements import element_data, unpack
+from peasy.render.palette import CIVIDIS
 from peasy.views.document import Document, Links, Maps, Rows
 
 pytestmark = pytest.mark.browser
@@ -26,7 +27,7 @@ def heads(layers=3, across=4, words=WORDS):
     seen = np.tril(np.ones((count, count), bool))
     weights = np.where(seen, softmax(np.where(seen, scores, -np.inf)), np.nan)
     names = tuple(map(str, range(layers))), tuple(map(str, range(across)))
-    return Maps("Attention weights", weights, words, words, *names, selected=(1, 2))
+    return Maps("Attention weights", weights, words, words, *names, selected=(min(1, layers - 1), min(2, across - 1)))
 
 
 @pytest.fixture(scope="module")
@@ -251,3 +252,32 @@ def test_the_list_of_a_long_map_has_the_largest_weights(opened, tmp_path):
     assert page.locator("peasy-maps .top li bdi").all_inner_texts() == [words[key] for key in best]
     shown = [float(text) for text in page.locator("peasy-maps .top li span").all_inner_texts()]
     np.testing.assert_allclose(shown, row[best], atol=5.1e-5)
+
+
+def test_a_long_map_is_not_uniformly_dark(opened, tmp_path):
+    """Row 0 is always 1: on a scale that ends there, 300 keys with a 300th each were all black."""
+    words = tuple(f"w{number}" for number in range(300))
+    maps = heads(1, 1, words)
+    page = opened(render.save(Document("Long", (maps,)), tmp_path / "long.html"), "peasy-maps").page
+    drawn = page.evaluate(
+        """() => {
+            const { cellCanvas } = document.querySelector("peasy-maps").heatMap;
+            return [...cellCanvas.getContext("2d").getImageData(0, 0, cellCanvas.width, cellCanvas.height).data];
+        }"""
+    )
+    # by hand: on a scale from 0 to 1 the contrast is that of the colours of these weights
+    stops = np.rint(maps.values[0, 0, 200:, :200] * (len(CIVIDIS) - 1)).astype(int)
+    on_unit_scale = np.array([from_hex(stop) for stop in CIVIDIS])[stops]
+    assert contrast(np.reshape(drawn, (300, 300, 4))[200:, :200, :3]) > 1.5 > contrast(on_unit_scale)
+
+
+def from_hex(colour):
+    return [int(colour[at : at + 2], 16) for at in (1, 3, 5)]
+
+
+def contrast(colours):
+    """Return the contrast of WCAG between bright and dark cells (95th and 10th percentile of the luminance)."""
+    parts = np.asarray(colours) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    dark, bright = np.quantile(linear @ [0.2126, 0.7152, 0.0722], [0.1, 0.95])
+    return (bright + 0.05) / (dark + 0.05)

@@ -212,6 +212,31 @@ def test_one_more_token_grows_the_text_and_marks_cached_rows(home):
     assert page.locator("ol.candidates").count() == 0
 
 
+def test_a_picture_stays_true_after_failed_requests_and_is_drawn_when_they_succeed(home):
+    """A text or an ablation without its numbers neither changes captions nor mixes with the picture that is there."""
+    window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")
+    window.expected_errors = ("ERR_FAILED",)
+    page = window.page
+    page.locator(".flow .head.open").wait_for()
+    caption, rows = page.locator(".story").inner_text(), page.locator(".flow .token").count()
+    page.route("**/api/**", lambda route: route.abort())
+    window.press("o")
+    page.get_by_role("alert").get_by_text("does not respond").wait_for()
+    page.get_by_role("button", name="Textbook").click()  # draws again
+    window.wait_until_idle()
+    assert page.locator(".story").inner_text() == caption
+    assert page.locator(".flow .head.off").count() == 0
+    page.get_by_role("button", name="One more token").click()
+    window.press("ArrowUp", "ArrowDown", "]", "+")  # the window's own check: no exception
+    assert page.locator(".flow .token").count() == rows
+    page.unroute("**/api/**")
+    page.locator(".flow .head").first.click()
+    page.locator(".flow .token").nth(rows).wait_for()
+    window.wait_until_idle()
+    assert page.locator(".flow .token").count() == page.locator(".zoom-row .key").count() == rows + 1
+    assert page.get_by_role("alert").count() == 0
+
+
 def test_translator_encoder_textbook_and_phone(home):
     window = home("/home?m=locales-fr&t=3+days+ago")
     page = window.page

@@ -202,6 +202,39 @@ def test_long_text_has_a_tiled_overview(open_window):
     assert maps(page).locator(".read").inner_text().startswith("layer 1")
 
 
+def test_arrow_keys_choose_the_row_of_step_by_step_up_to_the_last(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}")
+    page = window.page
+    last = maps(page).evaluate("(item) => item.rows") - 1
+    window.press("ArrowUp")
+    assert window.state["q"] == str(last - 1), "the page hears of the row that the map shows"
+    window.press("ArrowDown", "ArrowDown")
+    assert window.state["q"] == str(last), "there is no row after the last"
+    window.press("s")
+    page.get_by_text(re.compile("^query: ")).wait_for()
+    assert page.get_by_role("alert").count() == 0
+    window.expected_errors = ("status of 400",)
+    window.open(f"/look?m=writer&t={quote(TEXT)}&tab=steps&q={last + 1}")
+    refused = page.get_by_role("alert").inner_text()
+    assert f"There is no position {last + 1}." in refused
+    assert f"Choose from 0 to {last}." in refused
+
+
+def test_the_first_model_is_stories_not_the_first_of_the_alphabet(open_tiny_studio):
+    page = open_tiny_studio("/look").page
+    maps(page)
+    assert page.get_by_label("Model").input_value() == "stories"
+
+
+def test_a_head_that_is_off_is_a_choice_not_an_error(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=1&off=1.1")
+    page = window.page
+    page.locator("ol.effect li").first.wait_for()
+    assert page.get_by_role("button", name="Switch layer 1, head 1 on", exact=True).first.is_visible()
+    assert "✗" not in page.locator("#place").inner_text()
+    assert page.get_by_role("alert").count() == 0
+
+
 @pytest.mark.slow
 def test_keyboard(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=3&k=0")

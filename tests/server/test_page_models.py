@@ -31,6 +31,22 @@ def test_model_list_and_architecture(open_tiny_studio):
     window.screenshot("models")
 
 
+@pytest.mark.parametrize("width", [390, 1366])
+def test_figure_1_is_not_cut(open_tiny_studio, width):
+    window = open_tiny_studio("/models?m=now", width=width)
+    figure = window.page.get_by_role("tabpanel").locator(".flow svg, svg.flow").first
+    figure.locator(".layer").first.wait_for()
+    right, drawn, frame = figure.evaluate(
+        """(figure) => {
+            const right = (part) => part.getBoundingClientRect().right;
+            const drawn = [...figure.querySelectorAll("text, rect, path")].map(right);
+            return [right(figure), Math.max(...drawn), right(figure.closest(".flow-frame"))];
+        }"""
+    )
+    assert drawn <= right + 1, "every part is inside of the drawing"
+    assert right <= frame + 1 <= width + 1, "the drawing is inside of its frame, the frame inside of the window"
+
+
 def test_proof_on_own_texts_and_api_snippet(open_tiny_studio):
     window = open_tiny_studio("/models?m=writer&tab=prove")
     page = window.page

@@ -28,7 +28,7 @@ def test_navigation_keys_and_back_button(open_window):
         assert page.locator("#rail [aria-current=page]").inner_text().split()[0].lower() == name
         assert page.title().lower().startswith(name)
         window.wait_until_idle()
-        page.wait_for_selector("#place h1:not(.skeleton *)")  # after its data, on Work
+        page.wait_for_selector("#place h1:not(.skeleton)")
         levels = page.locator("#place").evaluate(
             "(place) => [...place.querySelectorAll('h1, h2, h3, h4')].map(({ tagName }) => Number(tagName[1]))"
         )

@@ -162,6 +162,22 @@ def test_copy_and_export(open_window, tmp_path):
         assert saved.value.path().stat().st_size > 100
 
 
+def test_an_exported_page_shows_the_arithmetic_of_a_clicked_cell(open_window, browser, tmp_path):
+    window = open_window("/work")
+    with window.page.expect_download() as saved:
+        window.press("e")
+        window.page.get_by_role("menuitem", name="HTML").click()
+    path = tmp_path / "work.html"
+    saved.value.save_as(path)
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    cell = page.locator("td", has_text="2.2920").last
+    cell.click()
+    page.get_by_text("0.1400·2 + 0.2840·1 + 0.5760·3").first.wait_for()
+    context.close()
+
+
 def test_keyboard(open_window):
     window = open_window("/work?s=3")
     page = window.page

@@ -462,6 +462,7 @@ class PeasyMaps extends Figure {
 	moveSelection(rows, columns) {
 		this.selectCell(clamp(this.row + rows, 0, this.rows - 1), clamp(this.column + columns, 0, this.columns - 1));
 		if (!this.arithmetic.hidden) this.showArithmetic();
+		if (this.data.tileSize === 1) this.emitSelection();
 	}
 
 	onOverviewKeyDown(event) {

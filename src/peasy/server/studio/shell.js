@@ -186,7 +186,7 @@ export class Shell {
 		this.#leave();
 		const known = PAGES.find(({ name }) => name === this.name);
 		this.#markCurrent(known);
-		if (known) fill(this.place, skeleton(known.title));
+		if (known) fill(this.place, element("h1.skeleton", known.title));
 		if (!known) {
 			const missing = new ApiError(`There is no page "${this.name}".`, "Choose a page from the list.");
 			return whileWaiting(async () => this.showError(missing));
@@ -226,7 +226,7 @@ export class Shell {
 		this.openPage = known?.name;
 		for (const link of /** @type {NodeListOf<HTMLElement>} */ (this.rail.querySelectorAll("a[data-page]")))
 			link.ariaCurrent = link.dataset.page === known?.name ? "page" : null;
-		this.rail.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+		this.rail.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
 		this.announce(known?.title ?? "");
 	}
 
@@ -296,12 +296,6 @@ export class Shell {
 			{ key: "?", label: "Show this list", run: () => this.keys.show() },
 		];
 	}
-}
-
-/** What is seen of a page until its module is there. */
-function skeleton(title) {
-	const bars = ["", "", ""].map(() => element("div.skeleton-bar", { "aria-hidden": true }));
-	return element("div.skeleton", element("h1", title), bars);
 }
 
 new Shell().start();

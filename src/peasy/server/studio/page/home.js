@@ -32,10 +32,10 @@ const COMPARED = ["Our printer switched itself off again.", "The pizza tasted aw
 export class Page {
 	/** @type {Record<string, any> | null} */
 	base = null;
-	headKey = "";
-	/** @type {Record<string, any> | undefined} */
-	headSteps;
 	baseKey = "";
+	shownOff = [];
+	/** @type {{open: any} | null} another head to open in the next picture */
+	opening = null;
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -95,7 +95,7 @@ export class Page {
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
-		this.view.open = state.l === undefined ? null : headFromUrl(state);
+		this.opening = { open: state.l === undefined ? null : headFromUrl(state) };
 		this.drawPresets(models);
 		this.drawBook();
 		await this.load();
@@ -129,28 +129,40 @@ export class Page {
 		return this.shell.forwardPass(this.body(fields));
 	}
 
+	/** Whether the picture is of this text: not after a failed request. */
+	isCurrent() {
+		return this.baseKey === JSON.stringify(this.body());
+	}
+
 	/** Request and draw the picture; the head that matters is searched for while it can be seen already. */
 	load() {
-		const edit = ablations(this.view.off);
+		const { view } = this;
+		const { off } = view;
+		const edit = ablations(off);
 		const key = JSON.stringify(this.body());
 		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
 		return this.runLatest(
-			async () => {
-				const edited = edit.length > 0 && this.requestPass({ edit });
-				if (this.baseKey !== key) [this.base, this.baseKey] = [await this.requestPass(whole), key];
-				return edited || this.base;
-			},
-			(shown) => {
+			() =>
+				Promise.all([
+					this.isCurrent() ? this.base : this.requestPass(whole),
+					edit.length > 0 && this.requestPass({ edit }),
+				]).catch((error) => {
+					view.off = this.shownOff;
+					throw error;
+				}),
+			([base, edited]) => {
 				this.shell.clearError();
-				const kind = this.base.model_kind;
+				Object.assign(view, this.opening);
+				[this.base, this.baseKey, this.shownOff, this.opening] = [base, key, off, null];
+				const kind = base.model_kind;
 				const network = kind === "recurrent-translator" ? "an RNN with attention" : "a Transformer";
 				this.title.textContent = `One sentence through ${network}`;
 				this.lead.textContent = leadOf(kind);
-				const isChosen = this.view.open !== null;
-				this.view.show(shown, this.base, this.state);
+				const isChosen = view.open !== null;
+				view.show(edited || base, base, this.state);
 				this.drawNumbers();
 				this.enableKeys();
-				const isMissing = !this.isSmall && this.base.story === null && this.base.next_tokens.length > 0;
+				const isMissing = !this.isSmall && base.story === null && base.next_tokens.length > 0;
 				if (isMissing && !(isChosen && this.model !== this.name)) this.findStory(key, isChosen);
 			},
 		);
@@ -168,14 +180,17 @@ export class Page {
 	}
 
 	async requestHead(open) {
-		const [edit, name] = [ablations(this.view.off), headName(open)];
-		const known = this.base.head_numbers.find((one) => headName(one) === name);
-		if (known && !edit.length) return known.steps;
-		const key = JSON.stringify([this.body(), edit, name]);
-		if (this.headKey === key) return this.headSteps;
+		if (!this.isCurrent()) {
+			this.opening = null;
+			return this.load();
+		}
+		const [edit, name] = [ablations(this.shownOff), headName(open)];
+		const { head_numbers: heads } = this.view.pass;
+		const known = heads.find((one) => headName(one) === name);
+		if (known) return known.steps;
 		return this.shell.attempt(async () => {
 			const { head_numbers: found } = await this.requestPass({ edit, head_numbers: [name] });
-			[this.headKey, this.headSteps] = [key, found[0]?.steps];
+			heads.push(...found);
 			if (!found.length) this.view.showNote("This head has no numbers to show.");
 			return found[0]?.steps;
 		}, this.view.zoom.element);
@@ -299,10 +314,11 @@ export class Page {
 	/** Append a token to the text; earlier rows come from the cache then. */
 	addToken(piece) {
 		if (this.view.pass.stacks.length > 1 || /^<.*>$/.test(piece)) return undefined;
+		if (!this.isCurrent()) return this.load();
 		this.view.cached = this.view.pass.stacks[0].tokens.pieces.length;
 		this.text += piece.replace(/^·/, " ").replaceAll("⏎", "\n");
 		this.setState({ t: this.text, q: null, k: null, l: null, h: null, p: null }, true);
-		this.view.open = null;
+		this.opening = { open: null };
 		this.view.warmed = null;
 		return this.load();
 	}

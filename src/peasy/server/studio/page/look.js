@@ -229,7 +229,7 @@ export class Page {
 		return element(
 			"div.note",
 			`${formatCount(numTokens)} tokens: the map is an overview of one layer in tiles. Click a tile to see its rows ` +
-				"below, with exact numbers.",
+				"below, with exact numbers. ",
 			this.layers.length > 1 && field("layer", select(this.layers.map(String), String(this.layer), choose)),
 		);
 	}

@@ -17,8 +17,14 @@ export class Page {
 	constructor(place, shell) {
 		this.place = place;
 		this.shell = shell;
-		this.text = DEFAULT_TEXT;
-		this.numBeams = DEFAULT_BEAMS;
+		place.append(
+			...pageHeader(
+				"Translate",
+				"Two models translate the same text. Ribbons join each word of the translation with the source words it " +
+					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
+					"changes.",
+			),
+		);
 	}
 
 	async start(state) {
@@ -45,12 +51,6 @@ export class Page {
 			element("a.chip", { href: `translate?t=${encodeURIComponent(example)}` }, example),
 		);
 		this.place.append(
-			...pageHeader(
-				"Translate",
-				"Two models translate the same text. Ribbons join each word of the translation with the source words it " +
-					"attends to: where they cross, the word order changes; where they meet or spread, the number of words " +
-					"changes.",
-			),
 			flexRow(this.beamSlider, element("span.quiet", "Try "), exampleLinks),
 			element(
 				"div.sides",

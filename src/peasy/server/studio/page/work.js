@@ -33,7 +33,7 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.header = element("header");
+		this.header = element("header", element("h1", "Work"));
 		this.options = element("div.options");
 		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
 		this.stepBar = element("nav.step-bar", { "aria-label": "Steps" });

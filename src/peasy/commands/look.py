@@ -183,7 +183,7 @@ def _split_rows(
         return _OneText(rows[0]) if ids.ndim == 1 else rows
     if isinstance(text, str):
         return _OneText(text)
-    if not hasattr(text, "__iter__"):
+    if not isinstance(text, Iterable):
         raise InvalidInput(f"{type(text).__name__} is no text.", hint="Give a text, token ids, or a list of them.")
     plain: list[Any] = text.tolist() if hasattr(text, "tolist") else list(text)
     plain = plain if isinstance(plain, list) else [plain]

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import cast, overload
+from typing import Annotated, cast, overload
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import DTypeLike
 from torch import Tensor, from_numpy
 
@@ -292,7 +293,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         heads = strongest_links(self, top, self.measure)
         return StrongestLinksResult(self.model, heads, self.interventions, self.measure, self)
 
-    def logit_lens(self, queries: Iterable[str | int] | None = None, top: int = 3) -> LensResult:
+    def logit_lens(self, queries: Iterable[str | int] | None = None, top: Annotated[int, Ge(1)] = 3) -> LensResult:
         """Logit lens: next-token predictions of every layer's hidden states, through the model's LM head."""
         tokens = self.target or self.tokens
         positions = None if queries is None else tuple(at for word in queries for at in tokens.find(word))

@@ -42,7 +42,8 @@ def logit_lens(
     pieces, probabilities = [], []
     for residual in residuals:
         normed = residual.array if stack.norm is None else stack.norm(residual.array)
-        top = torch.softmax(model.logits(normed)[0].float(), dim=-1).topk(top_k)
+        shares = torch.softmax(model.logits(normed)[0].float(), dim=-1)
+        top = shares.topk(min(top_k, shares.shape[-1]))
         probabilities.append(top.values.cpu().numpy())
         pieces.append(tuple(tuple(token_piece(tokenizer, id) for id in row) for row in top.indices.tolist()))
     positions = tuple(position % len(tokens) for position in (range(len(tokens)) if rows is None else rows))

@@ -1,4 +1,4 @@
-"""Notebook display mixin for objects of lower packages, which must not import `render`: it is looked up by name."""
+"""Mixins of public objects: notebook display and checked arguments; `render` and `parameters` are found by name."""
 
 from collections.abc import Callable
 from functools import cache, wraps

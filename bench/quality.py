@@ -11,7 +11,7 @@ missed bound is exit code 1.
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -51,8 +51,9 @@ def compare(model: Any, packed: Any, rows: Tensor) -> dict[str, float]:
 
 
 def main() -> int:
-    from peasy.generation.packed import PACKING_KINDS, pack, packing_of
+    from peasy.generation.packed import pack, packing_of
     from peasy.generation.packed_numba import has_numba
+    from peasy.generation.sampling_params import WeightFormat
 
     name, text = sys.argv[1], Path(sys.argv[2]).read_text(encoding="utf-8")
     max_tokens = int(sys.argv[3]) if len(sys.argv) > 3 else 20_000
@@ -62,7 +63,7 @@ def main() -> int:
     missed = False
     packings = [
         (kind, kernel)
-        for kind in PACKING_KINDS[1:]
+        for kind in get_args(WeightFormat)[1:]
         for kernel in ((True, False) if kind in ("float32", "int8") else (False,))
     ]
     for kind, kernel in packings:

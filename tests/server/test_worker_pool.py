@@ -4,6 +4,7 @@ import asyncio
 import threading
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from peasy.generation.request import Overloaded
 from peasy.server.worker_pool import WorkerPool
@@ -25,7 +26,8 @@ def test_full_pool_refuses_at_once_and_takes_work_again():
         assert await pool.run(lambda: "next") == "next"
 
     try:
-        asyncio.run(fill())
+        with start_blocking_portal() as portal:  # a thread of its own: browser tests leave a loop in this one
+            portal.call(fill)
     finally:
         may_end.set()
         pool.close()

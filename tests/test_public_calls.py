@@ -225,22 +225,16 @@ CALLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("group", CALLS)
-def test_some_wrong_arguments_get_a_sentence(group, isolated_home):
-    Path("t.txt").write_text("The pizza is hot. " * 99, encoding="utf-8")
-    found, count = _raw_errors(CALLS[group](), 0.06)
-    assert found == []
-    assert count > 50
+ALL = pytest.param(1, 1000, id="all", marks=[pytest.mark.faults, pytest.mark.timeout(3600)])
 
 
-@pytest.mark.faults
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("group", CALLS)
-def test_all_wrong_arguments_get_a_sentence(group, isolated_home):
+@pytest.mark.parametrize(("share", "least"), [pytest.param(0.06, 50, id="some"), ALL])
+def test_wrong_arguments_get_a_sentence(group, share, least, isolated_home):
     Path("t.txt").write_text("The pizza is hot. " * 99, encoding="utf-8")
-    found, count = _raw_errors(CALLS[group](), 1)
+    found, count = _raw_errors(CALLS[group](), share)
     assert found == []
-    assert count > 1000
+    assert count > least
 
 
 def test_raw_errors_would_be_found(monkeypatch):

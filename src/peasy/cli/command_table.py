@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 from keyword import iskeyword
 
@@ -14,13 +14,7 @@ class Command:
     `help` are the examples and details of its help text, below the first paragraph of its function's docstring.
     `module` is the module of its function, if that does not have its name. `extra_formats` are output formats of its
     result in addition to those of every result. A command with `subcommands` also works without one: `peasy runs`
-    lists the runs. `parent` is the command that a subcommand belongs to. `path` is the name as typed after `peasy`,
-    `entry_point` the import path of its function, which is imported only when the command is used.
-
-    >>> Command("look", "").entry_point, Command("import", "", module="inference").entry_point
-    ('peasy.cli.look:look', 'peasy.cli.inference:import_')
-    >>> (show := Command("show", "", module="models", parent="runs")).path, show.entry_point
-    ('runs show', 'peasy.cli.models:runs_show')
+    lists the runs. `parent` is the command that a subcommand belongs to.
     """
 
     name: str
@@ -31,14 +25,27 @@ class Command:
     extra_formats: Sequence[str] = ()
     subcommands: "tuple[Command, ...]" = ()
     parent: str = ""
-    path: str = field(init=False)
-    entry_point: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        path = f"{self.parent} {self.name}".strip()
-        function = path.replace(" ", "_") + "_" * iskeyword(self.name)
-        object.__setattr__(self, "path", path)
-        object.__setattr__(self, "entry_point", f"peasy.cli.{self.module or self.name}:{function}")
+    @property
+    def path(self) -> str:
+        """Name as typed after `peasy`.
+
+        >>> Command("show", "", parent="runs").path
+        'runs show'
+        """
+        return f"{self.parent} {self.name}".strip()
+
+    @property
+    def entry_point(self) -> str:
+        """Import path of its function, imported only when the command is used.
+
+        >>> Command("look", "").entry_point, Command("import", "", module="inference").entry_point
+        ('peasy.cli.look:look', 'peasy.cli.inference:import_')
+        >>> Command("show", "", module="models", parent="runs").entry_point
+        'peasy.cli.models:runs_show'
+        """
+        function = self.path.replace(" ", "_") + "_" * iskeyword(self.name)
+        return f"peasy.cli.{self.module or self.name}:{function}"
 
 
 def _read_commands() -> Iterator[Command]:

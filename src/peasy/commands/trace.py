@@ -65,9 +65,6 @@ def trace(
         edit: Intervention, or several, under which the model generates.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
     """
-    for what, chosen in (("layer", layers), ("head", heads)):
-        if chosen is not None and not chosen:
-            raise InvalidInput(f"No {what} is given.", hint=f"Name one, or leave {what}s out for all of them.")
     edits = as_edits(edit)
     source, prompt = prompt_tokens(model, text, add_special_tokens=add_special_tokens)
     query = AttentionQuery(None if layers is None else tuple(layers), None if heads is None else tuple(heads), top)

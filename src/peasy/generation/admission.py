@@ -71,6 +71,8 @@ def _check_attention_query(query: AttentionQuery, model: Model) -> None:
     shape = (0, 0) if stack is None else (stack.num_layers, stack.attention.num_heads)
     layers, heads = (1, 1) if isinstance(config, RecurrentTranslatorConfig) else shape
     for what, indices, count in (("layer", query.layers, layers), ("head", query.heads, heads)):
+        if indices == ():
+            raise InvalidInput(f"No {what} is given.", hint=f"Name one, or leave {what}s out for all of them.")
         for index in indices or ():
             if not 0 <= index < count:
                 hint = f"Choose from 0 to {count - 1}." if count else "This model has no attention."

@@ -447,7 +447,8 @@ def _einsum_axes(operands: list[str], result: str) -> Iterator[list[str]]:
 def _axis_letters(names: list[str]) -> str:
     """Return the letters of a `Layout` for names of axes, and d for the width; ? for what is not known."""
     plain = [name.lower().strip("_").removeprefix("self.") for name in names]
-    letters = dict(batch="b", heads="h", key_heads="h", repeats="g", d_model="d", d_head="d", length="t")  # noqa: C408
+    letters = {"batch": "b", "heads": "h", "key_heads": "h", "repeats": "g"}
+    letters |= {"d_model": "d", "d_head": "d", "length": "t"}
     picture = {"h": "y", "w": "x", "height": "y", "width": "x", "t": "f", "x": "x", "y": "y"}
     pictured = {"h", "w"} <= {*plain} or {"height", "width"} <= {*plain} or {"x", "y"} <= {*plain}
     found = ""

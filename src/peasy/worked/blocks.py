@@ -4,8 +4,7 @@ A block adds its nodes within the scope of its name and returns the node of its 
 """
 
 import dataclasses
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from peasy.parameters import BoundedSettings
 from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName, check_size
+from peasy.worked.graph import FrozenSettings
 from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
 from peasy.worked.operations import Add, Apply, Constant, Mean, Multiply, Project, Standardise, Variance, WeightedSum
 from peasy.worked.position_steps import PositionAngles, SineCosine
@@ -27,8 +27,8 @@ SOFTMAX = Normalise(NORMALISATIONS["softmax"])
 ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 
 
-class GraphBlock(ABC):
-    """Composition of steps. A new block is a dataclass of its settings with `build`."""
+class GraphBlock(FrozenSettings):
+    """Composition of steps. A new block has its settings as fields, and `build`."""
 
     arity: ClassVar[tuple[int, int]] = (1, 1)
     """Smallest and largest number of inputs."""
@@ -38,7 +38,6 @@ class GraphBlock(ABC):
         """Add the nodes of the block, and return that of its result."""
 
 
-@dataclass(frozen=True)
 class LayerNormBlock(GraphBlock):
     """Layer norm: mean, variance, normalised rows, then gain and bias if they are given."""
 
@@ -52,7 +51,6 @@ class LayerNormBlock(GraphBlock):
         return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, mean, variance))
 
 
-@dataclass(frozen=True)
 class RmsNormBlock(GraphBlock):
     """RMS norm: mean square, normalised rows, then the gain if it is given."""
 
@@ -75,7 +73,6 @@ def _gain_and_bias(g: GraphBuilder, x: str, normalised: str) -> str:
     return normalised
 
 
-@dataclass(frozen=True)
 class FeedForwardBlock(GraphBlock):
     """Feed-forward network: x W_1 + b_1, activation, W_2 and b_2; gated if W_3 is given: f(x W_1) ⊙ x W_3."""
 
@@ -96,7 +93,6 @@ class FeedForwardBlock(GraphBlock):
         return g.add("output", Project("a · W_2"), activated, w_2, *g.optional("b_2", axes=("bias", width)))
 
 
-@dataclass(frozen=True)
 class EmbeddingBlock(GraphBlock):
     """Embedding of the example's tokens: one-hot rows times the table E, given as `table` or as input."""
 
@@ -113,7 +109,6 @@ class EmbeddingBlock(GraphBlock):
         return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X", description=picked)
 
 
-@dataclass(frozen=True)
 class PositionsBlock(GraphBlock):
     """Positions added to embeddings: rows of a learned table, or the sinusoidal encoding."""
 
@@ -136,7 +131,6 @@ class PositionsBlock(GraphBlock):
         return g.add("output", Add(), x, encoding, symbol="X_P", description="The position is added to each vector.")
 
 
-@dataclass(frozen=True)
 class AttentionBlock(GraphBlock):
     """Multi-head attention with the projections that are given; a second input is the source (cross-attention)."""
 
@@ -158,7 +152,7 @@ class AttentionBlock(GraphBlock):
         """Add the nodes of the attention graph; sinks, norms and position biases take part if they are given."""
         tokens, *source = (tuple(g.row_labels(name)) for name in inputs)
         own = {name: getattr(self, name) for name in ("qk_norm", "rotary_base", "rotary_factor")}
-        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in own}
+        settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(AttentionBlock) if f.name not in own}
         example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
         check_size(example)
         numbers = range(1, self.heads + 1) if self.heads > 1 else (0,)
@@ -171,7 +165,6 @@ class AttentionBlock(GraphBlock):
         return names.get("output") or names.get("concat") or names["context"]
 
 
-@dataclass(frozen=True)
 class SoftmaxBlock(BoundedSettings, GraphBlock):
     """Softmax of every row, after division by a temperature."""
 
@@ -185,7 +178,6 @@ class SoftmaxBlock(BoundedSettings, GraphBlock):
         return g.add("probabilities", SOFTMAX, x)
 
 
-@dataclass(frozen=True)
 class CrossEntropyBlock(GraphBlock):
     """Cross-entropy of logits and the example's targets: probabilities, loss of each token, mean, perplexity."""
 
@@ -211,7 +203,6 @@ class CrossEntropyBlock(GraphBlock):
         return loss
 
 
-@dataclass(frozen=True)
 class TransformerBlock(GraphBlock):
     """Transformer block: self-attention, cross-attention if there is a second input (the memory), feed-forward.
 
@@ -251,14 +242,12 @@ class TransformerBlock(GraphBlock):
         return block.build(g, x)
 
 
-@dataclass(frozen=True)
 class DecoderBlock(TransformerBlock):
     """Decoder block: as the encoder's, with a causal mask."""
 
     causal: bool = True
 
 
-@dataclass(frozen=True)
 class GptBlock(DecoderBlock):
     """GPT: embedding and positions, decoder blocks layer1, layer2 ..., final norm, logits by E (tied) or `w_out`."""
 

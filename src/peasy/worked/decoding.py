@@ -1,6 +1,5 @@
 """Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -26,7 +25,7 @@ class Selection(Step):
     needs_order: ClassVar[bool] = True
     """False if the result grows with every number, whatever their order."""
 
-    count: int = 0
+    count = 0
     """Number of the largest numbers of the whole table whose order counts; 0: that of all numbers in each row."""
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
@@ -59,7 +58,6 @@ def _chosen(xp: Namespace, numbers: Array, count: int) -> Array:
     return xp.concat([xp.astype(rank == place, xp.float64) for place in range(1, count + 1)], axis=0)
 
 
-@dataclass(frozen=True)
 class CumulativeProbability(Selection):
     """Sum of each probability and all larger ones of its row."""
 
@@ -76,7 +74,6 @@ class CumulativeProbability(Selection):
         return " + ".join(format_operand(float(number), decimals) for number in numbers)
 
 
-@dataclass(frozen=True)
 class KeepTop(Selection):
     """Probabilities of the k most probable words, and of the fewest that sum to p; inputs are those and cumulative."""
 
@@ -98,7 +95,6 @@ class KeepTop(Selection):
         return rf"\operatorname{{top}}_{{{', '.join(filter(None, names))}}}({symbols[0]})"
 
 
-@dataclass(frozen=True)
 class Argmax(Selection):
     """One-hot row of the largest number."""
 
@@ -112,7 +108,6 @@ class Argmax(Selection):
         return xp.astype(rank == 1, xp.float64)
 
 
-@dataclass(frozen=True)
 class SamplingBlock(BoundedSettings, GraphBlock):
     """Sampling tables: softmax with temperature, cumulative probabilities, top-k and top-p, shares of what is kept."""
 
@@ -130,7 +125,6 @@ class SamplingBlock(BoundedSettings, GraphBlock):
         return g.add("renormalised", Divide(), kept, g.add("kept_sum", Sum(), kept), description=about)
 
 
-@dataclass(frozen=True)
 class BestScores(Selection):
     """The largest numbers of a whole table, in descending order, one per row."""
 
@@ -145,7 +139,6 @@ class BestScores(Selection):
         return xp.sum(chosen * xp.reshape(inputs[0], (1, -1)), axis=-1, keepdims=True)
 
 
-@dataclass(frozen=True)
 class BestWords(Selection):
     """One-hot rows of the words that the largest numbers of a whole table stand for, the best first."""
 
@@ -160,7 +153,6 @@ class BestWords(Selection):
         return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
 
 
-@dataclass(frozen=True)
 class BeamSearchBlock(BoundedSettings, GraphBlock):
     """Beam search, or greedy decoding with one beam, over a given table of logits: a row for each last word.
 
@@ -199,7 +191,6 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
         return total
 
 
-@dataclass(frozen=True)
 class SelectRows(Step):
     """Rows `start` to `stop` of the input."""
 
@@ -213,7 +204,6 @@ class SelectRows(Step):
         return inputs[0][self.start : self.stop, :]
 
 
-@dataclass(frozen=True)
 class AppendRows(Step):
     """Rows of the cache, then the new row."""
 
@@ -225,8 +215,7 @@ class AppendRows(Step):
         return xp.concat(list(inputs), axis=0)
 
 
-@dataclass(frozen=True, eq=False)
-class Multiplications(Constant):
+class Multiplications(Constant, eq=False):
     """Numbers of multiplications with their products of sizes as text."""
 
     texts: tuple[tuple[str, ...], ...] = ()
@@ -235,7 +224,6 @@ class Multiplications(Constant):
         return self.texts[row][column]
 
 
-@dataclass(frozen=True)
 class KvCacheBlock(BoundedSettings, GraphBlock):
     """Decoding with and without the key-value cache: the same contexts; multiplications of both are counted.
 

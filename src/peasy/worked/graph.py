@@ -9,7 +9,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -128,24 +128,33 @@ class Application:
     shapes: tuple[tuple[int, ...], ...]
 
 
-class Step(ABC):
+@dataclass_transform(frozen_default=True)
+class FrozenSettings(ABC):
+    """Base class whose subclasses are frozen dataclasses, without a decorator; `eq=False` where a field is an array."""
+
+    def __init_subclass__(cls, *, eq: bool = True, **options: object) -> None:
+        super().__init_subclass__(**options)
+        dataclass(frozen=True, eq=eq)(cls)
+
+
+class Step(FrozenSettings):
     """Operation of a node. A new step needs `forward`, `text`, `tex`, `sentence`, and `gradients` if it is trained."""
 
-    label: str = "result"
+    label: ClassVar[str] = "result"
     """Label of the line of arithmetic."""
-    sentence: str = ""
+    sentence: ClassVar[str] = ""
     """Plain sentence that says what the step does."""
-    arity: tuple[int, int] = (1, 1)
+    arity: ClassVar[tuple[int, int]] = (1, 1)
     """Smallest and largest number of inputs."""
-    output_axes: tuple[str, ...] = ("0r", "0c")
+    output_axes: ClassVar[tuple[str, ...]] = ("0r", "0c")
     """Axes of the output: "0r" are the rows of the first input, "1c" the columns of the second, else a name."""
-    text: str = ""
+    text: ClassVar[str] = ""
     """Arithmetic of one cell, with $0, $1 ... for the cells of the inputs, $name for a setting; "" if it is copied."""
-    tex: str = ""
+    tex: ClassVar[str] = ""
     """Right side of the step's equation in TeX, with $0, $1 ... for the symbols of the inputs."""
-    operator: str = ""
+    operator: ClassVar[str] = ""
     """Name of the function in TeX if there is no `tex`; "": the label."""
-    is_fixed: bool = False
+    is_fixed: ClassVar[bool] = False
     """True if it passes no gradient on: its inputs are given, such as targets, or it has none."""
 
     @abstractmethod

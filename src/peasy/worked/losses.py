@@ -1,14 +1,11 @@
 """Steps of the loss: cross-entropy of each token, label smoothing, and the mean over the tokens that count."""
 
-from dataclasses import dataclass
-
 from peasy.formula.step import Array, Namespace
 from peasy.worked.graph import Application, Route, Step, operands
 from peasy.worked.label import format_number, format_operand
 from peasy.worked.operations import Gradients, Inputs
 
 
-@dataclass(frozen=True)
 class LabelSmoothing(Step):
     """Smoothed targets: (1 - s) · target + s / size of the vocabulary; rows without a target stay zero."""
 
@@ -27,7 +24,6 @@ class LabelSmoothing(Step):
         return f"{operands(row, column, inputs, decimals)[0]}·(1 - {self.smoothing:g}) + {share}"
 
 
-@dataclass(frozen=True)
 class CrossEntropy(Step):
     """Cross-entropy of every row, one column; inputs are logits, their softmax, and targets (rows of shares)."""
 
@@ -54,7 +50,6 @@ class CrossEntropy(Step):
         return Route(CrossEntropyGradient(), (at.gradient, *at.inputs[1:])), None, None
 
 
-@dataclass(frozen=True)
 class CrossEntropyGradient(Step):
     """Gradient of the logits: loss gradient times (probability - target); zero in rows without a target."""
 
@@ -73,7 +68,6 @@ class CrossEntropyGradient(Step):
         return f"{gradient}·({probability} - {target})" if inputs[2][row].any() else "0"
 
 
-@dataclass(frozen=True)
 class TargetMean(Step):
     """Mean of the losses of all rows that have a target; inputs are losses and targets."""
 
@@ -96,7 +90,6 @@ class TargetMean(Step):
         return Route(TargetShare(), (at.gradient, at.inputs[1])), None
 
 
-@dataclass(frozen=True)
 class TargetShare(Step):
     """Gradient of each token's loss: 1/n where the row has a target, else 0; inputs are the gradient and targets."""
 
@@ -114,7 +107,6 @@ class TargetShare(Step):
         return f"{format_operand(inputs[0][0, 0], decimals)} / {counted}" if inputs[1][row].any() else "0"
 
 
-@dataclass(frozen=True)
 class SquaredError(Step):
     """Squared error of all numbers, one number: half the sum of (y - t)²; inputs are outputs and targets."""
 
@@ -139,7 +131,6 @@ class SquaredError(Step):
         return Route(SquaredErrorGradient(), (at.gradient, *at.inputs)), None
 
 
-@dataclass(frozen=True)
 class SquaredErrorGradient(Step):
     """Gradient of the outputs: loss gradient times (y - t)."""
 

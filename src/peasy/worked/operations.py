@@ -5,7 +5,6 @@ Its `gradients` are again steps, so that the backward pass is part of the same g
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -33,7 +32,6 @@ Gradients = tuple[Route | None, ...]
 Axes = tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class Unchanged(Step):
     """Copy of the input, such as queries without a projection."""
 
@@ -49,11 +47,10 @@ class Unchanged(Step):
         return (Route(Unchanged(), (at.gradient,)),)
 
 
-@dataclass(frozen=True)
 class Project(Step):
     """Matrix product of two inputs, plus a bias row if there is a third: x · W + b; `transposed` names one input."""
 
-    label: str = "row · column"
+    product: str = "row · column"
     names: tuple[str, str] = ("the first matrix", "the second matrix")
     transposed: Literal["", "left", "right"] = ""
     arity = (2, 3)
@@ -62,7 +59,7 @@ class Project(Step):
     def __post_init__(self) -> None:
         tex = {"": r"$0 \, $1", "left": r"$0^{\top} \, $1", "right": r"$0 \, $1^{\top}"}
         axes = ("0c" if self.transposed == "left" else "0r", "1r" if self.transposed == "right" else "1c")
-        vars(self).update(tex=tex[self.transposed], output_axes=axes)
+        vars(self).update(label=self.product, tex=tex[self.transposed], output_axes=axes)
 
     def _factors(self, xp: Namespace, inputs: Sequence[Array]) -> tuple[Array, Array]:
         left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
@@ -98,7 +95,6 @@ class Project(Step):
         return (*products, *(Route(Sum(axis=0), (g,)) for _ in at.inputs[2:]))
 
 
-@dataclass(frozen=True)
 class TransposeMatrix(Step):
     """Transposed matrix."""
 
@@ -121,7 +117,6 @@ class TransposeMatrix(Step):
         return (Route(TransposeMatrix("the gradient"), (at.gradient,)),)
 
 
-@dataclass(frozen=True)
 class Sum(Step):
     """Sum of every row (axis 1, one column) or column (axis 0, one row)."""
 
@@ -145,7 +140,6 @@ class Sum(Step):
         return (Route(Repeat(), (at.gradient, at.inputs[0])),)
 
 
-@dataclass(frozen=True)
 class Repeat(Step):
     """Rows or columns of the first input repeated to the shape of the second, times a factor if it is a mean."""
 
@@ -169,7 +163,6 @@ class Repeat(Step):
         return rf"\frac{{1}}{{n}} {in_brackets(symbols[0])}" if self.mean else symbols[0]
 
 
-@dataclass(frozen=True)
 class Add(Step):
     """Sum of all inputs; a single row or column is added to every row or column."""
 
@@ -204,7 +197,6 @@ def _reduced(route: Route, own: tuple[int, ...], shape: tuple[int, ...]) -> Rout
     return Route(Sum(axis=int(own[0] == shape[0])), route.inputs)
 
 
-@dataclass(frozen=True)
 class Multiply(Step):
     """Elementwise product; a single row or column multiplies every row or column."""
 
@@ -225,7 +217,6 @@ class Multiply(Step):
         return tuple(_reduced(Route(Multiply(), (at.gradient, other)), own, shape) for other, own in pairs)
 
 
-@dataclass(frozen=True)
 class ProductSum(Step):
     """Sum over rows (axis 0) or columns (axis 1) of an elementwise product."""
 
@@ -251,7 +242,6 @@ class ProductSum(Step):
         yield from cell.dot_product(self.label, *self.terms(cell.row, cell.column, cell.inputs))
 
 
-@dataclass(frozen=True)
 class Divide(Step):
     """Quotient of two inputs, such as the powers of e and their row sums."""
 
@@ -265,7 +255,6 @@ class Divide(Step):
         return inputs[0] / inputs[1]
 
 
-@dataclass(frozen=True)
 class Apply(Step):
     """Function of every number: ReLU, GELU, SiLU, sigmoid, tanh ..."""
 
@@ -283,7 +272,6 @@ class Apply(Step):
         return (Route(ApplyGradient(self.function), (at.gradient, at.inputs[0], at.output)),)
 
 
-@dataclass(frozen=True)
 class ApplyGradient(Step):
     """Gradient through a function: dy · f'(x); inputs are dy, x and y = f(x)."""
 
@@ -300,7 +288,6 @@ class ApplyGradient(Step):
         return inputs[0] * self.function.slope(xp, *inputs[1:])
 
 
-@dataclass(frozen=True)
 class Mean(Step):
     """Mean of every row, one column; of the squares with `squared`."""
 
@@ -327,7 +314,6 @@ class Mean(Step):
         return (None if self.squared else Route(Repeat(mean=True), (at.gradient, at.inputs[0])),)
 
 
-@dataclass(frozen=True)
 class Variance(Step):
     """Variance of every row, one column; inputs are x and its mean."""
 
@@ -347,7 +333,6 @@ class Variance(Step):
         return f"({total}) / {inputs[0].shape[1]}"
 
 
-@dataclass(frozen=True)
 class Standardise(Step):
     """Rows with mean 0 and variance 1; inputs are x, mean and variance, or x and mean square (RMS norm)."""
 
@@ -376,7 +361,6 @@ class Standardise(Step):
         return (route, *(None for _ in at.inputs[1:]))
 
 
-@dataclass(frozen=True)
 class StandardiseGradient(Step):
     """Gradient of a norm's input: (dx̂ - mean(dx̂) - x̂ · mean(dx̂ · x̂)) / √(variance + ε)."""
 
@@ -421,7 +405,6 @@ class StandardiseGradient(Step):
         return rf"\frac{{{gradient}{shift} - {stretch}}}{{\sqrt{{{variance} + \epsilon}}}}"
 
 
-@dataclass(frozen=True)
 class TokenShift(Step):
     """First half of every row taken from the row before, 0 in the first row; `back` is its gradient."""
 
@@ -442,7 +425,6 @@ class TokenShift(Step):
         return (Route(TokenShift(back=not self.back), (at.gradient,)),)
 
 
-@dataclass(frozen=True)
 class Columns(Step):
     """Columns `start` to `start + width` of the input."""
 
@@ -462,7 +444,6 @@ class Columns(Step):
         return (Route(PlaceColumns((self.start,), at.shapes[0][1]), (at.gradient,)),)
 
 
-@dataclass(frozen=True)
 class PlaceColumns(Step):
     """Inputs put at their first columns in a matrix of `width` columns; where several overlap, their sum."""
 
@@ -490,7 +471,6 @@ class PlaceColumns(Step):
         return " + ".join(covering) or "0"
 
 
-@dataclass(frozen=True)
 class Concatenate(Step):
     """Contexts of all heads side by side."""
 
@@ -514,7 +494,6 @@ class Concatenate(Step):
         )
 
 
-@dataclass(frozen=True)
 class WeightedSum(Step):
     """Sum of the inputs with fixed factors: a x + b y; `names` are the factors in TeX."""
 
@@ -545,8 +524,7 @@ class WeightedSum(Step):
         return tuple(Route(WeightedSum((factor,)), (at.gradient,)) for factor in self.factors)
 
 
-@dataclass(frozen=True, eq=False)
-class Constant(Step):
+class Constant(Step, eq=False):
     """Fixed matrix, such as the one-hot rows of tokens; `why` says where its numbers come from."""
 
     values: np.ndarray

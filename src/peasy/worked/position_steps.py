@@ -1,7 +1,5 @@
 """Steps of positions: angles, sinusoidal encoding, and rotation of pairs (RoPE) with its gradient."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from peasy.formula.positions import LAYOUTS, rotary, sinusoidal
@@ -11,7 +9,6 @@ from peasy.worked.label import format_number, format_operand
 from peasy.worked.operations import Gradients, Inputs
 
 
-@dataclass(frozen=True)
 class PositionAngles(Step):
     """Angle of each pair of columns at each position: p · base^(-2i/d), for the rows and columns of the input.
 
@@ -38,7 +35,6 @@ class PositionAngles(Step):
         return rf"p \cdot {symbols[1]}" if len(symbols) > 1 else rf"p \cdot {self.base:g}^{{-2i/d}}"
 
 
-@dataclass(frozen=True)
 class SineCosine(Step):
     """Sinusoidal position encoding: sine and cosine of each angle in turn; inputs are angles and embeddings."""
 
@@ -59,7 +55,6 @@ class SineCosine(Step):
         return f"{'cos' if column % 2 else 'sin'}({format_number(inputs[0][row, column // 2], max(decimals, 6))})"
 
 
-@dataclass(frozen=True)
 class Rotate(Step):
     """Rotation of each pair of columns by its angle (RoPE), or back with `inverse`; inputs are x and angles.
 

@@ -3,7 +3,6 @@
 A gate has the matrices `w_*` (for the input), `u_*` (for the state) and the biases `b_*`, `c_*`, as far as given.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 from peasy.formula.activations import FUNCTIONS
@@ -28,7 +27,6 @@ def _gate(g: GraphBuilder, x: str, state: str, gate: str, name: str, step: Apply
     return g.add(name, step, total, description=about, symbol=gate)
 
 
-@dataclass(frozen=True)
 class RnnStep(GraphBlock):
     """One step of a plain recurrent network: h' = tanh(x W_h + h U_h + b_h); inputs are x and h."""
 
@@ -40,7 +38,6 @@ class RnnStep(GraphBlock):
         return _gate(g, x, h, "h", "state", _TANH, "The new state, from the input and the state before.")
 
 
-@dataclass(frozen=True)
 class GruStep(GraphBlock):
     """One step of a GRU: reset r, update z, candidate n, h' = (1 - z) n + z h; inputs are x and h.
 
@@ -66,7 +63,6 @@ class GruStep(GraphBlock):
         return g.add("state", Add(), new, g.add("kept_part", Multiply(), z, h), symbol="h'")
 
 
-@dataclass(frozen=True)
 class LstmStep(GraphBlock):
     """One step of an LSTM: input, forget and output gate, candidate, cell, state; inputs are x, h and the cell c."""
 
@@ -85,7 +81,6 @@ class LstmStep(GraphBlock):
         return g.add("state", Multiply(), o, shown, symbol="h'", description="The new state.")
 
 
-@dataclass(frozen=True)
 class AdditiveAttentionBlock(GraphBlock):
     """Additive attention (2015): scores v · tanh(q W + k U) of one query; inputs are query and keys (also values)."""
 

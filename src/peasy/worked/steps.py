@@ -5,7 +5,7 @@ All numbers are computed by functions of `formula`; a step says which of them, a
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,7 +30,6 @@ _MAX_CORNERS = 4_000_000
 """Up to this many numbers, bounds of a softmax are computed at the corners of its row, where they are exact."""
 
 
-@dataclass(frozen=True)
 class SelectHead(Step):
     """Columns of one head; with fewer key/value heads than query heads, several query heads share one (GQA).
 
@@ -70,7 +69,6 @@ class SelectHead(Step):
         return Route(PlaceColumns((start,), at.shapes[0][1]), (at.gradient,)), *(None for _ in at.inputs[1:])
 
 
-@dataclass(frozen=True)
 class Score(Step):
     """Scores of every query on every key; `transposed` if the keys are given as Kᵀ."""
 
@@ -129,7 +127,6 @@ class Score(Step):
         )
 
 
-@dataclass(frozen=True)
 class CosineGradient(Step):
     """Gradient of queries, or of keys, through their cosines; inputs are dS, S, own and other vectors."""
 
@@ -179,7 +176,6 @@ def _additive_lines(cell: CellContext, scoring: Additive, query: np.ndarray, key
     yield from cell.dot_product("score", np.asarray(scoring.v, float), activated)
 
 
-@dataclass(frozen=True)
 class Scale(Step):
     """Scaled scores; the second input, queries or keys, gives d_k. `scale` replaces the default 1/√d_k.
 
@@ -238,7 +234,6 @@ class Scale(Step):
         return route, *(None for _ in at.inputs[1:])
 
 
-@dataclass(frozen=True)
 class SoftcapGradient(Step):
     """Gradient of the scores through scale and soft cap c: dy · factor · (1 - (y / c)²); inputs are dy and y."""
 
@@ -256,8 +251,7 @@ class SoftcapGradient(Step):
         return f"{gradient}·{format_number(self.factor, 15)}·(1 - ({capped} / {self.softcap:g})^2)"
 
 
-@dataclass(frozen=True, eq=False)
-class Mask(Step):
+class Mask(Step, eq=False):
     """Scores with the bias M added and masked scores set to minus infinity; `mask` is True where attended.
 
     A second input is one more bias, such as that of relative positions.
@@ -296,7 +290,6 @@ class Mask(Step):
         return tuple(Route(Unchanged(), (at.gradient,)) for _ in at.inputs)
 
 
-@dataclass(frozen=True)
 class Normalise(Step):
     """Weights from masked scores: softmax, division by the sum, or none."""
 
@@ -356,7 +349,6 @@ class Normalise(Step):
         return (Route(NormaliseGradient(self.normalisation), (at.gradient, at.output, at.inputs[0])),)
 
 
-@dataclass(frozen=True)
 class NormaliseGradient(Step):
     """Gradient of the scores; inputs are the gradient of the weights, the weights a, and the masked scores.
 
@@ -438,7 +430,6 @@ def _division_lines(cell: CellContext, scores: np.ndarray) -> Lines:
     yield cell.line("share", f"{cell.format_operand(float(scores[cell.column]))} / {cell.format_operand(total)}")
 
 
-@dataclass(frozen=True)
 class SinkSoftmax(Step):
     """Softmax with a sink: one more score that has no key; inputs are masked scores and the sinks of all heads."""
 
@@ -463,7 +454,6 @@ class SinkSoftmax(Step):
         return scores, Route(SinkGradient(self.head, at.shapes[1][1]), (at.gradient, at.output))
 
 
-@dataclass(frozen=True)
 class SinkGradient(Step):
     """Gradient of the sinks, nonzero for one head: minus the sink's weight times Σ da · a, summed over the queries."""
 

@@ -1,7 +1,5 @@
 """Steps of one parameter update: SGD, momentum, and AdamW with both moments, bias correction and weight decay."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from peasy.formula.step import Array, Namespace
@@ -11,7 +9,6 @@ from peasy.worked.graph import Step
 from peasy.worked.operations import Constant, WeightedSum
 
 
-@dataclass(frozen=True)
 class SecondMoment(Step):
     """Moving mean of squared gradients: β v + (1 - β) g²."""
 
@@ -26,7 +23,6 @@ class SecondMoment(Step):
         return inputs[0] * self.beta + xp.square(inputs[1]) * (1 - self.beta)
 
 
-@dataclass(frozen=True)
 class BiasCorrection(Step):
     """Moment divided by 1 - βᵗ, because moments start at zero."""
 
@@ -42,7 +38,6 @@ class BiasCorrection(Step):
         return inputs[0] / (1 - self.beta**self.step)
 
 
-@dataclass(frozen=True)
 class AdamWUpdate(Step):
     """New parameter: w - lr · (m̂ / (√v̂ + ε) + λ w); inputs are w and the corrected moments."""
 

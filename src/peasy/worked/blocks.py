@@ -4,7 +4,7 @@ A block adds its nodes within the scope of its name and returns the node of its 
 """
 
 import dataclasses
-from abc import abstractmethod
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -30,12 +30,8 @@ ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "s
 class GraphBlock(FrozenSettings):
     """Composition of steps. A new block has its settings as fields, and `build`."""
 
-    arity: ClassVar[tuple[int, int]] = (1, 1)
-    """Smallest and largest number of inputs."""
-
-    @abstractmethod
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
-        """Add the nodes of the block, and return that of its result."""
+    build: ClassVar[Callable[..., str]]
+    """`build(g, *inputs)`: adds the nodes of the block to the builder of its scope, and returns that of its result."""
 
 
 class LayerNormBlock(GraphBlock):
@@ -43,9 +39,8 @@ class LayerNormBlock(GraphBlock):
 
     eps: float = 1e-5
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add mean, variance, normalised and output."""
-        (x,) = inputs
         mean = g.add("mean", Mean(), x)
         variance = g.add("variance", Variance(), x, mean)
         return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, mean, variance))
@@ -56,9 +51,8 @@ class RmsNormBlock(GraphBlock):
 
     eps: float = 1e-6
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add mean_square, normalised and output."""
-        (x,) = inputs
         square = g.add("mean_square", Mean(squared=True), x)
         why = "Each number is divided by the root of the mean square of its row."
         return _gain_and_bias(g, x, g.add("normalised", Standardise(self.eps), x, square, description=why))
@@ -78,9 +72,8 @@ class FeedForwardBlock(GraphBlock):
 
     activation: ActivationName = "relu"
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add hidden, activated, with W_3 up and gated, and output."""
-        (x,) = inputs
         width = g.nodes[x].caption.axes[-1]
         w_1 = g.given("w_1", (width, "d_hidden"), "The first matrix of the feed-forward network.")
         hidden = g.add("hidden", Project("x · W_1"), x, w_1, *g.optional("b_1", axes=("bias", "d_hidden")))
@@ -96,15 +89,14 @@ class FeedForwardBlock(GraphBlock):
 class EmbeddingBlock(GraphBlock):
     """Embedding of the example's tokens: one-hot rows times the table E, given as `table` or as input."""
 
-    arity = (0, 1)
     words: Literal["tokens", "source_tokens"] = "tokens"
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, table: str = "") -> str:
         """Add one_hot and output."""
         words, rows = (g.example.tokens, "token") if self.words == "tokens" else (g.example.source_tokens, "source")
         one_hot = g.add_one_hot("one_hot", words, "A 1 in the column of each token.", rows)
         about = "The vector of each word of the vocabulary, one row each."
-        table = inputs[0] if inputs else g.given("table", ("vocabulary", "d_model"), about)
+        table = table or g.given("table", ("vocabulary", "d_model"), about)
         picked = "Each one-hot row picks the vector of its word from the table."
         return g.add("output", Project("one-hot · E"), one_hot, table, symbol="X", description=picked)
 
@@ -115,9 +107,8 @@ class PositionsBlock(GraphBlock):
     encoding: Literal["learned", "sinusoidal"] = "learned"
     base: float = 10000.0
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add the encoding of each position, and output."""
-        (x,) = inputs
         rows, width = g.nodes[x].caption.axes[-2:]
         if self.encoding == "sinusoidal":
             angles = g.add("angles", PositionAngles(self.base), x, symbol=r"\theta")
@@ -134,7 +125,6 @@ class PositionsBlock(GraphBlock):
 class AttentionBlock(GraphBlock):
     """Multi-head attention with the projections that are given; a second input is the source (cross-attention)."""
 
-    arity = (1, 2)
     heads: int = 1
     causal: bool = False
     window: int | tuple[int, int] | None = None
@@ -148,12 +138,13 @@ class AttentionBlock(GraphBlock):
     rotary_base: float = 10000.0
     rotary_factor: float = 1.0
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str, source: str = "") -> str:
         """Add the nodes of the attention graph; sinks, norms and position biases take part if they are given."""
-        tokens, *source = (tuple(g.row_labels(name)) for name in inputs)
+        inputs = {"x": x} | ({"source": source} if source else {})
+        tokens, *source_tokens = (tuple(g.row_labels(name)) for name in inputs.values())
         own = {name: getattr(self, name) for name in ("qk_norm", "rotary_base", "rotary_factor")}
         settings = {f.name: getattr(self, f.name) for f in dataclasses.fields(AttentionBlock) if f.name not in own}
-        example = Example("attention", tokens, source_tokens=source[0] if source else (), **settings)
+        example = Example("attention", tokens, source_tokens=source_tokens[0] if source else (), **settings)
         check_size(example)
         numbers = range(1, self.heads + 1) if self.heads > 1 else (0,)
         names_of = [*(f"{kind}_{letter}" for kind in "wb" for letter in "qkvo"), *EXTRA_MATRICES]
@@ -161,7 +152,7 @@ class AttentionBlock(GraphBlock):
         matrices = {name for name in names_of if g.has(name)}
         formula = dataclasses.replace(FormulaSettings.from_example(example), **own)
         graph = attention_graph(example, formula, matrices)
-        names = g.insert_graph(graph, dict(zip(("x", "source"), inputs, strict=False)))
+        names = g.insert_graph(graph, inputs)
         return names.get("output") or names.get("concat") or names["context"]
 
 
@@ -170,9 +161,8 @@ class SoftmaxBlock(BoundedSettings, GraphBlock):
 
     temperature: Annotated[float, Gt(0)] = 1.0
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add tempered, if the temperature is not 1, and probabilities."""
-        (x,) = inputs
         if self.temperature != 1:
             x = g.add("tempered", WeightedSum((1 / self.temperature,), (r"\frac{1}{T}",)), x)
         return g.add("probabilities", SOFTMAX, x)
@@ -181,18 +171,16 @@ class SoftmaxBlock(BoundedSettings, GraphBlock):
 class CrossEntropyBlock(GraphBlock):
     """Cross-entropy of logits and the example's targets: probabilities, loss of each token, mean, perplexity."""
 
-    arity = (1, 2)
     smoothing: float = 0.0
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, logits: str, targets: str = "") -> str:
         """Add targets, probabilities, token_loss, loss and perplexity."""
-        logits, *given = inputs
-        if not given and len(g.example.targets) != len(g.values[logits]):
+        if not targets and len(g.example.targets) != len(g.values[logits]):
             raise InvalidInput(
                 f"There are {len(g.example.targets)} targets for {len(g.values[logits])} rows of {logits}.",
                 hint='Give one for each row: targets = ["love", ""]; "" is not counted.',
             )
-        targets = given[0] if given else g.add_one_hot("targets", g.example.targets, "The word that should come next.")
+        targets = targets or g.add_one_hot("targets", g.example.targets, "The word that should come next.")
         if self.smoothing:
             targets = g.add("smoothed_targets", LabelSmoothing(self.smoothing), targets)
         probabilities = g.add("probabilities", SOFTMAX, logits)
@@ -209,7 +197,6 @@ class TransformerBlock(GraphBlock):
     Each is added to what came in (residual add); the norm comes before it ("pre") or after the sum ("post").
     """
 
-    arity = (1, 2)
     norm: Literal["pre", "post"] = "pre"
     norm_kind: Literal["layer", "rms"] = "layer"
     eps: float = 1e-5
@@ -219,13 +206,12 @@ class TransformerBlock(GraphBlock):
     positions: Literal["none", "rotary", "alibi"] = "none"
     scale: float | None = None
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str, memory: str = "") -> str:
         """Add norm1, attention, residual1 and so on; return the last of them."""
-        x, *memory = inputs
         attention = AttentionBlock(self.heads, self.causal, scale=self.scale, positions=self.positions)
         parts: list[tuple[str, GraphBlock, list[str]]] = [("attention", attention, [])]
         if memory:
-            parts.append(("cross_attention", AttentionBlock(self.heads, scale=self.scale), memory))
+            parts.append(("cross_attention", AttentionBlock(self.heads, scale=self.scale), [memory]))
         parts.append(("feed_forward", FeedForwardBlock(self.activation), []))
         for number, (name, block, others) in enumerate(parts, start=1):
             norm = g.scope(f"norm{number}")
@@ -251,12 +237,11 @@ class DecoderBlock(TransformerBlock):
 class GptBlock(DecoderBlock):
     """GPT: embedding and positions, decoder blocks layer1, layer2 ..., final norm, logits by E (tied) or `w_out`."""
 
-    arity = (0, 0)
     layers: int = 1
     encoding: Literal["learned", "sinusoidal", "none"] = "learned"
     final_norm: bool = True
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder) -> str:  # type: ignore[override]
         """Add all nodes from the one-hot tokens to the logits."""
         x = EmbeddingBlock().build(g.scope("embedding"))
         table = g.scope("embedding").given("table")

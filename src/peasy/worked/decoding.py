@@ -65,9 +65,9 @@ class CumulativeProbability(Selection):
     tex = r"\sum_{k: $0_k \ge $0_j} $0_k"
     sentence = "Each probability plus all larger ones: the words in order of probability, added up."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        ahead = xp.astype(_ahead(xp, inputs[0]), xp.float64)
-        return xp.sum(ahead * inputs[0][:, None, :], axis=-1)
+    def forward(self, xp: Namespace, probabilities: Array) -> Array:
+        ahead = xp.astype(_ahead(xp, probabilities), xp.float64)
+        return xp.sum(ahead * probabilities[:, None, :], axis=-1)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         numbers = np.sort(inputs[0][row][_ahead(np, inputs[0])[row, column]])[::-1]
@@ -82,8 +82,7 @@ class KeepTop(Selection):
     label = "kept or 0"
     sentence = "The most probable words are kept; the others get 0."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        probabilities, cumulative = inputs
+    def forward(self, xp: Namespace, probabilities: Array, cumulative: Array) -> Array:
         rank = xp.sum(xp.astype(_ahead(xp, probabilities), xp.float64), axis=-1)
         kept = rank <= (probabilities.shape[1] if self.top_k is None else self.top_k)
         if self.top_p is not None:
@@ -102,9 +101,9 @@ class Argmax(Selection):
     tex = r"\operatorname{argmax}($0)"
     sentence = "A 1 in the column of the largest number: the greedy choice."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, numbers: Array) -> Array:
         """Return 1 at the first largest number of each row."""
-        rank = xp.sum(xp.astype(_ahead(xp, inputs[0]), xp.float64), axis=-1)
+        rank = xp.sum(xp.astype(_ahead(xp, numbers), xp.float64), axis=-1)
         return xp.astype(rank == 1, xp.float64)
 
 
@@ -115,9 +114,9 @@ class SamplingBlock(BoundedSettings, GraphBlock):
     top_k: Annotated[int, Ge(1)] | None = None
     top_p: Annotated[float, Gt(0)] | None = None
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, logits: str) -> str:
         """Add probabilities, cumulative, kept, kept_sum, renormalised and greedy."""
-        probabilities = SoftmaxBlock(self.temperature).build(g, *inputs)
+        probabilities = SoftmaxBlock(self.temperature).build(g, logits)
         cumulative = g.add("cumulative", CumulativeProbability(), probabilities)
         kept = g.add("kept", KeepTop(self.top_k, self.top_p), probabilities, cumulative)
         g.add("greedy", Argmax(), probabilities)
@@ -134,9 +133,9 @@ class BestScores(Selection):
     sentence = "The best of all continuations are kept; the others are dropped."
     tex = r"\operatorname{best}($0)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        chosen = _chosen(xp, inputs[0], self.count)
-        return xp.sum(chosen * xp.reshape(inputs[0], (1, -1)), axis=-1, keepdims=True)
+    def forward(self, xp: Namespace, numbers: Array) -> Array:
+        chosen = _chosen(xp, numbers, self.count)
+        return xp.sum(chosen * xp.reshape(numbers, (1, -1)), axis=-1, keepdims=True)
 
 
 class BestWords(Selection):
@@ -147,9 +146,9 @@ class BestWords(Selection):
     sentence = "The last word of each beam: the column of each of the best numbers, whatever its row."
     tex = r"\operatorname{word}(\operatorname{best}($0))"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        rows, words = inputs[0].shape
-        chosen = _chosen(xp, inputs[0], self.count)
+    def forward(self, xp: Namespace, numbers: Array) -> Array:
+        rows, words = numbers.shape
+        chosen = _chosen(xp, numbers, self.count)
         return xp.sum(xp.reshape(chosen, (self.count, rows, words)), axis=1)
 
 
@@ -162,9 +161,8 @@ class BeamSearchBlock(BoundedSettings, GraphBlock):
     beams: Annotated[int, Ge(1)] = 2
     steps: Annotated[int, Ge(1)] = 2
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, logits: str) -> str:
         """Add log_probabilities, then for each step next, scores and totals."""
-        (logits,) = inputs
         probabilities = g.add("probabilities", SOFTMAX, logits)
         table = g.add("log_probabilities", Apply(FUNCTIONS["log"]), probabilities)
         vocabulary = g.example.vocabulary
@@ -200,8 +198,8 @@ class SelectRows(Step):
     sentence = "Some of the rows."
     tex = r"$0_{$start:$stop}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0][self.start : self.stop, :]
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return x[self.start : self.stop, :]
 
 
 class AppendRows(Step):
@@ -232,9 +230,8 @@ class KvCacheBlock(BoundedSettings, GraphBlock):
 
     prompt: Annotated[int, Ge(1)] = 1
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str) -> str:
         """Add for each step the nodes without and with the cache, and the table of multiplications."""
-        (x,) = inputs
         width = g.nodes[x].caption.axes[-1]
         weights = [g.given(f"w_{letter}", (width, "d_value" if letter == "v" else "d_key")) for letter in "qkv"]
         counts: list[list[str]] = []

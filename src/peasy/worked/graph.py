@@ -6,7 +6,6 @@ Explaining, checking and exercises walk the same graph.
 """
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, dataclass_transform
@@ -129,7 +128,7 @@ class Application:
 
 
 @dataclass_transform(frozen_default=True)
-class FrozenSettings(ABC):
+class FrozenSettings:
     """Base class whose subclasses are frozen dataclasses, without a decorator; `eq=False` where a field is an array."""
 
     def __init_subclass__(cls, *, eq: bool = True, **options: object) -> None:
@@ -144,8 +143,6 @@ class Step(FrozenSettings):
     """Label of the line of arithmetic."""
     sentence: ClassVar[str] = ""
     """Plain sentence that says what the step does."""
-    arity: ClassVar[tuple[int, int]] = (1, 1)
-    """Smallest and largest number of inputs."""
     output_axes: ClassVar[tuple[str, ...]] = ("0r", "0c")
     """Axes of the output: "0r" are the rows of the first input, "1c" the columns of the second, else a name."""
     text: ClassVar[str] = ""
@@ -156,10 +153,8 @@ class Step(FrozenSettings):
     """Name of the function in TeX if there is no `tex`; "": the label."""
     is_fixed: ClassVar[bool] = False
     """True if it passes no gradient on: its inputs are given, such as targets, or it has none."""
-
-    @abstractmethod
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
+    forward: ClassVar[Callable[..., Array]]
+    """`forward(xp, *inputs)`: the output, by functions of `xp` only, so that every number type works."""
 
     def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""

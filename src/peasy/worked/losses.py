@@ -15,9 +15,9 @@ class LabelSmoothing(Step):
     sentence = "Each target gives a small share to all words of the vocabulary."
     tex = r"(1 - s) $0 + \frac{s}{|V|}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        counted = xp.sum(inputs[0], axis=-1, keepdims=True)
-        return inputs[0] * (1 - self.smoothing) + counted * (self.smoothing / inputs[0].shape[-1])
+    def forward(self, xp: Namespace, targets: Array) -> Array:
+        counted = xp.sum(targets, axis=-1, keepdims=True)
+        return targets * (1 - self.smoothing) + counted * (self.smoothing / targets.shape[-1])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         share = f"{format_operand(inputs[0][row].sum())}·{self.smoothing:g} / {inputs[0].shape[1]}"
@@ -32,9 +32,8 @@ class CrossEntropy(Step):
     sentence = "The loss of each token: minus the logarithm of the probability of its target."
     tex = r"-\sum_j $2_{ij} \ln $1_{ij}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, _logits: Array, probabilities: Array, targets: Array) -> Array:
         """Return -Σ t · ln p."""
-        _, probabilities, targets = inputs
         nothing = xp.zeros_like(targets)
         return -xp.sum(xp.where(targets == 0, nothing, targets * xp.log(probabilities)), axis=-1, keepdims=True)
 
@@ -58,9 +57,8 @@ class CrossEntropyGradient(Step):
     sentence = "The probability minus the target, times the gradient of the token's loss."
     tex = r"$0 \odot ($1 - $2)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, gradient: Array, probabilities: Array, targets: Array) -> Array:
         """Return g · (p - t)."""
-        gradient, probabilities, targets = inputs
         return gradient * (probabilities * xp.sum(targets, axis=-1, keepdims=True) - targets)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
@@ -76,9 +74,9 @@ class TargetMean(Step):
     sentence = "The mean over the tokens that have a target."
     tex = r"\frac{1}{n} \sum_i $0_i"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        counted = xp.sum(xp.astype(xp.any(inputs[1] != 0, axis=-1), xp.float64))
-        return xp.sum(inputs[0], axis=0, keepdims=True) / counted
+    def forward(self, xp: Namespace, losses: Array, targets: Array) -> Array:
+        counted = xp.sum(xp.astype(xp.any(targets != 0, axis=-1), xp.float64))
+        return xp.sum(losses, axis=0, keepdims=True) / counted
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         counted = inputs[1].any(axis=1)
@@ -98,9 +96,9 @@ class TargetShare(Step):
     sentence = "Each token with a target has an equal share in the mean."
     tex = r"\frac{1}{n} $0"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        counted = xp.astype(xp.any(inputs[1] != 0, axis=-1, keepdims=True), xp.float64)
-        return inputs[0] * (counted / xp.sum(counted))
+    def forward(self, xp: Namespace, gradient: Array, targets: Array) -> Array:
+        counted = xp.astype(xp.any(targets != 0, axis=-1, keepdims=True), xp.float64)
+        return gradient * (counted / xp.sum(counted))
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         counted = int((inputs[1] != 0).any(axis=1).sum())
@@ -110,15 +108,14 @@ class TargetShare(Step):
 class SquaredError(Step):
     """Squared error of all numbers, one number: half the sum of (y - t)²; inputs are outputs and targets."""
 
-    arity = (2, 2)
     output_axes = ("sum", "loss")
     label = "loss"
     sentence = "Half the sum of the squared differences from the targets."
     tex = r"\tfrac{1}{2} \sum_{ij} ($0_{ij} - $1_{ij})^2"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, y: Array, targets: Array) -> Array:
         """Return ½ Σ (y - t)²."""
-        rows = xp.sum(xp.square(inputs[0] - inputs[1]), axis=-1, keepdims=True)
+        rows = xp.sum(xp.square(y - targets), axis=-1, keepdims=True)
         return xp.sum(rows, axis=0, keepdims=True) * 0.5
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
@@ -140,6 +137,6 @@ class SquaredErrorGradient(Step):
     text = "$0·($1 - $2)"
     tex = "$0 ($1 - $2)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, gradient: Array, y: Array, targets: Array) -> Array:
         """Return g · (y - t)."""
-        return (inputs[1] - inputs[2]) * inputs[0]
+        return (y - targets) * gradient

@@ -39,8 +39,8 @@ class Unchanged(Step):
     sentence = "The numbers are passed on unchanged."
     tex = "$0"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0]
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return x
 
     def gradients(self, at: Application) -> Gradients:
         """Return the output's gradient, unchanged."""
@@ -53,7 +53,6 @@ class Project(Step):
     product: str = "row · column"
     names: tuple[str, str] = ("the first matrix", "the second matrix")
     transposed: Literal["", "left", "right"] = ""
-    arity = (2, 3)
     sentence = "Each number is the dot product of a row of the first matrix and a column of the second."
 
     def __post_init__(self) -> None:
@@ -65,10 +64,10 @@ class Project(Step):
         left = xp.matrix_transpose(inputs[0]) if self.transposed == "left" else inputs[0]
         return left, xp.matrix_transpose(inputs[1]) if self.transposed == "right" else inputs[1]
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, x: Array, w: Array, bias: Array | None = None) -> Array:
         """Return x · W + b."""
-        product = project(*self._factors(xp, inputs), self.names)
-        return product if len(inputs) == 2 else product + inputs[2]
+        product = project(*self._factors(xp, (x, w)), self.names)
+        return product if bias is None else product + bias
 
     def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         left, right = self._factors(np, inputs)
@@ -103,8 +102,8 @@ class TransposeMatrix(Step):
     sentence = "Rows become columns."
     tex = r"$0^{\top}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.matrix_transpose(inputs[0])
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return xp.matrix_transpose(x)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         return f"row {column + 1}, column {row + 1} of {self.name}"
@@ -128,8 +127,8 @@ class Sum(Step):
         axes = ("0r", "sum") if self.axis else ("sum", "0c")
         vars(self).update(output_axes=axes, sentence=f"The sum of each {row}.", tex=rf"\sum_{index} $0_{{ij}}")
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.sum(inputs[0], axis=self.axis, keepdims=True)
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return xp.sum(x, axis=self.axis, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         numbers = inputs[0][row] if self.axis else inputs[0][:, column]
@@ -152,8 +151,8 @@ class Repeat(Step):
         small, large = (array.shape[0] * array.shape[1] for array in inputs)
         return large / small if self.mean else 1
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.broadcast_to(inputs[0] / self._count(inputs), inputs[1].shape)
+    def forward(self, xp: Namespace, x: Array, like: Array) -> Array:
+        return xp.broadcast_to(x / self._count((x, like)), like.shape)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         number, count = operands(row, column, inputs[:1], decimals)[0], self._count(inputs)
@@ -166,15 +165,11 @@ class Repeat(Step):
 class Add(Step):
     """Sum of all inputs; a single row or column is added to every row or column."""
 
-    arity = (2, 99)
     label = "sum"
     sentence = "The numbers are added."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        total = inputs[0]
-        for other in inputs[1:]:
-            total = total + other
-        return total
+    def forward(self, xp: Namespace, first: Array, second: Array, *others: Array) -> Array:
+        return sum(others, first + second)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         return " + ".join(operands(row, column, inputs, decimals))
@@ -200,14 +195,13 @@ def _reduced(route: Route, own: tuple[int, ...], shape: tuple[int, ...]) -> Rout
 class Multiply(Step):
     """Elementwise product; a single row or column multiplies every row or column."""
 
-    arity = (2, 2)
     label = "product"
     sentence = "The numbers are multiplied, place by place."
     text = "$0·$1"
     tex = r"$0 \odot $1"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0] * inputs[1]
+    def forward(self, xp: Namespace, x: Array, y: Array) -> Array:
+        return x * y
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient times the other factor."""
@@ -228,8 +222,8 @@ class ProductSum(Step):
         index, axes = ("j", ("0r", "sum")) if self.axis else ("i", ("sum", "0c"))
         vars(self).update(tex=rf"\sum_{index} \left($0 \odot $1\right)_{{ij}}", output_axes=axes)
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.sum(inputs[0] * inputs[1], axis=self.axis, keepdims=True)
+    def forward(self, xp: Namespace, x: Array, y: Array) -> Array:
+        return xp.sum(x * y, axis=self.axis, keepdims=True)
 
     def terms(self, row: int, column: int, inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
         left, right = np.broadcast_arrays(*inputs)
@@ -245,14 +239,13 @@ class ProductSum(Step):
 class Divide(Step):
     """Quotient of two inputs, such as the powers of e and their row sums."""
 
-    arity = (2, 2)
     label = "share"
     sentence = "The first number is divided by the second."
     text = "$0 / $1"
     tex = r"\frac{$0}{$1}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0] / inputs[1]
+    def forward(self, xp: Namespace, x: Array, y: Array) -> Array:
+        return x / y
 
 
 class Apply(Step):
@@ -264,8 +257,8 @@ class Apply(Step):
         f = self.function
         vars(self).update(label=f.name, sentence=f.sentence, text=f.text, tex=f.tex)
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return self.function.value(xp, inputs[0])
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return self.function.value(xp, x)
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient times the derivative."""
@@ -283,9 +276,9 @@ class ApplyGradient(Step):
         slope = self.function.slope_text, self.function.slope_tex
         vars(self).update(text=f"$0·({slope[0]})", tex=rf"$0 \odot \left({slope[1]}\right)")
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, gradient: Array, x: Array, y: Array) -> Array:
         """Return dy · f'(x)."""
-        return inputs[0] * self.function.slope(xp, *inputs[1:])
+        return gradient * self.function.slope(xp, x, y)
 
 
 class Mean(Step):
@@ -300,8 +293,8 @@ class Mean(Step):
         tex = rf"\frac{{1}}{{d}} \sum_j $0_{{ij}}{power}"
         vars(self).update(sentence=f"The mean of {squares}each row.", tex=tex)
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.mean(xp.square(inputs[0]) if self.squared else inputs[0], axis=-1, keepdims=True)
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return xp.mean(xp.square(x) if self.squared else x, axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         numbers, power = inputs[0][row], "^2" if self.squared else ""
@@ -323,8 +316,8 @@ class Variance(Step):
     tex = r"\frac{1}{d} \sum_j ($0_{ij} - $1_i)^2"
     sentence = "The mean squared deviation from the mean of each row."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.mean(xp.square(inputs[0] - inputs[1]), axis=-1, keepdims=True)
+    def forward(self, xp: Namespace, x: Array, mean: Array) -> Array:
+        return xp.mean(xp.square(x - mean), axis=-1, keepdims=True)
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         mean = format_operand(inputs[1][row, 0], decimals)
@@ -372,8 +365,7 @@ class StandardiseGradient(Step):
         "The rest is divided by the standard deviation."
     )
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        gradient, normalised, variance = inputs
+    def forward(self, xp: Namespace, gradient: Array, normalised: Array, variance: Array) -> Array:
         stretch = xp.mean(gradient * normalised, axis=-1, keepdims=True)
         rest = gradient - normalised * stretch
         rest = rest - xp.mean(gradient, axis=-1, keepdims=True) if self.centred else rest
@@ -413,12 +405,12 @@ class TokenShift(Step):
     sentence = "The first half of each row comes from the token before, so that each token knows its neighbour."
     tex = r"\operatorname{shift}($0)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        half = inputs[0].shape[1] // 2
-        first = inputs[0][:, :half]
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        half = x.shape[1] // 2
+        first = x[:, :half]
         zero = xp.zeros_like(first[:1, :])
         shifted = xp.concat([first[1:, :], zero] if self.back else [zero, first[:-1, :]], axis=0)
-        return xp.concat([shifted, inputs[0][:, half:]], axis=-1)
+        return xp.concat([shifted, x[:, half:]], axis=-1)
 
     def gradients(self, at: Application) -> Gradients:
         """Return the gradient shifted back."""
@@ -433,8 +425,8 @@ class Columns(Step):
     label = "copied"
     sentence = "Some of the columns."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0][:, self.start : self.start + self.width]
+    def forward(self, xp: Namespace, x: Array) -> Array:
+        return x[:, self.start : self.start + self.width]
 
     def formula(self, *symbols: str) -> str:
         return rf"{symbols[0]}_{{:, {self.start}:{self.start + self.width}}}"
@@ -474,12 +466,11 @@ class PlaceColumns(Step):
 class Concatenate(Step):
     """Contexts of all heads side by side."""
 
-    arity = (2, 99)
     operator = "Concat"
     sentence = "The columns of all inputs side by side."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return xp.concat(list(inputs), axis=-1)
+    def forward(self, xp: Namespace, first: Array, second: Array, *others: Array) -> Array:
+        return xp.concat([first, second, *others], axis=-1)
 
     def lines(self, cell: CellContext) -> Lines:
         head, column = divmod(cell.column, cell.inputs[0].shape[-1])

@@ -44,10 +44,10 @@ class SineCosine(Step):
     sentence = "The sine and the cosine of each angle in turn: nearby positions get similar vectors."
     tex = r"\left[\sin $0,\; \cos $0\right]"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, angles: Array, x: Array) -> Array:
         parts = []
-        for column in range(inputs[1].shape[1]):
-            angle = inputs[0][:, column // 2 : column // 2 + 1]
+        for column in range(x.shape[1]):
+            angle = angles[:, column // 2 : column // 2 + 1]
             parts.append(xp.cos(angle) if column % 2 else xp.sin(angle))
         return xp.concat(parts, axis=-1)
 
@@ -67,12 +67,12 @@ class Rotate(Step):
     label = "rotated"
     sentence = "Each pair of columns is turned by its angle, so that scores depend on the distance of two tokens only."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, x: Array, angles: Array) -> Array:
         """Return x cos + x̃ sin, where x̃ is x turned by 90 degrees."""
-        width = 2 * inputs[1].shape[1]
-        x, rest = inputs[0][:, :width], inputs[0][:, width:]
+        width = 2 * angles.shape[1]
+        x, rest = x[:, :width], x[:, width:]
         turn = xp.asarray(self._quarter_turn(width).tolist(), dtype=xp.float64)
-        cosine, sine = (self._spread(xp, function(inputs[1])) * self.factor for function in (xp.cos, xp.sin))
+        cosine, sine = (self._spread(xp, function(angles)) * self.factor for function in (xp.cos, xp.sin))
         rotated = x * cosine + (x @ turn) * sine
         return xp.concat([rotated, rest], axis=-1) if rest.shape[1] else rotated
 

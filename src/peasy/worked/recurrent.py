@@ -30,11 +30,8 @@ def _gate(g: GraphBuilder, x: str, state: str, gate: str, name: str, step: Apply
 class RnnStep(GraphBlock):
     """One step of a plain recurrent network: h' = tanh(x W_h + h U_h + b_h); inputs are x and h."""
 
-    arity = (2, 2)
-
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str, h: str) -> str:
         """Add the sums and state."""
-        x, h = inputs
         return _gate(g, x, h, "h", "state", _TANH, "The new state, from the input and the state before.")
 
 
@@ -44,12 +41,10 @@ class GruStep(GraphBlock):
     The reset gate multiplies the state after its product with U_n, or, as in the paper of 2014, before.
     """
 
-    arity = (2, 2)
     reset: Literal["after", "before"] = "after"
 
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str, h: str) -> str:
         """Add gates, candidate and state."""
-        x, h = inputs
         r = _gate(g, x, h, "r", "reset_gate", _SIGMOID, "How much of the old state the candidate sees.")
         z = _gate(g, x, h, "z", "update_gate", _SIGMOID, "How much of the old state is kept.")
         if self.reset == "after":
@@ -66,11 +61,8 @@ class GruStep(GraphBlock):
 class LstmStep(GraphBlock):
     """One step of an LSTM: input, forget and output gate, candidate, cell, state; inputs are x, h and the cell c."""
 
-    arity = (3, 3)
-
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, x: str, h: str, c: str) -> str:
         """Add gates, candidate, cell and state."""
-        x, h, c = inputs
         i = _gate(g, x, h, "i", "input_gate", _SIGMOID, "How much of the candidate is written to the cell.")
         f = _gate(g, x, h, "f", "forget_gate", _SIGMOID, "How much of the old cell is kept.")
         candidate = _gate(g, x, h, "g", "candidate", _TANH, "The proposed content of the cell.")
@@ -84,12 +76,9 @@ class LstmStep(GraphBlock):
 class AdditiveAttentionBlock(GraphBlock):
     """Additive attention (2015): scores v · tanh(q W + k U) of one query; inputs are query and keys (also values)."""
 
-    arity = (2, 2)
-
-    def build(self, g: GraphBuilder, *inputs: str) -> str:
+    def build(self, g: GraphBuilder, query: str, keys: str) -> str:
         """Add the projections, their tanh, scores, weights and context."""
-        query, keys = inputs
-        query_axes, key_axes = (g.nodes[name].caption.axes for name in inputs)
+        query_axes, key_axes = (g.nodes[name].caption.axes for name in (query, keys))
         asked = g.add("projected_query", Project("q · W"), query, g.given("w", (query_axes[-1], "d_hidden")))
         offered = g.add("projected_keys", Project("k · U"), keys, g.given("u", (key_axes[-1], "d_hidden")))
         total = g.add("added", Add(), offered, asked, description="The projected query is added to each key.")

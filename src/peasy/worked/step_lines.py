@@ -6,6 +6,7 @@ uses the matrices of another block, as in the steps of a recurrent network.
 
 import ast
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -80,7 +81,9 @@ def _build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
             made = _STEPS[operation]()
             if settings:
                 raise InvalidInput(f"steps.{name}: {operation} has no settings.", hint="Leave them out.")
-        _check_arity(f"steps.{name}: {operation}", made.arity, len(arguments))
+        _check_inputs(
+            f"steps.{name}: {operation}", made.forward if isinstance(made, Step) else made.build, len(arguments)
+        )
         inputs = [g.outputs.get(argument) or g.given_or_node(argument) for argument in arguments]
         if isinstance(made, Step):
             g.outputs[name] = g.add(name, made, *inputs)
@@ -88,12 +91,14 @@ def _build_steps(g: GraphBuilder, steps: Mapping[str, str]) -> None:
             g.outputs[name] = made.build(g.scope(name, share), *inputs)
 
 
-def _check_arity(what: str, arity: tuple[int, int], count: int) -> None:
-    low, high = arity
-    if not low <= count <= high:
-        wanted = f"{low}" if low == high else f"{low} to {high}"
-        plural = "input" if wanted == "1" else "inputs"
-        wanted = f"{low} inputs or more" if high == 99 else f"{wanted} {plural}"
+def _check_inputs(what: str, function: Callable[..., object], count: int) -> None:
+    """Raise unless a line has as many inputs as `forward` or `build` has parameters after the first."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    is_open = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+    low = sum(parameter.default is parameter.empty for parameter in parameters) - is_open
+    if not low <= count <= (count if is_open else len(parameters)):
+        wanted = f"{low}" if low == len(parameters) else f"{low} to {len(parameters)}"
+        wanted = f"{low} inputs or more" if is_open else f"{wanted} {'input' if wanted == '1' else 'inputs'}"
         raise InvalidInput(f"{what} takes {wanted}, not {count}.")
 
 

@@ -243,8 +243,8 @@ class SoftcapGradient(Step):
     sentence = "The gradient times the scale and the derivative of tanh."
     tex = r"\frac{1}{\sqrt{d_k}} $0 \odot \left(1 - $1^2 / c^2\right)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return inputs[0] * (1 - xp.square(inputs[1] / self.softcap)) * self.factor
+    def forward(self, xp: Namespace, gradient: Array, capped: Array) -> Array:
+        return gradient * (1 - xp.square(capped / self.softcap)) * self.factor
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         gradient, capped = operands(row, column, inputs, decimals)
@@ -298,8 +298,8 @@ class Normalise(Step):
     def __post_init__(self) -> None:
         vars(self).update(sentence=self.normalisation.description)
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return self.normalisation.apply(xp, inputs[0])
+    def forward(self, xp: Namespace, scores: Array) -> Array:
+        return self.normalisation.apply(xp, scores)
 
     def bounds(self, *inputs: Interval) -> Interval:
         """Return the bounds of the weights.
@@ -359,8 +359,7 @@ class NormaliseGradient(Step):
     label = "gradient"
     sentence = "Each gradient minus the weighted mean of its row, because a weight can only grow at the cost of others."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        gradient, weights, scores = inputs
+    def forward(self, xp: Namespace, gradient: Array, weights: Array, scores: Array) -> Array:
         if self.normalisation.name == "none":
             return xp.where(scores == -xp.inf, xp.zeros_like(gradient), gradient)
         centred = gradient - xp.sum(gradient * weights, axis=-1, keepdims=True)
@@ -438,8 +437,8 @@ class SinkSoftmax(Step):
     sentence = "Softmax with the sink as one more score, so that the weights of a row sum to less than 1."
     tex = r"\operatorname{softmax}\left[$0\;\; $1\right]"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        return normalise_scores(xp, inputs[0], NORMALISATIONS["softmax"], inputs[1][0, self.head])
+    def forward(self, xp: Namespace, masked: Array, sinks: Array) -> Array:
+        return normalise_scores(xp, masked, NORMALISATIONS["softmax"], sinks[0, self.head])
 
     def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
         scores, sink = inputs[0][row], inputs[1][0, self.head]
@@ -462,8 +461,7 @@ class SinkGradient(Step):
     label = "gradient"
     sentence = "What the sink takes is missing from the weights: minus its weight times the weighted mean gradient."
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        gradient, weights = inputs
+    def forward(self, xp: Namespace, gradient: Array, weights: Array) -> Array:
         sink = 1 - xp.sum(weights, axis=-1, keepdims=True)
         total = -xp.sum(sink * xp.sum(gradient * weights, axis=-1, keepdims=True), axis=0, keepdims=True)
         return PlaceColumns((self.head,), self.heads).forward(xp, total)

@@ -18,9 +18,9 @@ class SecondMoment(Step):
     text = "$beta·$0 + (1 - $beta)·$1^2"
     tex = r"\beta_2 $0 + (1 - \beta_2) \left($1\right)^2"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, moment: Array, gradient: Array) -> Array:
         """Return β v + (1 - β) g²."""
-        return inputs[0] * self.beta + xp.square(inputs[1]) * (1 - self.beta)
+        return moment * self.beta + xp.square(gradient) * (1 - self.beta)
 
 
 class BiasCorrection(Step):
@@ -33,9 +33,9 @@ class BiasCorrection(Step):
     text = "$0 / (1 - $beta^$step)"
     tex = r"\frac{$0}{1 - \beta^{$step}}"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
+    def forward(self, xp: Namespace, moment: Array) -> Array:
         """Return m / (1 - βᵗ)."""
-        return inputs[0] / (1 - self.beta**self.step)
+        return moment / (1 - self.beta**self.step)
 
 
 class AdamWUpdate(Step):
@@ -49,8 +49,7 @@ class AdamWUpdate(Step):
     text = "$0·(1 - $lr·$weight_decay) - $lr·$1 / (√($2) + $eps)"
     tex = r"$0 - \eta \left(\frac{$1}{\sqrt{$2} + \epsilon} + \lambda $0\right)"
 
-    def forward(self, xp: Namespace, *inputs: Array) -> Array:
-        w, first, second = inputs
+    def forward(self, xp: Namespace, w: Array, first: Array, second: Array) -> Array:
         return w * (1 - self.lr * self.weight_decay) - first * self.lr / (xp.sqrt(second) + self.eps)
 
 

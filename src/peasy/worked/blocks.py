@@ -4,8 +4,8 @@ A block adds its nodes within the scope of its name and returns the node of its 
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from abc import ABC, abstractmethod
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Gt
@@ -27,11 +27,12 @@ SOFTMAX = Normalise(NORMALISATIONS["softmax"])
 ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh"]
 
 
-class GraphBlock(FrozenSettings):
+class GraphBlock(FrozenSettings, ABC):
     """Composition of steps. A new block has its settings as fields, and `build`."""
 
-    build: ClassVar[Callable[..., str]]
-    """`build(g, *inputs)`: adds the nodes of the block to the builder of its scope, and returns that of its result."""
+    @abstractmethod
+    def build(self, g: GraphBuilder, *inputs: Any, **named: Any) -> str:
+        """Add the nodes of the block, and return that of its result."""
 
 
 class LayerNormBlock(GraphBlock):

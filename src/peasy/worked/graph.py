@@ -6,6 +6,7 @@ Explaining, checking and exercises walk the same graph.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, dataclass_transform
@@ -136,7 +137,7 @@ class FrozenSettings:
         dataclass(frozen=True, eq=eq)(cls)
 
 
-class Step(FrozenSettings):
+class Step(FrozenSettings, ABC):
     """Operation of a node. A new step needs `forward`, `text`, `tex`, `sentence`, and `gradients` if it is trained."""
 
     label: ClassVar[str] = "result"
@@ -153,8 +154,10 @@ class Step(FrozenSettings):
     """Name of the function in TeX if there is no `tex`; "": the label."""
     is_fixed: ClassVar[bool] = False
     """True if it passes no gradient on: its inputs are given, such as targets, or it has none."""
-    forward: ClassVar[Callable[..., Array]]
-    """`forward(xp, *inputs)`: the output, by functions of `xp` only, so that every number type works."""
+
+    @abstractmethod
+    def forward(self, xp: Namespace, *inputs: Array, **named: Array) -> Array:
+        """Return the output for the inputs, with functions of `xp` only, so that every number type works."""
 
     def summary(self, row: int, column: int, inputs: Sequence[np.ndarray], decimals: int = 4) -> str:
         """Return the arithmetic of one cell in one expression, or "" if the number is only copied."""

@@ -1,14 +1,14 @@
 """Parameters of a command: names, defaults, bounds and explanations from signature and docstring."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated
 
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
 from peasy.errors import InvalidInput
-from peasy.parameters import REQUIRED, CommandParameter, check_bounds, command_parameters
+from peasy.parameters import REQUIRED, CommandParameter, FrozenSettings, check_bounds, command_parameters
 
 
 @dataclass
@@ -53,3 +53,16 @@ def test_bounds_are_checked_and_explained(bound, good, bad):
 
 def test_what_is_not_a_number_has_no_bounds():
     check_bounds({"n": CommandParameter("n", Annotated[float, Ge(1)])}, {"n": None})
+
+
+def test_settings_are_frozen_dataclasses_by_their_base_class():
+    class Sized(FrozenSettings):
+        size: int = 1
+
+    class ByIdentity(FrozenSettings, eq=False):
+        size: int = 1
+
+    assert Sized(2) == Sized(2) != Sized(3)
+    assert ByIdentity(2) != ByIdentity(2)
+    with pytest.raises(FrozenInstanceError):
+        Sized().size = 3

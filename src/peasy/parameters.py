@@ -93,8 +93,17 @@ def check_bounds(
             raise InvalidInput(f"{label(name)} is {value}.", hint=hint)
 
 
-class BoundedSettings:
-    """Base class of settings: a dataclass whose numbers must lie within the bounds in their annotations."""
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
+class FrozenSettings:
+    """Base class whose subclasses are frozen dataclasses, without a decorator; `eq=False` where a field is an array."""
+
+    def __init_subclass__(cls, *, eq: bool = True, **options: object) -> None:
+        super().__init_subclass__(**options)
+        dataclasses.dataclass(frozen=True, eq=eq)(cls)
+
+
+class BoundedSettings(FrozenSettings):
+    """Base class of settings whose numbers must lie within the bounds in their annotations."""
 
     def __post_init__(self) -> None:
         kind: type = type(self)

@@ -1,7 +1,6 @@
 """`chat`: a conversation with a model that has a chat template."""
 
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Unpack
 
@@ -17,7 +16,6 @@ from peasy.tokenization.chat_template import ChatMessage, apply_chat_template
 from peasy.views.document import Document, Heading, Paragraph
 
 
-@dataclass(frozen=True)
 class ChatSampling(SamplingParams):
     """Sampling parameters with the defaults of `chat`."""
 

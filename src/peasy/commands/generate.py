@@ -24,7 +24,6 @@ BATCH_SIZE = 32
 """Most sequences decoded at the same time; the next prompt starts when one has ended."""
 
 
-@dataclass(frozen=True)
 class GenerateSampling(SamplingParams):
     """Sampling parameters with the defaults of `generate`."""
 

@@ -5,7 +5,6 @@ occurs in the training split, while every word of a validation date or amount do
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import cache, cached_property
@@ -53,7 +52,6 @@ _UNITS = {group: names.split() for group, names in _WORDS["units"].items()}
 _CURRENCIES = _WORDS["currencies"].split()
 
 
-@dataclass(frozen=True)
 class LocalesConfig(BoundedSettings):
     """Options of `locales`."""
 

@@ -50,7 +50,6 @@ def opinion_words() -> OpinionWords:
     return config.read_file(OpinionWords, Path(__file__).with_suffix(".toml"))
 
 
-@dataclass(frozen=True)
 class OpinionsConfig(BoundedSettings):
     """Options of `opinions`."""
 

@@ -16,7 +16,6 @@ from peasy.parameters import BoundedSettings
 _FILLERS = ".,;:"
 
 
-@dataclass(frozen=True)
 class CopyConfig(BoundedSettings):
     """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
 
@@ -52,7 +51,6 @@ class Copy(SyntheticCorpus):
         return {"length": str(self.options.length), "distance": f"{self.options.length + 1} words"}
 
 
-@dataclass(frozen=True)
 class RecallConfig(BoundedSettings):
     """Associative recall: the value is `distance` words before the answer, among `num_pairs` key-value pairs."""
 

@@ -67,7 +67,6 @@ def story_words() -> StoryWords:
     return config.read_file(StoryWords, Path(__file__).with_suffix(".toml"))
 
 
-@dataclass(frozen=True)
 class StoriesConfig(BoundedSettings):
     """Options of `stories`."""
 

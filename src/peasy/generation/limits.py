@@ -1,6 +1,5 @@
 """Engine limits: batch size, prefill chunk, queue length, cache bytes, slow-client timeout; needs no torch."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from annotated_types import Ge
@@ -12,7 +11,6 @@ PAGE_SIZE = 32
 """Tokens per page of the prefix cache; only whole pages are shared."""
 
 
-@dataclass(frozen=True)
 class EngineLimits(BoundedSettings):
     """Limits of the engine; each is also a flag of `peasy serve`.
 

@@ -19,7 +19,6 @@ FinishReason = Literal["eos", "stop", "length", "cancelled", "timeout", "slow_cl
 """Finish reason: eos token, stop string, token limit; or client cancelled, timeout, client too slow, error."""
 
 
-@dataclass(frozen=True)
 class AttentionQuery(BoundedSettings):
     """Which attention to report with each token: layers and heads, and `top_k` keys per head (None = all)."""
 
@@ -41,7 +40,6 @@ class DecodingStep(NamedTuple):
     num_cached: int
 
 
-@dataclass(frozen=True)
 class Request(BoundedSettings):
     """Generation request: one prompt as token ids, `n` choices; choice i uses seed + i.
 

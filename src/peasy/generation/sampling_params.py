@@ -5,7 +5,7 @@ CLI flags, HTTP bodies and Python keywords (`**sampling: Unpack[SamplingOptions]
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypedDict
 
 from annotated_types import Ge, Le
@@ -23,7 +23,6 @@ MAX_LOGIT_BIAS = 10_000
 """Largest number that may be added to a logit: a float32 holds the sum."""
 
 
-@dataclass(frozen=True)
 class SamplingParams(TypedSettings):
     """Sampling parameters and stopping conditions: greedy decoding unless `temperature` is above 0.
 
@@ -88,7 +87,6 @@ class SamplingOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float]
 
 
-@dataclass(frozen=True)
 class BeamSearchParams(TypedSettings):
     """Beam search parameters. A hypothesis scores its log-probability / length ** `length_penalty`."""
 

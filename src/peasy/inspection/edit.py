@@ -11,7 +11,6 @@ in one, at all positions or at some. `layer` and `head` may be negative: -1 is t
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, TypedDict, Unpack
 
 from annotated_types import Ge
@@ -43,7 +42,6 @@ class Where(TypedDict, total=False):
     stack: str
 
 
-@dataclass(frozen=True)
 class Site(TypedSettings):
     """Where an edit acts; None = all, or the default."""
 
@@ -63,8 +61,7 @@ class Site(TypedSettings):
         return f"{where}{at}" + ("" if self.stack is None else f" ({self.stack})")
 
 
-@dataclass(frozen=True, eq=False)
-class Edit(TypedSettings):
+class Edit(TypedSettings, eq=False):
     """Base class of the edits; `description` is their summary, with the fields of the edit."""
 
     site: Site
@@ -86,15 +83,13 @@ EditLike = Edit | Callable[[Address, "Tensor"], "Tensor | None"]
 """An edit, or a function of an address and an activation that returns the changed activation."""
 
 
-@dataclass(frozen=True, eq=False)
-class ZeroAblation(Edit):
+class ZeroAblation(Edit, eq=False):
     """Zero ablation."""
 
     description = "{site} set to zero"
 
 
-@dataclass(frozen=True, eq=False)
-class MeanAblation(Edit):
+class MeanAblation(Edit, eq=False):
     """Mean ablation: `by_position` takes the mean of each position over texts of equal length."""
 
     data: Texts
@@ -102,8 +97,7 @@ class MeanAblation(Edit):
     description = "{site} set to its mean over {data}"
 
 
-@dataclass(frozen=True, eq=False)
-class ResampleAblation(Edit):
+class ResampleAblation(Edit, eq=False):
     """Resample ablation: activations of a random text of a data set."""
 
     data: Texts
@@ -111,16 +105,14 @@ class ResampleAblation(Edit):
     description = "{site} from a random text of {data}"
 
 
-@dataclass(frozen=True, eq=False)
-class ActivationPatch(Edit):
+class ActivationPatch(Edit, eq=False):
     """Activation patching from another text."""
 
     source: TextOrIds
     description = "{site} from {source}"
 
 
-@dataclass(frozen=True, eq=False)
-class Steering(Edit):
+class Steering(Edit, eq=False):
     """Activation steering: a vector is added."""
 
     vector: "ArrayLike"
@@ -129,23 +121,20 @@ class Steering(Edit):
     description = "{factor:g} times a vector added to {site}"
 
 
-@dataclass(frozen=True, eq=False)
-class Scaling(Edit):
+class Scaling(Edit, eq=False):
     """Activations multiplied by a factor."""
 
     factor: float
     description = "{site} times {factor:g}"
 
 
-@dataclass(frozen=True, eq=False)
-class UniformAttention(Edit):
+class UniformAttention(Edit, eq=False):
     """Uniform attention: the same weight for every visible key."""
 
     description = "{site} attends uniformly"
 
 
-@dataclass(frozen=True, eq=False)
-class CutEdge(Edit):
+class CutEdge(Edit, eq=False):
     """Cut attention edge: a query no longer attends to a key; other weights are renormalised."""
 
     query: TokenRef

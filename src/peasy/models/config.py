@@ -2,7 +2,6 @@
 
 A family (GPT-2, Llama, BERT, ...) is only a set of values of these.
 """
-# ruff: noqa: RUF009 (frozen defaults may be shared)
 
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
@@ -41,7 +40,6 @@ class SpecialTokensConfig:
         return [id for id in (self.decoder_start, self.forced_bos) if id is not None]
 
 
-@dataclass(frozen=True)
 class _BaseConfig(BoundedSettings):
     """Settings of every model."""
 
@@ -51,7 +49,6 @@ class _BaseConfig(BoundedSettings):
     """Ids of the special tokens; by default those of the tokenizer."""
 
 
-@dataclass(frozen=True)
 class _NetworkConfig(_BaseConfig):
     """Settings of every neural language model."""
 
@@ -61,7 +58,6 @@ class _NetworkConfig(_BaseConfig):
     """Dropout probability, below 1."""
 
 
-@dataclass(frozen=True)
 class DecoderConfig(_NetworkConfig):
     """Causal decoder that predicts the next token."""
 
@@ -86,7 +82,6 @@ class DecoderConfig(_NetworkConfig):
             raise InvalidInput(f"A decoder's classifier cannot pool with {self.classifier.pooling}.", hint="Use last.")
 
 
-@dataclass(frozen=True)
 class EncoderConfig(_NetworkConfig):
     """Bidirectional encoder: a vector for each token and each text."""
 
@@ -121,7 +116,6 @@ class EncoderConfig(_NetworkConfig):
             raise InvalidInput("The classifier needs a pooler, which the model does not have.")
 
 
-@dataclass(frozen=True)
 class EncoderDecoderConfig(_NetworkConfig):
     """Encoder-decoder: encodes a source bidirectionally and decodes a target token by token."""
 
@@ -148,7 +142,6 @@ class EncoderDecoderConfig(_NetworkConfig):
         _check_transformer(self, self.encoder, self.decoder)
 
 
-@dataclass(frozen=True)
 class RecurrentConfig(_NetworkConfig):
     """Recurrent language model: LSTM or GRU."""
 
@@ -162,7 +155,6 @@ class RecurrentConfig(_NetworkConfig):
     """Language-model head."""
 
 
-@dataclass(frozen=True)
 class ConvolutionConfig(_NetworkConfig):
     """Causal gated convolutions; layer i has dilation `dilation`**i."""
 
@@ -178,7 +170,6 @@ class ConvolutionConfig(_NetworkConfig):
     """Language-model head."""
 
 
-@dataclass(frozen=True)
 class NGramConfig(_BaseConfig):
     """N-gram counts up to `order` tokens, interpolated, with absolute discounting by `discount`."""
 
@@ -190,7 +181,6 @@ class NGramConfig(_BaseConfig):
     """Absolute discount of the counts, between 0 and 1."""
 
 
-@dataclass(frozen=True)
 class RecurrentTranslatorConfig(_NetworkConfig):
     """Bidirectional recurrent encoder and a recurrent decoder with additive attention."""
 
@@ -215,7 +205,6 @@ class RecurrentTranslatorConfig(_NetworkConfig):
             raise InvalidInput(f"d_model is {self.d_model}.", hint="d_model must be even: half for each direction.")
 
 
-@dataclass(frozen=True)
 class Word2VecConfig(_BaseConfig):
     """Word vectors (word2vec): predict the next word from the `window` before it, or neighbours (skip-gram)."""
 

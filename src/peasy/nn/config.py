@@ -22,7 +22,6 @@ SoftCap = Annotated[float, Gt(0)]
 # Position encodings.
 
 
-@dataclass(frozen=True)
 class RelativeBiasConfig(BoundedSettings):
     """T5 relative position bias: one learned number per head and distance bucket, shared by all layers."""
 
@@ -41,7 +40,6 @@ class RelativeBiasConfig(BoundedSettings):
             raise InvalidInput(f"max_distance is {self.max_distance}.", hint=hint)
 
 
-@dataclass(frozen=True)
 class LearnedPositionConfig(BoundedSettings):
     """Learned absolute position embeddings; the first `offset` rows are unused."""
 
@@ -52,7 +50,6 @@ class LearnedPositionConfig(BoundedSettings):
     """Relative position bias, in addition; null: none."""
 
 
-@dataclass(frozen=True)
 class SinusoidalPositionConfig(BoundedSettings):
     """Sinusoidal position encoding: sines and cosines in pairs (the paper), or all sines first (halves)."""
 
@@ -65,7 +62,6 @@ class SinusoidalPositionConfig(BoundedSettings):
     """Whether the lowest frequency is exactly 1/10000; in the paper it is one step above."""
 
 
-@dataclass(frozen=True)
 class LinearRopeScaling(BoundedSettings):
     """Linear RoPE scaling: positions are divided by `factor`."""
 
@@ -74,7 +70,6 @@ class LinearRopeScaling(BoundedSettings):
     """Divisor of the positions."""
 
 
-@dataclass(frozen=True)
 class Llama3RopeScaling(BoundedSettings):
     """Llama 3 RoPE scaling: low frequencies are divided by `factor`, high ones kept, those between interpolated."""
 
@@ -95,7 +90,6 @@ class Llama3RopeScaling(BoundedSettings):
             raise InvalidInput(message, hint="high_freq_factor must be above low_freq_factor.")
 
 
-@dataclass(frozen=True)
 class YarnRopeScaling(BoundedSettings):
     """YaRN RoPE scaling: frequencies between `beta_fast` and `beta_slow` periods are interpolated, queries scaled."""
 
@@ -114,7 +108,6 @@ class YarnRopeScaling(BoundedSettings):
     """Whether the interpolated range is extended to whole pairs of dimensions."""
 
 
-@dataclass(frozen=True)
 class LongRopeScaling(BoundedSettings):
     """LongRoPE scaling: each frequency is divided by its own factor, up to the original length by `short_factors`."""
 
@@ -132,7 +125,6 @@ class LongRopeScaling(BoundedSettings):
 RopeScaling = LinearRopeScaling | Llama3RopeScaling | YarnRopeScaling | LongRopeScaling
 
 
-@dataclass(frozen=True)
 class RotaryConfig(BoundedSettings):
     """Rotary position embedding (RoPE); the first half of a head is paired with the second."""
 
@@ -168,7 +160,6 @@ PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig
 NormPlacement = Literal["pre", "post", "output", "around"]
 
 
-@dataclass(frozen=True)
 class LayerNormConfig(BoundedSettings):
     """LayerNorm before each sublayer (pre-norm), after it (post-norm, as in the paper), on its output, or around it."""
 
@@ -181,7 +172,6 @@ class LayerNormConfig(BoundedSettings):
     """Whether the norm has a bias."""
 
 
-@dataclass(frozen=True)
 class RMSNormConfig(BoundedSettings):
     """RMSNorm before each sublayer (pre-norm), after it (post-norm), on its output, or around it."""
 
@@ -200,7 +190,6 @@ NormConfig = LayerNormConfig | RMSNormConfig
 # Attention and MLP: the two sublayers of a block.
 
 
-@dataclass(frozen=True)
 class AttentionConfig(BoundedSettings):
     """Multi-head attention; grouped-query attention (GQA) where `num_kv_heads` is smaller than `num_heads`."""
 
@@ -240,7 +229,6 @@ class AttentionConfig(BoundedSettings):
         return self.window if self.windowed_layers is None or layer in self.windowed_layers else None
 
 
-@dataclass(frozen=True)
 class MLPConfig(BoundedSettings):
     """Two-layer MLP: up projection, activation, down projection."""
 
@@ -253,7 +241,6 @@ class MLPConfig(BoundedSettings):
     """Whether the projections have a bias."""
 
 
-@dataclass(frozen=True)
 class GatedMLPConfig(BoundedSettings):
     """Gated MLP (SwiGLU with silu): down(act(gate(x)) * up(x))."""
 
@@ -269,7 +256,6 @@ class GatedMLPConfig(BoundedSettings):
 FeedForwardConfig = MLPConfig | GatedMLPConfig
 
 
-@dataclass(frozen=True)
 class StackConfig(BoundedSettings):
     """Stack of identical Transformer blocks."""
 
@@ -303,7 +289,6 @@ class StackConfig(BoundedSettings):
 # Embedding and LM head.
 
 
-@dataclass(frozen=True)
 class EmbeddingConfig(BoundedSettings):
     """Token embedding, with optional segments (token types) and hashed n-gram embeddings, which are added to it."""
 
@@ -323,7 +308,6 @@ class EmbeddingConfig(BoundedSettings):
     """Width of the embeddings, which a linear layer then maps to d_model (factorised embedding); null: d_model."""
 
 
-@dataclass(frozen=True)
 class LMHeadConfig(BoundedSettings):
     """LM head: from hidden states to logits."""
 

@@ -76,7 +76,6 @@ def _kv_per_token(config: Any) -> int:
     return int(stack.num_layers * (2 * (attention.num_kv_heads or attention.num_heads) * width + shifted))
 
 
-@dataclass(frozen=True)
 class Hardware(BoundedSettings):
     """Accelerators of one type: FLOP/s, memory and interconnect bandwidth of each; `mfu` is the FLOP/s utilization."""
 

@@ -6,7 +6,6 @@ is then exact, however the batch is split.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import torch
@@ -46,7 +45,6 @@ class Objective(BoundedSettings, ABC):
         """Return the summed loss of all targets, in float32."""
 
 
-@dataclass(frozen=True)
 class NextToken(Objective):
     """Next-token prediction (causal language modelling)."""
 
@@ -57,7 +55,6 @@ class NextToken(Objective):
         return _cross_entropy(model(batch["ids"], padding_mask=batch.get("padding_mask")), batch["targets"])
 
 
-@dataclass(frozen=True)
 class MaskedToken(Objective):
     """Masked language modelling, as in BERT.
 
@@ -101,7 +98,6 @@ class MaskedToken(Objective):
         return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target])
 
 
-@dataclass(frozen=True)
 class Seq2Seq(Objective):
     """Sequence-to-sequence prediction of the target, with teacher forcing and label smoothing."""
 
@@ -118,7 +114,6 @@ class Seq2Seq(Objective):
         return _cross_entropy(model.logits(hidden[is_target]), batch["targets"][is_target], smoothing)
 
 
-@dataclass(frozen=True)
 class Contrastive(Objective):
     """InfoNCE loss with in-batch negatives: texts that belong together get similar embeddings.
 
@@ -150,7 +145,6 @@ class Contrastive(Objective):
         return sum(losses, start=similarities.new_zeros(())) / 2
 
 
-@dataclass(frozen=True)
 class SkipGram(Objective):
     """Skip-gram: from each word, predict all words within the window on either side."""
 
@@ -177,7 +171,6 @@ class SkipGram(Objective):
         return loss
 
 
-@dataclass(frozen=True)
 class NGramCounting(NextToken):
     """N-gram counting: every sequence is counted once; the loss is measured before counting it."""
 

@@ -1,7 +1,6 @@
 """Optimizers: AdamW for all weights, or Muon for linear layers with AdamW for the rest."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, cast
 
 import torch
@@ -12,7 +11,6 @@ from peasy.errors import InvalidInput
 from peasy.parameters import BoundedSettings
 
 
-@dataclass(frozen=True)
 class AdamWConfig(BoundedSettings):
     """AdamW settings; weight decay applies to matrices other than embeddings."""
 
@@ -29,7 +27,6 @@ class AdamWConfig(BoundedSettings):
     """Added to the denominator of the update."""
 
 
-@dataclass(frozen=True)
 class MuonConfig(BoundedSettings):
     """Muon settings: orthogonalized momentum for linear weights; `adamw` for embeddings, heads, norms and biases."""
 

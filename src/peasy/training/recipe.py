@@ -1,9 +1,8 @@
 """Training recipe: all settings of a run as typed dataclasses, with presets in recipes.toml."""
-# ruff: noqa: RUF009 (frozen defaults may be shared)
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal, get_args
@@ -27,7 +26,6 @@ MODEL_KINDS: tuple[str, ...] = get_args(ModelKind)
 MODEL_SIZES: tuple[str, ...] = get_args(ModelSize)
 
 
-@dataclass(frozen=True)
 class TokenizerConfig(BoundedSettings):
     """Tokenizer settings."""
 
@@ -39,7 +37,6 @@ class TokenizerConfig(BoundedSettings):
     """Whether text is lowercased before it is tokenized."""
 
 
-@dataclass(frozen=True)
 class SeqLenWarmup(BoundedSettings):
     """Sequence-length warmup: windows of `seq_len` tokens, in larger batches, until this fraction of the run."""
 
@@ -49,7 +46,6 @@ class SeqLenWarmup(BoundedSettings):
     """Fraction of the run that the warmup lasts, 0 to 1."""
 
 
-@dataclass(frozen=True)
 class Recipe(BoundedSettings):
     """Settings of a training run."""
 

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
@@ -14,7 +13,6 @@ Clock = Callable[[], float]
 _Fraction = Annotated[float, Ge(0), Le(1)]
 
 
-@dataclass(frozen=True)
 class CosineSchedule(BoundedSettings):
     """Linear warmup, then cosine decay to `min_lr_ratio` of the peak learning rate."""
 
@@ -32,7 +30,6 @@ class CosineSchedule(BoundedSettings):
         return self.min_lr_ratio + (1 - self.min_lr_ratio) * 0.5 * (1 + math.cos(math.pi * decay_progress))
 
 
-@dataclass(frozen=True)
 class WSDSchedule(BoundedSettings):
     """Warmup-stable-decay (WSD) schedule: linear decay to `min_lr_ratio` over the last `decay` of the run."""
 

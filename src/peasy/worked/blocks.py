@@ -13,11 +13,10 @@ from annotated_types import Gt
 from peasy.errors import InvalidInput
 from peasy.formula.activations import FUNCTIONS
 from peasy.formula.normalise import NORMALISATIONS
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, FrozenSettings
 from peasy.worked.attention_graph import EXTRA_MATRICES, FormulaSettings, QkNorm, attention_graph, head_name
 from peasy.worked.builder import GraphBuilder
 from peasy.worked.example import Example, NormalisationName, ScoringName, check_size
-from peasy.worked.graph import FrozenSettings
 from peasy.worked.losses import CrossEntropy, LabelSmoothing, TargetMean
 from peasy.worked.operations import Add, Apply, Constant, Mean, Multiply, Project, Standardise, Variance, WeightedSum
 from peasy.worked.position_steps import PositionAngles, SineCosine

@@ -80,7 +80,6 @@ class ExampleVariant:
     window: Window | None = None
 
 
-@dataclass(frozen=True)
 class UpdateConfig(BoundedSettings):
     """Training of an example: the node `loss`, and the optimizer of one update; with none, only gradients.
 

@@ -9,12 +9,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from peasy.errors import InvalidInput
 from peasy.formula.step import Array, FormulaStep, Namespace
+from peasy.parameters import FrozenSettings
 from peasy.worked import intervals
 from peasy.worked.intervals import Interval
 from peasy.worked.label import format_number, format_operand
@@ -126,15 +127,6 @@ class Application:
     inputs: tuple[str, ...]
     gradient: str
     shapes: tuple[tuple[int, ...], ...]
-
-
-@dataclass_transform(frozen_default=True)
-class FrozenSettings:
-    """Base class whose subclasses are frozen dataclasses, without a decorator; `eq=False` where a field is an array."""
-
-    def __init_subclass__(cls, *, eq: bool = True, **options: object) -> None:
-        super().__init_subclass__(**options)
-        dataclass(frozen=True, eq=eq)(cls)
 
 
 class Step(FrozenSettings, ABC):

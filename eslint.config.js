@@ -22,5 +22,4 @@ export default [
 			"prefer-const": "error",
 		},
 	},
-	{ files: ["src/peasy/server/studio/terms.js"], rules: { "max-len": "off" } },
 ];

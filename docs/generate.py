@@ -334,8 +334,11 @@ def axes() -> str:
 
 def glossary() -> str:
     """Terms of the field by group, each with its meaning and the file that implements it."""
-    lines = ["# Glossary\n", _generated_from("docs/glossary.toml") + "Each term with the file that implements it.\n"]
-    for group in _toml("docs/glossary.toml")["group"]:
+    lines = [
+        "# Glossary\n",
+        _generated_from("src/peasy/server/glossary.toml") + "Each term with the file that implements it.\n",
+    ]
+    for group in _toml("src/peasy/server/glossary.toml")["group"]:
         lines += [f"## {group['title']}\n", "| term | meaning | file |", "|---|---|---|"]
         lines += [
             f"| {term['term']} | {_escape(term['means'])} | [{term['where']}](../src/peasy/{term['where']}) |"
@@ -343,17 +346,6 @@ def glossary() -> str:
         ]
         lines += [""]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def glossary_module() -> str:
-    """The glossary as a JavaScript module for the studio's page."""
-    groups = [
-        {"title": group["title"], "terms": [[term["term"], term["means"]] for term in group["terms"]]}
-        for group in _toml("docs/glossary.toml")["group"]
-    ]
-    note = "// Terms of the field by group; generated from docs/glossary.toml by `make docs`.\n\n"
-    written = json.dumps(groups, ensure_ascii=False, separators=(",", ":"))
-    return note + f"export const GROUPS = {written};\n"
 
 
 def coverage_rows() -> dict[str, dict[str, Any]]:
@@ -640,7 +632,6 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration,
     "docs/coverage.md": coverage,
     "docs/glossary.md": glossary,
-    "src/peasy/server/studio/terms.js": glossary_module,
     "docs/python.md": python_names,
     "docs/settings.md": settings,
     "docs/pictures/i-love-ai.svg": picture,

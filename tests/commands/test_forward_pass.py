@@ -10,6 +10,7 @@ import torch
 import peasy
 from peasy.commands.forward_pass import MAX_MAP, forward_pass
 from peasy.commands.load import load
+from peasy.nn.module_path import Address
 
 TEXT = "The pizza came out of the oven and it"
 
@@ -120,3 +121,44 @@ def test_head_numbers_are_bounded_and_can_be_named(stories, monkeypatch):
     one = forward_pass(stories, TEXT, head_numbers=["story"], ablations=False)
     assert [(found.layer, found.head) for found in one.head_numbers] == [(one.story.layer, one.story.head)]
     assert one.head_numbers[0].steps == few.head_numbers[0].steps
+
+
+def loss_of(model, ids, address, change):
+    """Mean cross-entropy of each next token, the last being the likeliest, with a changed context of one head."""
+
+    def edit(place, array):
+        return array + change if place == address else None
+
+    logits = model.logits(model.hidden(torch.tensor([ids]), intervention=edit))[0]
+    labels = torch.tensor([*ids[1:], int(model.logits(model.hidden(torch.tensor([ids])))[0, -1].argmax())])
+    return torch.nn.functional.cross_entropy(logits, labels).item()
+
+
+@torch.no_grad()
+def test_gradients_of_a_training_step_are_slopes_of_the_loss(stories):
+    named = ["decoder.1.attention.0"]
+    found = forward_pass(stories, TEXT, story=False, head_numbers=named, ablations=False, gradients=True)
+    gradient = torch.tensor(found.head_numbers[0].steps["gradient"]) / 1000
+    ids, address = found.stacks[0].tokens.ids, Address("decoder", 1, "attention", "context")
+
+    def loss_along(direction):
+        change = torch.zeros(1, 3, *gradient.shape)
+        change[0, 0] = direction
+        return loss_of(stories.model, ids, address, change)
+
+    assert found.loss == pytest.approx(loss_along(torch.zeros_like(gradient)), rel=1e-5)
+    for direction in (gradient / gradient.norm(), torch.eye(*gradient.shape), gradient.sign()):
+        slope = (loss_along(0.02 * direction) - loss_along(-0.02 * direction)) / 0.04
+        assert float((gradient * direction).sum()) == pytest.approx(slope, rel=0.02, abs=2e-5)
+
+
+def test_a_training_step_of_a_translator_and_of_an_encoder():
+    translated = forward_pass("locales-fr", "3 days ago", head_numbers=[], gradients=True, ablations=False, story=False)
+    assert 0 < translated.loss < 1, "it is its own translation"
+    named = ["decoder.0.cross_attention.0"]
+    crossing = forward_pass(
+        "locales-fr", "3 days ago", head_numbers=named, gradients=True, ablations=False, story=False
+    )
+    assert np.abs(crossing.head_numbers[0].steps["gradient"]).max() > 0
+    embedded = forward_pass("sentences", "My phone broke.", head_numbers=[], gradients=True)
+    assert embedded.loss is None, "an encoder of sentences guesses no next token"

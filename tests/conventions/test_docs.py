@@ -12,7 +12,6 @@ PAGES = [
     "docs/configuration.md",
     "docs/coverage.md",
     "docs/glossary.md",
-    "src/peasy/server/studio/terms.js",
     "docs/python.md",
     "docs/settings.md",
     "docs/pictures/i-love-ai.svg",

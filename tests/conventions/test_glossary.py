@@ -18,7 +18,7 @@ def spelled(term: str) -> re.Pattern[str]:
 
 @pytest.fixture(scope="module")
 def terms(root):
-    groups = tomllib.loads((root / "docs" / "glossary.toml").read_text(encoding="utf-8"))["group"]
+    groups = tomllib.loads((root / "src" / "peasy" / "server" / "glossary.toml").read_text(encoding="utf-8"))["group"]
     return [term for group in groups for term in group["terms"]]
 
 

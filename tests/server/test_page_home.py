@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from tests.server.browser_window import browser_windows, serious_violations
 from tests.server.tiny_server import running_server
@@ -90,6 +91,33 @@ def test_the_scale_is_explained_in_a_cell_where_it_matters(home):
     without, weight = map(float, re.search(r"would be ([\d.]+) instead of ([\d.]+)\.", sentence).groups())
     assert without - weight > 0.2
     assert page.locator(".zoom-row .key[aria-pressed=true]").get_attribute("aria-label").endswith(f"{weight:.4f}")
+
+
+def test_a_training_step_shows_the_gradient_of_a_score(home):
+    window = home("/")
+    page = window.page
+    page.get_by_role("button", name="One training step").click()
+    current = page.locator(".zoom-steps [aria-current]")
+    current.get_by_text("A training step on this sentence").wait_for()
+    assert "hardly changes with this score" in current.inner_text(), "a weight of 1 learns nothing"
+    current.get_by_role("button", name="See where it matters").click()
+    state = window.state
+    place = {"text": "The pizza came out of the oven and it", "story": False, "ablations": False, "gradients": True}
+    found = window.request("forward-pass", model="stories", head_numbers=["decoder.1.attention.0"], **place)
+    steps = {name: np.array(rows, dtype=float) for name, rows in found["head_numbers"][0]["steps"].items()}
+    row, key = int(state["q"]), int(state["k"])
+    of_weights = steps["value"] @ steps["gradient"][row]
+    jacobian = np.diag(steps["weights"][row]) - np.outer(steps["weights"][row], steps["weights"][row])
+    expected = (jacobian @ of_weights)[key]
+    shown = current.locator(".zoom-softmax > :nth-child(10)").inner_text()
+    assert abs(expected) > 0.1
+    assert float(shown) == pytest.approx(expected, abs=2e-4)
+    direction = "rises" if expected < 0 else "falls"
+    assert f"The loss falls if this score {direction}." in current.inner_text()
+    assert f"loss {found['loss']:.4f}" in current.inner_text()
+    page.get_by_role("button", name="One training step").click()
+    window.wait_until_idle()
+    assert page.locator(".zoom-steps li").count() == 5
 
 
 def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):

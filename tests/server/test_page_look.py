@@ -101,6 +101,29 @@ def test_a_clicked_cell_leads_to_its_arithmetic(open_window):
     assert shown_number(page) == pytest.approx(number, abs=1e-4), "the map follows the row"
 
 
+def test_a_held_key_asks_for_the_last_cell_only(open_window):
+    window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=0&h=0&q=5&k=5")
+    page = window.page
+    maps(page)
+    window.wait_until_idle()
+    asked, answers = [], []
+
+    def answer(route):
+        asked.append(route.request.post_data_json)
+        answers.append(route)
+
+    page.route("**/api/forward-pass", answer)
+    for _ in range(5):
+        page.keyboard.press("ArrowUp")
+    page.wait_for_function("() => document.documentElement.dataset.waiting !== '0'")
+    page.wait_for_timeout(300)
+    assert len(asked) == 2, "the first, which was aborted, and the last"
+    answers[-1].continue_()
+    window.wait_until_idle()
+    assert window.state["q"] == "0"
+    assert page.locator(".trail").inner_text().split(" › ")[-2] == page.locator(".zoom h2 bdi").first.inner_text()
+
+
 def test_link_restores_the_view_and_back_works(open_window):
     window = open_window(f"/look?m=writer&t={quote(TEXT)}&l=1&h=0&q=4&k=2")
     page = window.page
@@ -133,6 +156,8 @@ def test_row_step_by_step_has_the_heads_numbers(open_window):
     assert sum(shown) == pytest.approx(1, abs=1e-3)
     if page.get_by_text("the same weights to within").count():
         assert shown == pytest.approx(expected, abs=2e-3)
+    board = page.locator(".zoom .key[aria-pressed=true]").get_attribute("aria-label")
+    assert float(board.split(" ")[-1]) == pytest.approx(max(expected), abs=2e-3), "the board of Home and Work"
     table.locator("tbody td").first.focus()
     assert "weights" in page.get_by_role("tooltip").inner_text(), "a cell opens to its arithmetic"
 

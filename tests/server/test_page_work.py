@@ -35,15 +35,49 @@ def test_steps_and_cell_arithmetic(open_window):
     page.locator('[data-matrix="scores"] td[data-at="1,2"]').click()
     window.wait_until_idle()
     cell = window.request("explain", source="i-love-ai", cell=["scores", 1, 2])["cell"]
-    assert page.get_by_role("status", name="Arithmetic").inner_text().split("\n") == [cell["title"], *cell["lines"]]
+    board = page.locator(".zoom")
+    assert board.locator("[aria-current] pre").inner_text().split("\n") == cell["lines"]
+    assert page.locator("#live-region").inner_text() == " ".join([cell["title"], *cell["lines"]])
+    assert board.locator(".trail").inner_text() == "I love AI › love › AI", "the board of Home"
+    assert "How the weight 0.5035 of AI is calculated" in board.inner_text()
     assert page.locator('[data-matrix="query"] td.used').all_inner_texts() == ["1", "1"], "the row of the query is lit"
     assert page.locator('[data-matrix="keyᵀ"] td.used').all_inner_texts() == ["1", "1"], "and the column of the key"
     for name in ("scaled", "weights", "context"):
-        page.get_by_role("button", name="Next step", exact=True).click()
+        page.locator(".step-bar").get_by_role("button", name="Next step", exact=True).click()
         window.wait_until_idle()
         assert matrix_texts(page, name) == written(step(truth, name)["values"])
     assert window.state["s"] == "6"
     window.screenshot("work")
+
+
+def test_the_board_leads_through_the_tables_of_a_weight(open_window):
+    window = open_window("/work?s=3&c=scores,1,2")
+    board = window.page.locator(".zoom")
+    seen = []
+    for _ in range(4):
+        board.get_by_role("button", name="Next step").click()
+        window.wait_until_idle()
+        seen.append((window.state["s"], board.locator("[aria-current] button").first.inner_text()))
+    assert seen == [("4", "scale"), ("4", "mask"), ("5", "softmax"), ("6", "· V")]
+    cell = window.request("explain", source="i-love-ai", cell=["context", 1, 0])["cell"]
+    assert board.locator("[aria-current] pre").inner_text().split("\n") == cell["lines"]
+    board.get_by_role("button", name="love: weight").click()
+    window.wait_until_idle()
+    assert board.locator(".trail").inner_text().endswith("love › AI"), "the sum is that of the row"
+    window.open("/work?s=5&c=weights,1,0")
+    board.get_by_role("button", name="love: weight").click()
+    window.wait_until_idle()
+    assert window.page.locator("td.picked").get_attribute("data-at") == "1,1"
+
+
+def test_other_arithmetic_is_on_the_board_as_lines(open_window):
+    window = open_window("/work?s=2&c=query,1,0")
+    cell = window.request("explain", source="i-love-ai", cell=["query", 1, 0])["cell"]
+    board = window.page.locator(".zoom")
+    assert board.inner_text().split("\n") == [cell["title"], *cell["lines"]]
+    window.open('/work?s=5&c=weights,1,1&d={"tokens":["a","b"],"x":[[1,0],[2,1]],"normalise":"sum"}')
+    assert board.locator(".zoom-steps").count() == 0, "no softmax: no board of a softmax"
+    assert board.locator("pre").count() > 0
 
 
 def test_typed_and_pasted_numbers_are_computed_by_the_server(open_window):
@@ -188,7 +222,7 @@ def test_keyboard(open_window):
     page.locator('[data-matrix="scaled"] td[tabindex="0"]').focus()
     window.press("ArrowDown", "ArrowRight")
     assert window.state["c"] == "scaled,1,1"
-    assert "scaled: query love, key love" in page.get_by_role("status", name="Arithmetic").inner_text()
+    assert "scaled: query love, key love" in page.locator("#live-region").inner_text()
     window.press("Escape", "/")
     page.keyboard.type("easy peasy lemon squeezy")
     page.keyboard.press("Enter")

@@ -10,6 +10,7 @@ from math import isfinite
 
 import numpy as np
 import torch
+from torch.nn.functional import cross_entropy
 
 from peasy.commands.load import LoadedModel, ModelSource, load
 from peasy.commands.model_input import LabelledInput, edit_context, likeliest_tokens, make_input
@@ -20,6 +21,7 @@ from peasy.inspection.forward import attentions_of, default_stack, dims_of, forw
 from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
 from peasy.inspection.words import token_piece
 from peasy.models.transformer import CausalTransformer
+from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
 from peasy.views.document import Document, Table, capitalized_note, short_title
@@ -112,6 +114,7 @@ class HeadNumbers:
     layer: int
     head: int
     steps: dict[str, list[list[float | None]]]
+    """Of a training step also `gradient`: that of the loss by the head's context, in thousandths."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,8 @@ class ForwardPass(Result):
     interventions: tuple[str, ...]
     head_numbers: tuple[HeadNumbers, ...] = ()
     ablations: tuple[AblatedHead, ...] = ()
+    loss: float | None = None
+    """Of a training step: mean cross-entropy of each next token; the last one is the model's likeliest."""
     caveat: str = CAVEAT
 
     def document(self) -> Document:
@@ -161,7 +166,7 @@ class ForwardPass(Result):
         return Document(title, (*parts, capitalized_note(self.caveat)), picture=self.data())
 
 
-@torch.inference_mode()
+@torch.no_grad()  # not inference_mode: a backward pass may use the loaded weights
 def forward_pass(
     model: ModelSource,
     text: str,
@@ -171,6 +176,7 @@ def forward_pass(
     story: bool = True,
     head_numbers: Sequence[str] | None = None,
     ablations: bool = True,
+    gradients: bool = False,
     add_special_tokens: bool = True,
 ) -> ForwardPass:
     """Return the forward pass of a text, layer by layer, for one picture of the whole model.
@@ -184,6 +190,7 @@ def forward_pass(
         head_numbers: Heads whose numbers are included, such as decoder.1.attention.0, or story for the head of the
             story; None: as many as fit a page.
         ablations: Also the next tokens without each head, if the model is small.
+        gradients: Also the loss of a training step on this text and the gradients of its heads, if the model generates.
         add_special_tokens: Add the special tokens that the model expects around a text, such as <bos>.
 
     >>> shown = forward_pass("stories", "The pizza came out of the oven and it")
@@ -211,6 +218,7 @@ def forward_pass(
     generates = logits is not None and model.kind != "encoder"
     settings = getattr(config, "stack", None) or getattr(config, "decoder", None)
     found = _find_story(model, inputs, activations, edit) if story and generates else None
+    loss, backward = _backward_pass(model, inputs, edit) if gradients and generates else (None, [])
     return ForwardPass(
         model.name, model.kind, dims.d_model, dims.d_head, dims.d_ff, dims.vocab_size,
         pre_norm=getattr(getattr(settings, "norm", None), "placement", "pre") == "pre",
@@ -219,8 +227,9 @@ def forward_pass(
         next_tokens=likeliest_tokens(model, logits, _NUM_NEXT_TOKENS) if logits is not None and generates else (),
         story=found,
         interventions=tuple(map(edit_summary, edit)),
-        head_numbers=_head_numbers(activations, head_numbers, found),
+        head_numbers=_head_numbers([*activations, *backward], head_numbers, found),
         ablations=_ablate(model, inputs, edit) if ablations and generates else (),
+        loss=loss,
     )  # fmt: skip
 
 
@@ -291,7 +300,7 @@ def _head_numbers(
     """Return the numbers of the named heads, or of as many as fit a page, that of the story first."""
     arrays: dict[tuple[str, str, int, int], dict[str, torch.Tensor]] = {}
     for activation in activations:
-        if activation.step in (*_HEAD_NUMBERS, "weights"):
+        if activation.step in (*_HEAD_NUMBERS, "weights", "gradient"):
             path = activation.path
             for head, array in enumerate(activation.array[0]):
                 arrays.setdefault((path.stack, path.part, path.layer, head), {})[activation.step] = array
@@ -307,6 +316,31 @@ def _head_numbers(
         ):
             chosen.append(HeadNumbers(*place, {name: _numbers(array) for name, array in steps.items()}))
     return tuple(chosen)
+
+
+def _backward_pass(
+    loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
+) -> tuple[float, list[Activation]]:
+    """Return the loss of a training step on this text, and its gradient by the context of every head."""
+    added: dict[ModulePath, torch.Tensor] = {}
+
+    def add_zeros(address: Address, array: torch.Tensor) -> torch.Tensor | None:
+        if address.step != "context":
+            return None
+        added[address.path] = torch.zeros_like(array, requires_grad=True)
+        return array + added[address.path]
+
+    model, given = loaded.model, inputs.model_input
+    with torch.enable_grad():
+        ids, source = (torch.tensor([row], device=model.device) for row in (given.output_ids, given.ids))
+        intervention = make_intervention((*edit, add_zeros), edit_context(loaded, inputs))
+        hidden = model.hidden(ids, intervention=intervention, source=source if model.is_encoder_decoder else None)
+        logits = model.logits(hidden)[0].float()
+        likeliest = logits.detach()[-1:].argmax(dim=-1)
+        labels = ids.new_tensor(inputs.outputs.ids) if inputs.outputs else torch.cat((ids[0, 1:], likeliest))
+        loss = cross_entropy(logits[: len(labels)], labels)
+        arrays = torch.autograd.grad(loss, list(added.values()))
+    return float(loss), [Activation(path, "gradient", 1000 * array) for path, array in zip(added, arrays, strict=True)]
 
 
 def _numbers(array: torch.Tensor) -> list[list[float | None]]:

@@ -28,7 +28,7 @@ _FIGURE_MODULES = (
 
 _PICTURE_MODULES = (
     "figure.js", "numbers.js", "colour.js", "moves.js", "weight.js", "player.js", "modelflow_layout.js", "modelflow.js",
-    "headzoom.js", "flowview.js", "savedflow.js",
+    "board.js", "flowview.js", "savedflow.js",
 )  # fmt: skip
 """Modules of the picture of a whole model."""
 

@@ -1,10 +1,10 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
+import { Board } from "./board.js";
 import { bdi, button, byteNote, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
-import { HeadZoom } from "./headzoom.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
-import { clamp, writeNumber } from "./numbers.js";
+import { argmax, clamp, writeNumber } from "./numbers.js";
 
 const PHONE = 700; // pixels of the window below which the layers are drawn one below the other
 
@@ -73,7 +73,7 @@ export class FlowView {
 			},
 			nextToken: source.nextToken,
 		});
-		this.zoom = new HeadZoom(
+		this.board = new Board(
 			(row, key) => this.chooseCell(row, key),
 			(step) => {
 				this.step = step;
@@ -88,7 +88,7 @@ export class FlowView {
 			this.flow.element,
 			this.rail,
 			legend(),
-			this.zoom.element,
+			this.board.element,
 		);
 	}
 
@@ -243,7 +243,7 @@ export class FlowView {
 			...steps,
 			queries,
 			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
-			title: [`layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
+			title: ["model", `layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
 		this.flow.writeWeights(steps.weights);
 		this.showCell();
@@ -252,13 +252,13 @@ export class FlowView {
 	/** Instead of the arithmetic. */
 	showNote(text) {
 		this.head = null;
-		fill(this.zoom.element, quiet(text));
+		this.board.write(quiet(text));
 	}
 
 	showCell() {
 		const weights = this.head.weights[this.row];
-		const key = this.key ?? weights.indexOf(Math.max(...weights));
-		this.zoom.show(this.head, this.row, Math.min(key, weights.length - 1), this.step);
+		const key = this.key ?? argmax(weights);
+		this.board.show(this.head, this.row, Math.min(key, weights.length - 1), this.step);
 	}
 
 	chooseToken(stack, row) {
@@ -295,12 +295,12 @@ export class FlowView {
 	}
 
 	showArithmetic() {
-		scrollTo(this.zoom.element);
+		scrollTo(this.board.element);
 	}
 
 	playArithmetic() {
 		this.showArithmetic();
-		if (!this.zoom.player.timer) this.zoom.togglePlay();
+		if (!this.board.player.timer) this.board.togglePlay();
 	}
 
 	setOff(heads) {
@@ -325,14 +325,14 @@ export class FlowView {
 			{ key: "ArrowLeft", label: "Previous step of the arithmetic", run: () => this.moveStep(-1) },
 			{ key: "ArrowRight", label: "Next step of the arithmetic", run: () => this.moveStep(1) },
 			{ key: "o", label: "Switch this head off or on", run: () => this.toggleHead() },
-			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.zoom.togglePlay() },
+			{ key: " ", label: "Play the arithmetic, or stop", run: () => this.board.togglePlay() },
 			...headKeys((layers, heads) => this.moveHead(layers, heads)),
 		];
 	}
 
 	moveStep(by) {
-		this.zoom.move(by);
-		scrollTo(this.zoom.element, "nearest");
+		this.board.move(by);
+		scrollTo(this.board.element, "nearest");
 	}
 
 	moveToken(by) {

@@ -12,6 +12,8 @@ export const indices = (count) => Array.from({ length: count }, (_, index) => in
 
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
+export const argmax = (values) => values.indexOf(Math.max(...values));
+
 export const dot = (one, other) => one.reduce((total, value, index) => total + value * other[index], 0);
 
 // The largest absolute value, and never 0: to divide by.

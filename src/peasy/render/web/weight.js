@@ -60,7 +60,7 @@ export function explainWeight({ query, keys, visible, keyIndex, scale, softcap =
 }
 
 // The largest products one by one, and the sum of all others.
-function writeProducts(query, key, write) {
+export function writeProducts(query, key, write) {
 	const products = query.map((component, index) => [component, key[index], component * key[index]]);
 	const largestFirst = (one, other) => Math.abs(other[2]) - Math.abs(one[2]);
 	const shown =
@@ -78,6 +78,6 @@ function writeScaling(score, scale, dimension, write) {
 	return `${parenthesize(score, write)} · ${Number(scale.toPrecision(6))}`;
 }
 
-function parenthesize(value, write) {
+export function parenthesize(value, write) {
 	return value < 0 ? `(${write(value)})` : write(value);
 }

@@ -1,6 +1,8 @@
-"""Routes for worked examples (explain, check, exercise, examples), √d_k (scale) and meaning (meaning, words, why)."""
+"""Routes for worked examples (explain, check, exercise, examples), scale, meaning (meaning, words, why), glossary."""
 
 import json
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from annotated_types import Ge, Le
@@ -19,12 +21,15 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.experiments.why_root_dk import MAX_D_K, scale
 from peasy.server.derive import add_command_route, command_route
 from peasy.server.responses import Seed, Text
+from peasy.views.document import Document, Table
 from peasy.worked import Example, example_names, read_example
 from peasy.worked.label import token_label
 from peasy.worked.sentence import sentence_example, split_words
 from peasy.worked.tables.notes import Notes, as_written_names, read_text
 
 router = APIRouter(prefix="/api")
+
+_GLOSSARY = Path(__file__).parent.parent / "glossary.toml"
 
 _MAX_WORDS, _MAX_CHARACTERS = 256, 4096
 _MAX_LINES, _MAX_GIVEN, _MAX_SIZE = 100, 20_000, 512
@@ -122,6 +127,24 @@ def _parse(text: str, text_format: str) -> JsonDict:
     if not isinstance(data, dict):
         raise InvalidInput("The text contains no example.", hint="An example has tokens and tables.")
     return data
+
+
+@dataclass(frozen=True)
+class GlossaryResult(Result):
+    """Result of `glossary`: groups of terms of the field, each with its meaning and the file that implements it."""
+
+    groups: tuple[JsonDict, ...]
+
+    def document(self) -> Document:
+        """One row for each term."""
+        rows = tuple((term["term"], term["means"]) for group in self.groups for term in group["terms"])
+        return Document("Glossary", (Table(("term", "meaning"), rows),))
+
+
+@command_route(router, "/glossary")
+def post_glossary(state: State) -> Result:
+    """List the terms of the field with their meanings."""
+    return GlossaryResult(tuple(parse_toml(_GLOSSARY.read_text(encoding="utf-8"))["group"]))
 
 
 _Sentences = Annotated[list[Annotated[str, Field(max_length=5_000)]], Field(max_length=MAX_POINTS)]

@@ -61,7 +61,7 @@ export class LineChart {
 			this.legend,
 			this.lines.map(({ name }, index) => element("li", legendSample(index), bdi(name))),
 		);
-		const last = (points) => (points.length ? writeNumber(points.at(-1)[1], 4) : "no data yet");
+		const last = (points) => (points.length ? writeNumber(points.at(-1)[1]) : "no data yet");
 		const ends = this.lines.map(({ name, points }) => `${name} ${last(points)}`).join(", ");
 		this.svg.setAttribute("aria-label", `${this.title}: ${ends}. Arrow keys read the values.`);
 		this.draw();
@@ -72,7 +72,7 @@ export class LineChart {
 	fillTable() {
 		if (!this.tableDetails.open) return;
 		const rows = this.lines.flatMap(({ name, points }) =>
-			downsample(points, 100).map(([x, y]) => [name, formatCount(x), writeNumber(y, 4)]),
+			downsample(points, 100).map(([x, y]) => [name, formatCount(x), writeNumber(y)]),
 		);
 		this.tableDetails.lastElementChild.replaceWith(table(this.title, ["curve", this.xAxis, this.yAxis], rows));
 	}
@@ -153,7 +153,7 @@ export class LineChart {
 				}),
 			),
 		);
-		const readings = values.map(({ name, point }) => `${name} ${writeNumber(point[1], 4)}`).join(" · ");
+		const readings = values.map(({ name, point }) => `${name} ${writeNumber(point[1])}`).join(" · ");
 		this.status.textContent = values.length
 			? `${this.xAxis} ${formatCount(values[0].point[0])}: ${readings}`
 			: "Point at the lines, or use the arrow keys, to read their values.";

@@ -87,8 +87,9 @@ export class Shell {
 	}
 
 	/** The forward pass of a model; the story, numbers of heads and ablations only if `fields` asks for them. */
-	async forwardPass(fields) {
-		return (await this.request("forward-pass", { story: false, head_numbers: [], ablations: false, ...fields })).result;
+	async forwardPass(fields, options = {}) {
+		const body = { story: false, head_numbers: [], ablations: false, ...fields };
+		return (await this.request("forward-pass", body, options)).result;
 	}
 
 	announce(text) {

@@ -19,7 +19,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 	const weightOf = new Map(pairs);
 	const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
 		const weight = weightOf.get(key) ?? 0;
-		const token = element("span.word", { title: weight ? writeNumber(weight, 4) : null }, piece);
+		const token = element("span.word", { title: weight ? writeNumber(weight) : null }, piece);
 		if (weight)
 			token.style.background = `color-mix(in srgb, var(--accent) ${Math.round((40 * weight) / largest)}%, transparent)`;
 		return [token, element("wbr")];
@@ -50,7 +50,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 				"ol",
 				{ "aria-label": "Attention weights, largest first" },
 				pairs.map(([key, weight]) =>
-					element("li", bdi(pieces[key]), bar(weight), element("span.number", writeNumber(weight, 4))),
+					element("li", bdi(pieces[key]), bar(weight), element("span.number", writeNumber(weight))),
 				),
 			),
 		),

@@ -4,7 +4,8 @@ import { button, element, mainButton, quiet } from "../element.js";
 
 /**
  * A chapter opens the head of the story, with a `step` at this step of its arithmetic; or another `layer`, or
- * the token's `ownKey`; with `cached`, earlier rows come from the KV cache. [Terms] are in the glossary.
+ * the token's `ownKey`; with `cached`, earlier rows come from the KV cache; with `gradients` there is a training step.
+ * [Terms] are in the glossary.
  * `answer` is the index of the right option; `experiment` measures the chapter's claim.
  */
 export const CHAPTERS = [
@@ -101,6 +102,8 @@ export const CHAPTERS = [
 		text:
 			"All numbers in the matrices were learned: the model guesses each next word of many texts, and every weight is " +
 			"moved a little against its [gradient], in the direction that makes the right word likelier.",
+		step: 5,
+		gradients: true,
 		question: "What does a language model learn to guess?",
 		options: ["the next token", "the language"],
 		answer: 0,

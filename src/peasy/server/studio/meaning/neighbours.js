@@ -27,7 +27,7 @@ export class NeighbourList {
 				element(
 					"ol",
 					points[index].neighbours.map(([other, cosine]) =>
-						element("li", element("span.number", writeNumber(cosine, 4)), bdi(points[other].name)),
+						element("li", element("span.number", writeNumber(cosine)), bdi(points[other].name)),
 					),
 				),
 			);

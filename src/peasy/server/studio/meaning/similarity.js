@@ -41,8 +41,8 @@ export class SimilarityTab extends MeaningTab {
 
 	draw({ pairs, cosine }, rendered) {
 		const contributions = pairs.flat();
-		const parts = `${contributions.length} word pairs (${writeNumber(sum(contributions), 4)})`;
-		this.cosine.textContent = `cosine ${writeNumber(cosine, 4)} = sum over ${parts}`;
+		const parts = `${contributions.length} word pairs (${writeNumber(sum(contributions))})`;
+		this.cosine.textContent = `cosine ${writeNumber(cosine)} = sum over ${parts}`;
 		rendered.querySelector("p.plain")?.remove();
 		fill(this.resultContainer, rendered);
 	}

@@ -71,7 +71,7 @@ export class MeaningTab {
 	update() {
 		const { command, body } = this.buildRequest();
 		return this.runLatest(
-			() => this.shell.request(command, { ...body, html: true }),
+			(options) => this.shell.request(command, { ...body, html: true }, options),
 			(response) => {
 				this.response = response;
 				this.draw(response.result, renderDocument(response));

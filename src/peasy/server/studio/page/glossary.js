@@ -1,10 +1,10 @@
 // Page Glossary: terms of the field in a sentence each, with a filter.
 
 import { element, field, fill, pageHeader } from "../element.js";
-import { GROUPS } from "../terms.js";
 
 export class Page {
-	constructor(place) {
+	constructor(place, shell) {
+		this.shell = shell;
 		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
 		this.filter = filter;
 		this.list = element("div");
@@ -15,17 +15,17 @@ export class Page {
 		);
 	}
 
-	start({ term = "" }) {
+	async start({ term = "" }) {
+		this.groups = (await this.shell.request("glossary")).result.groups;
 		this.filter.value = term;
 		this.show(term);
 	}
 
 	show(text) {
-		/** @param {string[]} entry */
-		const matches = ([term, meaning]) => `${term} ${meaning}`.toLowerCase().includes(text.trim().toLowerCase());
-		const shown = GROUPS.map(({ title, terms }) => ({ title, terms: terms.filter(matches) })).filter(
-			({ terms }) => terms.length,
-		);
+		const matches = ({ term, means }) => `${term} ${means}`.toLowerCase().includes(text.trim().toLowerCase());
+		const shown = this.groups
+			.map(({ title, terms }) => ({ title, terms: terms.filter(matches) }))
+			.filter(({ terms }) => terms.length);
 		fill(
 			this.list,
 			shown.map(({ title, terms }) =>
@@ -34,7 +34,7 @@ export class Page {
 					element("h2", title),
 					element(
 						"dl",
-						terms.flatMap(([term, meaning]) => [element("dt", element("b", term)), element("dd", withCode(meaning))]),
+						terms.flatMap(({ term, means }) => [element("dt", element("b", term)), element("dd", withCode(means))]),
 					),
 				),
 			),

@@ -76,7 +76,7 @@ export class Page {
 	}
 
 	close() {
-		this.view.zoom.close();
+		this.view.board.write();
 		document.body.classList.remove("lecture");
 	}
 
@@ -125,8 +125,8 @@ export class Page {
 		return { model: this.model, text: this.text, ...fields };
 	}
 
-	requestPass(fields) {
-		return this.shell.forwardPass(this.body(fields));
+	requestPass(fields, options = {}) {
+		return this.shell.forwardPass(this.body(fields), options);
 	}
 
 	/** Whether the picture is of this text: not after a failed request. */
@@ -142,12 +142,12 @@ export class Page {
 		const key = JSON.stringify(this.body());
 		const whole = this.isSmall ? { story: true, head_numbers: ["story"] } : {};
 		return this.runLatest(
-			() =>
+			(options) =>
 				Promise.all([
-					this.isCurrent() ? this.base : this.requestPass(whole),
-					edit.length > 0 && this.requestPass({ edit }),
+					this.isCurrent() ? this.base : this.requestPass(whole, options),
+					edit.length > 0 && this.requestPass({ edit }, options),
 				]).catch((error) => {
-					view.off = this.shownOff;
+					if (error.name !== "AbortError") view.off = this.shownOff;
 					throw error;
 				}),
 			([base, edited]) => {
@@ -185,15 +185,17 @@ export class Page {
 			return this.load();
 		}
 		const [edit, name] = [ablations(this.shownOff), headName(open)];
-		const { head_numbers: heads } = this.view.pass;
-		const known = heads.find((one) => headName(one) === name);
+		const { head_numbers: heads, next_tokens: next } = this.view.pass;
+		const gradients = Boolean(this.state.g);
+		const known = heads.find((one) => headName(one) === name && Boolean(one.steps.gradient) === gradients);
 		if (known) return known.steps;
 		return this.shell.attempt(async () => {
-			const { head_numbers: found } = await this.requestPass({ edit, head_numbers: [name] });
-			heads.push(...found);
+			const { head_numbers: found, loss } = await this.requestPass({ edit, head_numbers: [name], gradients });
+			heads.unshift(...found);
 			if (!found.length) this.view.showNote("This head has no numbers to show.");
+			else if (gradients) found[0].steps.about = aboutStep(loss, next[0]);
 			return found[0]?.steps;
-		}, this.view.zoom.element);
+		}, this.view.board.element);
 	}
 
 	railItems() {
@@ -211,6 +213,11 @@ export class Page {
 					{ min: 0.1, max: 2, step: 0.1, value: this.temperature ?? 1, write: (value) => writeNumber(value, 1) },
 					(value) => this.warm(value),
 				),
+			next.length > 0 &&
+				button("One training step", () => this.showGradients(!this.state.g), {
+					"aria-pressed": Boolean(this.state.g),
+					title: "The gradients of this head, if the model learned from this sentence",
+				}),
 			element("a", { href: `look?${look}` }, "All heads as maps"),
 			this.steps.length > 0 &&
 				element("a", { href: `train?${new URLSearchParams({ run: this.name })}` }, "Its training"),
@@ -269,7 +276,7 @@ export class Page {
 
 	drawNumbers() {
 		const { next_tokens: next, stacks, model_kind: kind } = this.view.pass;
-		const rows = next.map(({ piece, probability }) => [piece, writeNumber(probability, 4)]);
+		const rows = next.map(({ piece, probability }) => [piece, writeNumber(probability)]);
 		const lens = stacks.flatMap(({ layers }) =>
 			layers
 				.filter((layer) => layer.lens.length)
@@ -303,6 +310,16 @@ export class Page {
 				` (cosine ${writeNumber(nearest.probability, 2)}).`,
 			);
 		});
+	}
+
+	/** Show the gradients of a training step as the last step of the arithmetic. */
+	async showGradients(isShown) {
+		const { view } = this;
+		this.setState({ g: isShown ? 1 : null, s: isShown ? 5 : null });
+		view.step = isShown ? 5 : 0;
+		view.draw();
+		await view.loadHead();
+		if (isShown) view.showArithmetic();
 	}
 
 	setOff(heads) {
@@ -352,16 +369,16 @@ export class Page {
 		this.drawBook();
 		const { view } = this;
 		if (number < 0 || !view.pass) return;
-		const { step, layer, ownKey, cached } = CHAPTERS[number];
+		const { step, layer, ownKey, cached, gradients } = CHAPTERS[number];
 		const place = this.base.story ?? view.open;
 		const { layers, tokens } = view.stackOf(place.stack);
 		view.cached = cached ? tokens.pieces.length - 1 : undefined;
 		view.step = step ?? 0;
 		view.row = this.base.story?.query ?? view.row;
-		this.setState({ s: step || null, q: view.row });
+		this.setState({ s: step || null, q: view.row, g: gradients ? 1 : null });
 		await (layer === undefined ? view.openHead(place) : view.openLayer(place.stack, layers.at(layer)?.layer ?? 0));
 		if (ownKey) view.chooseCell(view.row, view.row);
-		scrollTo(step === undefined ? this.title : view.zoom.element);
+		scrollTo(step === undefined ? this.title : view.board.element);
 	}
 
 	/** Register keys and exports: only once there is a picture that they can act on. */
@@ -395,6 +412,11 @@ const TASKS = {
 function leadOf(kind) {
 	const task = TASKS[kind] ?? TASKS.translator;
 	return `${task} All of this is drawn from the numbers of a real one: click it, or type your own sentence.`;
+}
+
+/** What a training step learns from, and its loss. */
+function aboutStep(loss, { piece }) {
+	return ["A training step on this sentence, followed by ", word(piece), `: loss ${writeNumber(loss)}.`];
 }
 
 function headFromUrl({ l, h, p }) {

@@ -2,8 +2,8 @@
 
 import { ablations, headName, readHeads, toggled, writeHeads } from "/web/render/flowview.js";
 import { byteNote } from "/web/render/figure.js";
-import { HeadZoom } from "/web/render/headzoom.js";
-import { clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
+import { Board } from "/web/render/board.js";
+import { argmax, clamp, formatCount, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
 import {
 	bdi,
@@ -40,7 +40,7 @@ export class Page {
 		this.sentence = element("p.sentence");
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and heads that are off");
-		this.zoom = new HeadZoom(
+		this.board = new Board(
 			(row, key) => {
 				this.maps.selectCell(row, key);
 				this.maps.emitSelection();
@@ -48,7 +48,7 @@ export class Page {
 			() => {},
 		);
 		this.runView = latestOnly(shell, null);
-		this.runZoom = latestOnly(shell, this.zoom.element, this.zoom.element);
+		this.runBoard = latestOnly(shell, this.board.element, this.board.element);
 		this.headNumbers = element("div");
 		this.tabPlace = element("div");
 		place.append(
@@ -114,7 +114,7 @@ export class Page {
 	}
 
 	close() {
-		this.zoom.close();
+		this.board.write();
 	}
 
 	requestBody(fields = {}) {
@@ -122,8 +122,9 @@ export class Page {
 	}
 
 	/** Request a view of /api/look with the ablated heads, rendered as a document too. */
-	requestLook(fields) {
-		return this.shell.request("look", this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields }));
+	requestLook(fields, options) {
+		const body = this.requestBody({ edit: ablations(this.ablatedHeads), html: true, ...fields });
+		return this.shell.request("look", body, options);
 	}
 
 	/** Position of the selected query among the tokens; a whole word is represented by its last token. */
@@ -175,7 +176,7 @@ export class Page {
 			},
 			this.picture,
 		);
-		return element("div", this.ablationPanel, this.picture, this.zoom.element, this.headNumbers);
+		return element("div", this.ablationPanel, this.picture, this.board.element, this.headNumbers);
 	}
 
 	/** The overview of a long text has no next tokens: they are requested apart, if the model writes. */
@@ -192,7 +193,7 @@ export class Page {
 			await draw(response, container);
 			this.shell.clearError();
 		};
-		this.runView(() => this.requestLook(fields), drawView, container);
+		this.runView((options) => this.requestLook(fields, options), drawView, container);
 		return container;
 	}
 
@@ -204,7 +205,7 @@ export class Page {
 			rendered
 				.querySelectorAll(".figure:has(peasy-links), figure.table, details:has(figure.table)")
 				.forEach((figure) => figure.remove());
-		if (this.maps && !this.isLong) this.maps.explain = () => this.zoom.element.scrollIntoView();
+		if (this.maps && !this.isLong) this.maps.explain = () => this.board.element.scrollIntoView();
 		this.maps?.addEventListener("peasy-select", ({ detail }) => this.onSelect(detail));
 		const caveat = response.result.caveat ?? "";
 		const bytes = byteNote(response.result.tokens.pieces);
@@ -257,13 +258,13 @@ export class Page {
 
 	onSelect({ mapRow, mapColumn, row, column }) {
 		const { tileSize } = this.maps.data;
-		const previousQuery = this.query;
-		this.layer = this.isLong ? this.layer : mapRow;
+		const { layer, head, query: previousQuery } = this;
+		this.layer = this.isLong ? layer : mapRow;
 		this.head = mapColumn;
 		[this.query, this.key] = [row < 0 ? null : row * tileSize, column < 0 ? null : column * tileSize];
 		this.shell.setState({ l: this.layer, h: this.head, q: this.query, k: this.key });
-		this.drawAblation();
-		if (!this.isLong && !this.state.w) this.loadZoom();
+		if (this.layer !== layer || this.head !== head) this.drawAblation();
+		if (!this.state.w) this.loadBoard(this.response.result);
 		if (this.isLong && tileSize > 1 && previousQuery !== this.query) this.tabs.choose("attention", false);
 	}
 
@@ -318,29 +319,28 @@ export class Page {
 		this.tabs.choose("attention", false);
 	}
 
-	/** The arithmetic of the chosen cell, and the numbers of its head as a table. */
-	loadZoom() {
-		const { layer, head, query, key } = this;
-		if (query === null || key === null) return undefined;
-		const { tokens, target } = this.response.result;
+	/** The arithmetic of the chosen cell, or of the strongest key of its row, and the numbers of its head as a table. */
+	loadBoard({ tokens, target }, query = this.query, key = this.key) {
+		const { layer, head } = this;
+		if (query === null || this.isLong) return this.board.write();
 		const stacks = target ? ["decoder"] : ["decoder", "encoder"];
 		const names = ["attention", "cross_attention"].flatMap((part) =>
 			stacks.map((stack) => headName({ stack, layer, part, head })),
 		);
 		const edit = ablations(this.ablatedHeads);
-		return this.runZoom(
-			() => this.shell.forwardPass(this.requestBody({ edit, head_numbers: names })),
+		return this.runBoard(
+			(options) => this.shell.forwardPass(this.requestBody({ edit, head_numbers: names }), options),
 			({ head_numbers: heads }) => {
 				const found = heads.find(({ part }) => part === "attention") ?? heads[0];
 				const { part, steps: matrices } = found ?? {};
-				fill(this.zoom.element);
+				this.board.write();
 				fill(this.headNumbers);
 				if (!matrices?.weights[query]) return;
 				const queries = (target ?? tokens).pieces;
 				const keys = part === "cross_attention" ? tokens.pieces : queries;
-				const title = [`layer ${layer}`, `head ${head}`];
-				this.zoom.show({ ...matrices, queries, keys, title }, query, key);
-				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight, 4))]);
+				const title = ["model", `layer ${layer}`, `head ${head}`];
+				this.board.show({ ...matrices, queries, keys, title }, query, key ?? argmax(matrices.weights[query]));
+				const rows = matrices.weights.map((row, at) => [queries[at], ...row.map((weight) => writeNumber(weight))]);
 				fill(
 					this.headNumbers,
 					tableDetails(table(`Weights of layer ${layer}, head ${head}`, ["query ↓ key →", ...keys], rows)),
@@ -372,7 +372,8 @@ export class Page {
 				button("All rows", showAllRows, { disabled: this.query === null }),
 				button("Back to the map", () => this.tabs.choose("attention")),
 			);
-			fill(container, head, renderDocument(response), caveatLine(caveat));
+			fill(container, head, this.board.element, renderDocument(response), caveatLine(caveat));
+			this.loadBoard({ tokens, target }, query ?? null, this.state.w ? null : this.key);
 		});
 	}
 

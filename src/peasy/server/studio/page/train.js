@@ -107,7 +107,7 @@ export class Page {
 				`${kind} ${preset}`,
 				dataName(data),
 				state,
-				loss === null || loss === undefined ? "" : writeNumber(loss, 4),
+				loss === null || loss === undefined ? "" : writeNumber(loss),
 			];
 		});
 		const columns = [element("span.unseen", "shown"), "name", "kind", "data", "state", "validation loss"];

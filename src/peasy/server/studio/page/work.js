@@ -1,6 +1,7 @@
 // Page Work: attention and other networks by hand, step by step, with the library's examples or the user's own numbers.
 
-import { clamp } from "/web/render/numbers.js";
+import { Board } from "/web/render/board.js";
+import { argmax, clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
 import { button, card, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
@@ -13,6 +14,7 @@ import {
 	fieldOf,
 	fromUrlText,
 	resizeExample,
+	scoringOf,
 	toUrlText,
 	withNumber,
 	withPastedCells,
@@ -26,6 +28,7 @@ export const page = { text: "Any sentence of at least two words, or choose an ex
 
 const DEFAULT_EXAMPLE = "i-love-ai";
 const STEP_TIME = 1800; // milliseconds per step while playing
+const BOARD_STEPS = ["scores", "scaled", "masked", "weights", "context"]; // in the order of the board
 
 export class Page {
 	/** @type {Record<string, any>[]} */
@@ -37,17 +40,22 @@ export class Page {
 		this.options = element("div.options");
 		this.formulaDetails = details("Change the formula: scoring, normalisation, mask, scale", this.options);
 		this.stepBar = element("nav.step-bar", { "aria-label": "Steps" });
-		this.board = element("section.board", { "aria-live": "off" });
-		this.arithmetic = element("section.card.sum-card", { "aria-label": "Arithmetic", role: "status" });
-		this.extras = element("div.more");
-		place.append(this.header, this.formulaDetails, this.stepBar, this.board, this.arithmetic, this.extras);
-		this.runLatest = latestOnly(shell, this.board);
+		this.equations = element("section.board", { "aria-live": "off" });
+		this.board = new Board(
+			(row, key) => this.followBoard(this.board.step, row, key),
+			(step) => this.followBoard(step, this.board.row, this.board.key),
+		);
 		this.player = new Player(() => this.moveStep(1), STEP_TIME);
+		this.board.element.classList.add("card", "sum-card");
+		this.extras = element("div.more");
+		place.append(this.header, this.formulaDetails, this.stepBar, this.equations, this.board.element, this.extras);
+		this.runLatest = latestOnly(shell, this.equations);
 		shell.onStateChange((newState) => this.start(newState));
 	}
 
 	close() {
 		this.player.stop();
+		this.board.write();
 	}
 
 	/** Register keys, exports and copies: only once there are steps that they can act on. */
@@ -98,7 +106,7 @@ export class Page {
 			return undefined;
 		}
 		return this.runLatest(
-			() => this.shell.request("explain", { ...this.requestBody(), html: true }),
+			(options) => this.shell.request("explain", { ...this.requestBody(), html: true }, options),
 			({ result, html }) => {
 				this.shell.clearError();
 				this.result = result;
@@ -243,9 +251,11 @@ export class Page {
 		return Boolean(next);
 	}
 
+	/** Play the arithmetic of the chosen weight through its steps; without one, step after step. */
 	togglePlay() {
+		if (this.board.head) return this.board.togglePlay();
 		if (!this.player.timer && !this.moveStep(1)) this.showSection(this.sections[0].number);
-		this.player.toggle();
+		return this.player.toggle();
 	}
 
 	chooseHead(head) {
@@ -266,18 +276,52 @@ export class Page {
 		const hint = isGiven
 			? "These numbers are given: change any of them. All others are calculated from them in the next steps."
 			: "Click a number, or use the arrow keys, to see how it is calculated.";
-		fill(this.arithmetic, quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : hint));
 		this.matrices = new Map();
 		fill(
-			this.board,
+			this.equations,
 			this.section().steps.map((step) => this.drawEquation(step, isQuiz)),
 		);
-		const [stepName, row, column] = (this.state.c ?? "").split(",");
-		const matrix = this.matrices.get(stepName);
-		if (matrix && !isQuiz) {
-			matrix.selectCell(Number(row), Number(column));
-			this.explainCell(matrix.spec.step, matrix.operands, Number(row), Number(column));
-		}
+		const [name, ...cell] = (this.state.c ?? "").split(",");
+		const matrix = this.matrices.get(name);
+		if (!matrix || isQuiz)
+			return this.board.write(quiet(isQuiz ? "In a quiz, the arithmetic comes with the marks." : hint));
+		const [row, column] = cell.map(Number);
+		matrix.selectCell(row, column);
+		return this.explainCell(matrix.spec.step, matrix.operands, row, column);
+	}
+
+	/** Show the table of a step of the board, with its cell; the sum has no column for the key. */
+	followBoard(index, row, key) {
+		const step = this.findStep(BOARD_STEPS[index]);
+		if (!step) return;
+		this.state.c = [step.name, row, index === 4 ? 0 : key].join();
+		this.showSection(this.sections.find(({ steps }) => steps.includes(step)).number);
+	}
+
+	/** A step of the shown head. */
+	findStep(name, steps = this.result.steps) {
+		const wanted = this.shownHead ? `head-${this.shownHead}.${name}` : name;
+		return steps.find((step) => step.name === wanted);
+	}
+
+	/**
+	 * The numbers of the shown head for the board, if it is attention by dot products and softmax.
+	 * @returns {Record<string, any> | null}
+	 */
+	boardHead() {
+		const isUsual = scoringOf(this.example).endsWith("dot") && (this.example.normalise ?? "softmax") === "softmax";
+		const names = ["query", "key", "value", "weights", "context"];
+		const steps = names.map((name) => this.findStep(name));
+		const masked = this.findStep("masked") ?? this.findStep("scaled");
+		if (!isUsual || !masked || !steps.every(Boolean)) return null;
+		const weights = steps[3];
+		return {
+			...Object.fromEntries(steps.map(({ values }, index) => [names[index], values])),
+			masked: masked.values,
+			queries: weights.rows,
+			keys: weights.columns,
+			title: [this.example.title, ...(this.shownHead ? [`head ${this.shownHead}`] : [])],
+		};
 	}
 
 	drawEquation(step, isQuiz) {
@@ -379,12 +423,23 @@ export class Page {
 		await this.shell.attempt(async () => {
 			const { result } = await this.shell.request("explain", { ...this.requestBody(), cell: [step.name, row, column] });
 			if (this.state.c !== cell) return;
-			fill(
-				this.arithmetic,
-				element("strong", result.cell.title),
-				result.cell.lines.map((line) => element("pre", line)),
-			);
-		}, this.arithmetic);
+			const { title, lines } = result.cell;
+			const index = BOARD_STEPS.indexOf(baseName(step.name));
+			const head = index < 0 || this.isNetwork ? null : this.boardHead();
+			if (!head)
+				this.board.write(
+					element("strong", title),
+					lines.map((line) => element("pre", line)),
+				);
+			else
+				this.board.show(
+					{ ...head, lines: { [index]: lines.join("\n") } },
+					row,
+					index === 4 ? argmax(head.weights[row]) : column,
+					index,
+				);
+			this.shell.announce([title, ...lines].join("\n"));
+		}, this.board.element);
 	}
 
 	toggleQuiz() {
@@ -432,9 +487,7 @@ export class Page {
 			source: { ...compact(this.example), normalise },
 			decimals: this.decimals(),
 		});
-		const weights = result.steps.find(
-			(step) => step.name === (this.shownHead ? `head-${this.shownHead}.weights` : "weights"),
-		);
+		const weights = this.findStep("weights", result.steps);
 		const outOfRange = weights.values.flat().some((value) => value < 0 || value > 1);
 		const caption = outOfRange ? "Some weights are below 0 or above 1." : "Every weight is between 0 and 1.";
 		return new MatrixTable({ ...this.matrixSpec(weights), edit: null, name, caption, shaded: true }).element;

@@ -110,7 +110,7 @@ export class JobPanel {
 		if (fraction !== null) this.progressBar.style.width = `${100 * fraction}%`;
 		const stepText =
 			last &&
-			`${last.kind ? `${last.kind} · ` : ""}step ${formatCount(last.step)} · loss ${writeNumber(last.loss, 4)} · ` +
+			`${last.kind ? `${last.kind} · ` : ""}step ${formatCount(last.step)} · loss ${writeNumber(last.loss)} · ` +
 				`${formatCount(Math.round(last.tokens_per_second))} tokens/s · ${formatDuration(last.eta_seconds)} left`;
 		const text = stepText ?? log.at(-1) ?? (command === "experiment" ? "" : "The data are being tokenized.");
 		this.progressText.textContent = this.running ? text : "";

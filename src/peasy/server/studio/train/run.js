@@ -117,7 +117,7 @@ export class RunView {
 			kind,
 			formatCount(parameters),
 			formatDuration(seconds),
-			...names.map((name) => (Number.isFinite(measures[name]) ? writeNumber(measures[name], 4) : "")),
+			...names.map((name) => (Number.isFinite(measures[name]) ? writeNumber(measures[name]) : "")),
 		]);
 		return element(
 			"div",
@@ -145,8 +145,8 @@ export class RunView {
 		const [started, step, validated, finished] = ["started", "step", "validated", "finished"].map(findLast);
 		const facts = [
 			started && `${formatCount(started.num_parameters)} parameters, seed ${started.seed}`,
-			step && `step ${formatCount(step.step)}, loss ${writeNumber(step.loss, 4)}`,
-			validated && `validation loss ${writeNumber(validated.loss, 4)}`,
+			step && `step ${formatCount(step.step)}, loss ${writeNumber(step.loss)}`,
+			validated && `validation loss ${writeNumber(validated.loss)}`,
 			step && `${formatDuration(step.elapsed_seconds)}, ${formatCount(step.tokens)} tokens`,
 			finished ? "finished" : live ? "training" : "stopped",
 		];

@@ -104,7 +104,7 @@ function drawNode(group) {
 	return element(
 		"g",
 		{ class: group.won ? "won" : group.mark === "×" ? "gone" : null },
-		element("title", `${probabilities}; log-probability ${writeNumber(group.last.logprob, 4)}; ${outcome(group.last)}`),
+		element("title", `${probabilities}; log-probability ${writeNumber(group.last.logprob)}; ${outcome(group.last)}`),
 		element("text.word", { x: group.x, y: group.y + 4.5 }, group.text),
 		group.mark && element("text", { x: group.x + group.textWidth, y: group.y + 4.5 }, group.mark),
 	);

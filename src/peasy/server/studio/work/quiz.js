@@ -37,7 +37,7 @@ export function quizPanel(step, spec, example, shell, onRestart) {
 	const showAnswers = () =>
 		openInputs().forEach((input) => {
 			const [row, column] = input.dataset.at.split(",").map(Number);
-			input.value = writeNumber(step.values[row][column] ?? -Infinity, 4);
+			input.value = writeNumber(step.values[row][column] ?? -Infinity);
 		});
 	matrix.element.addEventListener("keydown", (event) => event.key === "Enter" && mark());
 	const bar = flexRow(

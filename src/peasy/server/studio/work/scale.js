@@ -14,7 +14,7 @@ export function scalePanel(shell, dimension, onChange) {
 	const runLatest = latestOnly(shell, charts, summary);
 	const show = (power) =>
 		runLatest(
-			() => shell.request("scale", { d_k: 2 ** power, html: true }),
+			(options) => shell.request("scale", { d_k: 2 ** power, html: true }, options),
 			(response) => {
 				const { result } = response;
 				fill(
@@ -62,7 +62,7 @@ function weightBars(title, side) {
 					{ class: weight === largest && "most" },
 					element("span", `key ${index + 1}`),
 					bar(weight),
-					element("span.number", writeNumber(weight, 4)),
+					element("span.number", writeNumber(weight)),
 				),
 			),
 		),

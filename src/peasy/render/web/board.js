@@ -1,10 +1,10 @@
-// One head opened: the row of the chosen token, and the arithmetic of one weight, played term by term.
+// Board: the arithmetic of one number. Of an attention weight, it plays term by term beside the row of its query.
 
-import { cssColour, fractionOf, rampOf, tokenColour } from "./colour.js";
+import { cssColour, fractionOf, rampOf, textColourOn, tokenColour } from "./colour.js";
 import { bar, bdi, button, fill, mainButton, make, prefersStills, quiet } from "./figure.js";
-import { dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
+import { clamp, dot, indices, reachOf, sum, writeNumber } from "./numbers.js";
 import { Player } from "./player.js";
-import { explainWeight } from "./weight.js";
+import { explainWeight, parenthesize, writeProducts } from "./weight.js";
 
 const TICKS = 24; // positions of the scrubber within one step
 const TICK_TIME = 70; // milliseconds per position while playing
@@ -12,6 +12,8 @@ const STILL_TIME = 1600; // milliseconds per step where motion is not wanted
 const MAX_KEYS = 12; // keys of a row that are listed
 const MAX_VALUES = 4; // value vectors that are drawn
 const MAX_NUMBERS = 64; // numbers of a vector that are drawn
+const MAX_WRITTEN = 8; // numbers of a vector up to which they are written, too
+const VISIBLE = 5e-3; // difference of two weights that is worth a look
 
 const ARITHMETIC = [
 	["q · k", "How well does this key match this query? Multiply number by number, then add."],
@@ -23,12 +25,15 @@ const ARITHMETIC = [
 	["mask", "A token may not look at what comes later; what it may see keeps its score."],
 	["softmax", "e to the power of each score, divided by the sum of the row: the weights add up to 1."],
 	["· V", "Each value vector times its weight, added up: what this head hands on."],
+	["gradient", "The way back: how the loss changes with each score. All gradients are in thousandths."],
 ];
-const LAST = ARITHMETIC.length - 1;
 const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
 
-/** `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title. */
-export class HeadZoom {
+/**
+ * `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title; in a
+ * training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
+ */
+export class Board {
 	/** @type {Record<string, any> | null} */
 	head = null;
 	row = 0;
@@ -48,13 +53,18 @@ export class HeadZoom {
 		);
 	}
 
-	close() {
+	/** Show something else than the steps of a weight. */
+	write(...content) {
 		this.player.stop();
+		this.head = null;
+		fill(this.element, content);
 	}
 
 	show(head, row, key, step = this.step) {
 		[this.head, this.row, this.key] = [{ ...head, scale: scaleOf(head) }, row, key];
-		[this.step, this.tick] = [Math.min(Math.max(step, 0), LAST), TICKS];
+		this.last = head.gradient ? 5 : 4;
+		this.step = clamp(step, 0, this.last);
+		if (!this.player.timer) this.tick = TICKS;
 		this.list = make("ol.zoom-steps");
 		fill(
 			this.element,
@@ -67,28 +77,28 @@ export class HeadZoom {
 	/** Show the next step of the arithmetic; false after the last. */
 	move(by) {
 		const next = this.step + by;
-		return Boolean(this.head) && next >= 0 && next <= LAST && this.#seek((next + 1) * TICKS);
+		return Boolean(this.head) && next >= 0 && next <= this.last && this.#seek((next + 1) * TICKS);
 	}
 
 	/** Show a position of the scrubber; false at the end. */
 	#seek(position) {
 		const before = this.step;
-		this.step = Math.min(Math.max(Math.ceil(position / TICKS) - 1, 0), LAST);
+		this.step = clamp(Math.ceil(position / TICKS) - 1, 0, this.last);
 		this.tick = Math.min(position - this.step * TICKS, TICKS);
 		this.#draw();
 		if (this.step !== before) this.onStep(this.step);
-		return position < ARITHMETIC.length * TICKS;
+		return position < (this.last + 1) * TICKS;
 	}
 
 	togglePlay() {
 		if (!this.head) return;
-		if (!this.player.timer && this.tick === TICKS && [0, LAST].includes(this.step)) this.#seek(0);
+		if (!this.player.timer && this.tick === TICKS && [0, this.last].includes(this.step)) this.#seek(0);
 		this.player.toggle();
 	}
 
 	#trail() {
 		const { title, queries, keys } = this.head;
-		const parts = ["model", ...title, queries[this.row], keys[this.key]];
+		const parts = [...title, queries[this.row], keys[this.key]];
 		return make(
 			"p.trail",
 			parts.flatMap((part, index) => [index ? " › " : "", bdi(part)]),
@@ -106,10 +116,10 @@ export class HeadZoom {
 				button(bdi(keys[key]), () => this.onCell(this.row, key), {
 					class: "plain key",
 					"aria-pressed": key === this.key,
-					"aria-label": `${keys[key]}: weight ${writeNumber(row[key], 4)}`,
+					"aria-label": `${keys[key]}: weight ${writeNumber(row[key])}`,
 				}),
 				track(row[key], key),
-				make("span.number", writeNumber(row[key], 4)),
+				make("span.number", writeNumber(row[key])),
 			),
 		);
 		return make(
@@ -131,7 +141,7 @@ export class HeadZoom {
 		this.scrubber = make("input", {
 			type: "range",
 			min: 0,
-			max: ARITHMETIC.length * TICKS,
+			max: (this.last + 1) * TICKS,
 			step: 1,
 			"aria-label": "Step of the arithmetic",
 			oninput: (event) => this.#seek(Number(event.target.value)),
@@ -139,7 +149,7 @@ export class HeadZoom {
 		this.playButton = mainButton(this.player.timer ? "Stop" : "Play", () => this.togglePlay());
 		this.back = button("◀", () => this.move(-1), { "aria-label": "Previous step" });
 		this.forward = button("▶", () => this.move(1), { "aria-label": "Next step" });
-		const weight = writeNumber(weights[this.row][this.key], 4);
+		const weight = writeNumber(weights[this.row][this.key]);
 		return [
 			make("h2", "How the weight ", weight, " of ", bdi(keys[this.key]), " is calculated"),
 			make("div.row", this.playButton, this.back, this.forward, this.scrubber),
@@ -151,12 +161,12 @@ export class HeadZoom {
 		this.scrubber.value = String(this.step * TICKS + this.tick);
 		this.scrubber.setAttribute("aria-valuetext", ARITHMETIC[this.step][0]);
 		this.back.toggleAttribute("disabled", this.step === 0);
-		this.forward.toggleAttribute("disabled", this.step === LAST);
-		const lines = this.#lines();
+		this.forward.toggleAttribute("disabled", this.step === this.last);
+		const lines = { ...this.#lines(), ...this.head.lines };
 		const isOpen = this.head.masked.every((row) => row.every(Number.isFinite));
 		fill(
 			this.list,
-			ARITHMETIC.map(([name, sentence], index) =>
+			ARITHMETIC.slice(0, this.last + 1).map(([name, sentence], index) =>
 				make(
 					"li",
 					{ "aria-current": index === this.step ? "step" : null, class: index > this.step ? "later" : null },
@@ -171,7 +181,10 @@ export class HeadZoom {
 
 	/** Picture of the current step, of which `fraction` is shown. */
 	#picture(fraction) {
-		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values][this.step].call(this, fraction);
+		return [this.#products, this.#scaling, this.#mask, this.#softmax, this.#values, this.#backward][this.step].call(
+			this,
+			fraction,
+		);
 	}
 
 	#visible(row = this.row) {
@@ -182,13 +195,16 @@ export class HeadZoom {
 		return this.#visible(row).map((key) => dot(this.head.query[row], this.head.key[key]));
 	}
 
-	/** The cell of this head whose weight the scale changes most. */
-	#clearest() {
-		const changes = this.head.weights.flatMap((weights, row) => {
-			const without = softmax(this.#scores(row));
-			return this.#visible(row).map((key, at) => ({ row, key, change: Math.abs(without[at] - weights[key]) }));
+	/** A button to the cell of this head whose `changesOf(row)(key, position of the key among the visible)` is largest. */
+	#seeWhere(changesOf) {
+		const { queries, keys } = this.head;
+		const cells = queries.flatMap((_, row) => {
+			const changeOf = changesOf(row);
+			return this.#visible(row).map((key, at) => ({ row, key, change: Math.abs(changeOf(key, at)) }));
 		});
-		return changes.reduce((best, one) => (one.change > best.change ? one : best));
+		const { row, key, change } = cells.reduce((best, one) => (one.change > best.change ? one : best));
+		const name = `See where it matters: ${queries[row]} → ${keys[key]}`;
+		return change > VISIBLE && button(name, () => this.onCell(row, key));
 	}
 
 	/** Query and key as coloured cells, below them their products, which add up to the score. */
@@ -233,7 +249,7 @@ export class HeadZoom {
 
 	/** Scores of the row as points on a line, which the scale draws together. */
 	#scaling(fraction) {
-		const { queries, keys, scale } = this.head;
+		const { keys, scale, weights } = this.head;
 		const [visible, scores] = [this.#visible(), this.#scores()];
 		const reach = reachOf(scores);
 		const factor = 1 + (scale - 1) * fraction;
@@ -251,13 +267,15 @@ export class HeadZoom {
 		);
 		const [low, high] = [Math.min(...scores) * factor, Math.max(...scores) * factor];
 		const without = softmax(scores)[visible.indexOf(this.key)];
-		const weight = this.head.weights[this.row][this.key];
-		const isClear = Math.abs(without - weight) >= 5e-3;
+		const weight = weights[this.row][this.key];
+		const isClear = Math.abs(without - weight) >= VISIBLE;
 		const effect = isClear
-			? `Without the scale, this weight would be ${writeNumber(without, 4)} instead of ${writeNumber(weight, 4)}.`
+			? `Without the scale, this weight would be ${writeNumber(without)} instead of ${writeNumber(weight)}.`
 			: "Here they are so far apart that the weights are the same without the scale.";
-		const { row, key, change } = isClear ? { change: 0 } : (this.head.clearest ??= this.#clearest());
-		const name = () => `See where it matters: ${queries[row]} → ${keys[key]}`;
+		const changesOf = (row) => {
+			const unscaled = softmax(this.#scores(row));
+			return (key, at) => unscaled[at] - weights[row][key];
+		};
 		return [
 			make(
 				"svg",
@@ -270,7 +288,7 @@ export class HeadZoom {
 				`The scores of this row reach from ${writeNumber(low, 1)} to ${writeNumber(high, 1)}. `,
 				without !== undefined && effect,
 			),
-			change > 5e-3 && button(name(), () => this.onCell(row, key)),
+			!isClear && fraction === 1 && this.#seeWhere(changesOf),
 		];
 	}
 
@@ -288,25 +306,58 @@ export class HeadZoom {
 
 	/** Scores of the row beside their weights. */
 	#softmax(fraction) {
-		const { keys, masked, weights } = this.head;
-		const scores = this.#visible().map((key) => masked[this.row][key]);
-		const [low, high] = [Math.min(...scores), Math.max(...scores)];
+		const { masked, weights } = this.head;
+		const [scores, row] = [masked[this.row], weights[this.row]];
+		const seen = scores.filter(Number.isFinite);
+		const [low, high] = [Math.min(...seen), Math.max(...seen)];
+		const length = (score) => (Number.isFinite(score) ? (score - low) / (high - low || 1) : 0);
+		return this.#bars(
+			{ title: "score", numbers: scores, length, decimals: 2 },
+			{ title: "weight", numbers: row, length: (weight) => weight * fraction },
+		);
+	}
+
+	/** Weights of the row beside the gradients of their scores. */
+	#backward(fraction) {
+		const gradients = this.#gradients();
+		const reach = reachOf(gradients.map(({ score }) => score)) / fraction;
+		return [
+			this.#bars(
+				{ title: "weight", numbers: this.head.weights[this.row], length: (weight) => weight },
+				{ title: "gradient", numbers: gradients.map(({ score }) => score), length: (score) => Math.abs(score) / reach },
+			),
+			make("p", this.head.about),
+			isFlat(gradients[this.key]) &&
+				this.#seeWhere((row) => {
+					const ofRow = this.#gradients(row);
+					return (key) => ofRow[key].score;
+				}),
+		];
+	}
+
+	/** Of each key of a row that can be seen: the gradients of its weight and of its scaled score. */
+	#gradients(row = this.row) {
+		const { gradient, value, weights } = this.head;
+		const ofWeights = value.map((vector) => dot(gradient[row], vector));
+		const mean = dot(weights[row], ofWeights);
+		return ofWeights.map((weight, key) => ({ weight, mean, score: weights[row][key] * (weight - mean) }));
+	}
+
+	/** Two numbers of the keys with the largest weights, as bars. */
+	#bars(...columns) {
 		const order = this.#largest(6);
 		if (!order.includes(this.key)) order[order.length - 1] = this.key;
 		return make(
 			"div.zoom-softmax",
-			["", "score", "", "weight", ""].map((name) => make("b", name)),
-			order.map((key) => {
-				const [score, weight] = [masked[this.row][key], weights[this.row][key]];
-				const length = Number.isFinite(score) ? (score - low) / (high - low || 1) : 0;
-				return [
-					make("span", { class: key === this.key ? "chosen" : null }, bdi(keys[key])),
-					track(length, key),
-					make("span.number", Number.isFinite(score) ? writeNumber(score, 2) : "−∞"),
-					track(weight * fraction, key),
-					make("span.number", writeNumber(weight, 4)),
-				];
-			}),
+			make("b"),
+			columns.map(({ title }) => [make("b", title), make("b")]),
+			order.map((key) => [
+				make("span", { class: key === this.key ? "chosen" : null }, bdi(this.head.keys[key])),
+				columns.map(({ numbers, length, decimals = 4 }) => [
+					track(length(numbers[key]), key),
+					make("span.number", writeNumber(numbers[key], decimals)),
+				]),
+			]),
 		);
 	}
 
@@ -331,7 +382,7 @@ export class HeadZoom {
 
 	/** The arithmetic of each step as text, with the numbers of this cell. */
 	#lines() {
-		const { query, key, masked, weights, scale } = this.head;
+		const { query, key, value, masked, weights, scale, gradient } = this.head;
 		const visible = this.#visible();
 		const isHidden = !Number.isFinite(masked[this.row][this.key]);
 		const mask = isHidden ? "hidden: −∞, its weight will be 0" : "visible: nothing changes";
@@ -346,10 +397,29 @@ export class HeadZoom {
 		});
 		const given = weights[this.row][this.key];
 		const note =
-			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given, 4)}: it adds a bias.` : "";
-		return [lines[0], lines.slice(1, -2).join("\n"), mask, lines.slice(-2).join("\n") + note];
+			Math.abs(weight - given) > 2e-3 ? `\nThe model's weight is ${writeNumber(given)}: it adds a bias.` : "";
+		const shown = [lines[0], lines.slice(1, -2).join("\n"), mask, lines.slice(-2).join("\n") + note];
+		if (!gradient) return shown;
+		const back = this.#gradients()[this.key];
+		const [ofWeight, mean, score] = [back.weight, back.mean, back.score].map((number) => writeNumber(number));
+		const effect = isFlat(back)
+			? "hardly changes with this score"
+			: back.score < 0
+				? "falls if this score rises"
+				: "falls if this score falls";
+		return [
+			...shown,
+			null,
+			`of the weight: gradient of the sum · v = ${writeProducts(gradient[this.row], value[this.key], writeNumber)}` +
+				` = ${ofWeight}\n` +
+				`of the score: ${writeNumber(given)} · (${ofWeight} − ${parenthesize(back.mean, writeNumber)}) = ${score}, ` +
+				`where ${mean} is the weighted mean of the row\n` +
+				`The loss ${effect}.`,
+		];
 	}
 }
+
+const isFlat = ({ score }) => Math.abs(score) < VISIBLE;
 
 function softmax(scores) {
 	const largest = Math.max(...scores);
@@ -388,8 +458,11 @@ function vectorStrip(label, vector, { reference = vector, numLit = vector.length
 	const limit = reachOf(reference);
 	const ramp = rampOf(true, false);
 	const cells = vector.slice(0, MAX_NUMBERS).map((number, index) => {
-		const cell = make("i", { title: writeNumber(number, 4), class: index < numLit ? null : "later" });
-		cell.style.background = cssColour(ramp, fractionOf(number, { low: -limit, high: limit }));
+		const fraction = fractionOf(number, { low: -limit, high: limit });
+		const text = vector.length <= MAX_WRITTEN && Number(number.toFixed(3));
+		const cell = make("i", { title: writeNumber(number), class: index < numLit ? null : "later" }, text);
+		cell.style.background = cssColour(ramp, fraction);
+		cell.style.color = textColourOn(ramp, fraction);
 		return cell;
 	});
 	return make("div.strip", make("span", bdi(label)), make("span.cells", { "aria-hidden": true }, cells));

@@ -124,25 +124,20 @@ def test_keys_must_fit_in_a_header():
             Guard(key)
 
 
-def test_large_bodies_and_headers_are_refused(studio, monkeypatch):
+def test_large_bodies_are_refused(studio, monkeypatch):
     worked = []
     monkeypatch.setattr("peasy.server.routes.explain.explain", lambda *a, **k: worked.append(a))
     large = json.dumps({"source": "a b " * 300_000}).encode()
     assert studio.post("/api/explain", content=large, headers={"content-type": "application/json"}).status_code == 413
     pieces = (large[i : i + 1000] for i in range(0, len(large), 1000))  # without a length beforehand
     assert studio.post("/api/explain", content=pieces, headers={"content-type": "application/json"}).status_code == 413
-    assert studio.get("/health", headers={"x": "a" * 17_000}).status_code == 431
-    assert studio.get("/health", headers=[("x", "a" * 1000)] * 17).status_code == 431
-    assert studio.get("/" + "a" * 17_000).status_code == 431
     assert not worked
 
 
-def test_without_limits_large_requests_are_read(studio, monkeypatch):
+def test_without_limits_large_bodies_are_read(studio, monkeypatch):
     monkeypatch.setattr(studio.app.state.guard, "max_body_bytes", 10**9)
-    monkeypatch.setattr(guards, "MAX_HEADER_BYTES", 10**9)
     large = {"source": "a b " * 300_000}
     assert "characters" in studio.post("/api/explain", json=large).json()["error"]["message"]  # it was read
-    assert studio.get("/health", headers={"x": "a" * 17_000}).status_code == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/look", "/nowhere", "/api/explain", "/v1/models", "/health"])

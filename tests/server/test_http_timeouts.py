@@ -250,6 +250,22 @@ def test_endless_headers_get_431(open_port):
     assert json.loads(received.partition(b"\r\n\r\n")[2])["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    "head",
+    [b"GET /" + b"a" * 17_000, b"GET /health?" + b"a" * 17_000, b"GET /health HTTP/1.1\r\nx: " + b"a" * 17_000],
+)
+def test_large_heads_get_431(open_port, monkeypatch, head):
+    """Also if all of it arrives at once, and whichever part is large."""
+    request = head + (b"" if b" HTTP" in head else b" HTTP/1.1") + b"\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+    connection = connect(open_port)
+    connection.sendall(request)
+    assert read_all(connection)[0].startswith(b"HTTP/1.1 431 ")
+    monkeypatch.setattr(http_timeouts, "MAX_HEAD_BYTES", 10**9)
+    connection = connect(open_port)
+    connection.sendall(request)
+    assert read_all(connection)[0].startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 404 "))
+
+
 @pytest.mark.parametrize("noise", [b"\x16\x03\x01\x02\x00\x01", b"hello\r\n\r\n", b"\0" * 99])
 def test_invalid_http_gets_400(open_port, noise):
     connection = connect(open_port)
@@ -299,6 +315,18 @@ AMBIGUOUS = {
     "carriage return after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\rb\r\nx\r\n" + NOTHING,
     "line feed after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1;a\nb\r\nx\r\n" + NOTHING,
     "space after the size of a chunk": POST + b"transfer-encoding: chunked\r\n\r\n1 \r\nx\r\n" + NOTHING,
+    "target with a host": b"GET http://localhost/health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "target with another host": b"GET http://evil.com/health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "target without a slash": b"GET health HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "later version": b"GET /health HTTP/1.2\r\nhost: localhost\r\n\r\n",
+    "version 2": b"GET /health HTTP/2.0\r\nhost: localhost\r\n\r\n",
+    "version 0": b"GET /health HTTP/0.9\r\nhost: localhost\r\n\r\n",
+    "two hosts": GET + b"Host: evil.com\r\n\r\n",
+    "two keys": GET + b"authorization: Bearer wrong\r\nAuthorization: Bearer right\r\n\r\n",
+    "two origins": GET + b"origin: http://evil.com\r\norigin: http://localhost\r\n\r\n",
+    "two cookies": GET + b"cookie: peasy=a\r\ncookie: peasy=b\r\n\r\n",
+    "two content types": GET + b"content-type: text/plain\r\ncontent-type: application/json\r\n\r\n",
+    "two sites": GET + b"sec-fetch-site: cross-site\r\nsec-fetch-site: same-origin\r\n\r\n",
     "trailer with a bare line feed": POST + b"transfer-encoding: chunked\r\n\r\n0\r\nx: y\n\r\n",
 }  # fmt: skip
 
@@ -322,7 +350,7 @@ def test_ambiguous_requests_split_into_bytes_are_refused_too(open_port):
 
 
 def test_without_the_strict_buffer_they_would_be_read(open_port, monkeypatch):
-    monkeypatch.setattr(http_timeouts, "_check_head", lambda head: None)
+    monkeypatch.setattr(http_timeouts, "_check_head", lambda head, is_trailer: None)
     connection = connect(open_port)
     connection.sendall(AMBIGUOUS["one bare line feed"])
     assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -332,7 +360,8 @@ def test_plain_and_chunked_requests_are_read(open_port):
     body = json.dumps(REQUEST).encode()
     head = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     chunked = head + b"transfer-encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
-    for request in (chunked, head + b"content-length: %d\r\n\r\n%s" % (len(body), body)):
+    trailer = chunked[:-2] + b"x-checksum: 1\r\n\r\n"
+    for request in (chunked, trailer, head + b"content-length: %d\r\n\r\n%s" % (len(body), body)):
         connection = connect(open_port)
         connection.sendall(request)
         assert connection.recv(100).startswith(b"HTTP/1.1 200 ")

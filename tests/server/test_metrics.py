@@ -88,3 +88,21 @@ def _numbers(text):
 def test_every_response_has_a_request_id(client):
     first, second = client.get("/health"), client.get("/health")
     assert first.headers["x-request-id"] != second.headers["x-request-id"]
+
+
+HOSTILE = ("\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "a\r\n{}", "\ud800", "\u2028", "\x7f")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_line_of_the_log_controls_a_terminal(text):
+    """Names of models, messages of exceptions and prompts may hold anything; each is one line of printable ASCII."""
+    try:
+        raise ValueError(text)
+    except ValueError as error:
+        failure = (type(error), error, None)
+    record = logging.LogRecord("x", logging.ERROR, "", 0, f"event {text}", None, failure)
+    record.fields = {"model": text, text: text}
+    line = JsonFormatter().format(record)
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["model"] == text

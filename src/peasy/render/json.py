@@ -28,24 +28,24 @@ def to_plain(data: object) -> JsonValue:
     >>> to_plain({"scores": (1.0, float("-inf"))})
     {'scores': [1.0, '-inf']}
     """
-    if data is None or isinstance(data, int):
-        return data
-    if isinstance(data, float):
-        return data if math.isfinite(data) else str(data)
     if isinstance(data, str):
         # A lone surrogate cannot be encoded as UTF-8; JSON escapes the rest.
         is_plain = data.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in data)
         return data if is_plain else sanitize.escape_control(data)
+    if data is None or isinstance(data, int):
+        return data
+    if isinstance(data, float):
+        return data if math.isfinite(data) else str(data)
+    if isinstance(data, dict):
+        return {str(to_plain(key)): to_plain(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [to_plain(item) for item in data]
     if is_dataclass(data) and not isinstance(data, type):
         shown = [field.name for field in fields(data) if field.name not in ("explain", "formula")]
         named = {name: to_plain(getattr(data, name)) for name in shown}
         return {"kind": KINDS.get(type(data).__name__, type(data).__name__.lower()), **named}
     if hasattr(data, "tolist"):  # array or NumPy scalar, without importing NumPy
         return to_plain(data.tolist())
-    if isinstance(data, dict):
-        return {str(to_plain(key)): to_plain(value) for key, value in data.items()}
     if isinstance(data, frozenset | set):
         return [to_plain(item) for item in sorted(data)]
-    if isinstance(data, list | tuple):
-        return [to_plain(item) for item in data]
     return data  # type: ignore[return-value]  # json refuses it

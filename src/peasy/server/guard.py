@@ -24,9 +24,6 @@ from peasy.server.responses import error_response
 _MAX_BODY_BYTES = 2**20
 """Default limit of a request body in bytes."""
 
-MAX_HEADER_BYTES = 16 * 1024
-"""Limit of a request's headers and path together in bytes."""
-
 _MAX_DEPTH, _MAX_CONTAINERS = 32, 4096
 """Levels of lists and objects in a body, and their number: reading each takes time of the event loop."""
 
@@ -110,8 +107,6 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw_headers}
         if self.shutting_down:
             raise HTTPRefusal(503, "This server is shutting down.", hint="Retry when it is back.")
-        if sum(len(name) + len(text) + 4 for name, text in raw_headers) + len(path) > MAX_HEADER_BYTES:
-            raise HTTPRefusal(431, "The headers are too large.", hint=f"At most {MAX_HEADER_BYTES:,} bytes.")
         self._check_host(headers)
         self._check_origin(method, headers)
         if self.api_key is not None and path not in self.public_paths:

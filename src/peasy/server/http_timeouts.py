@@ -72,6 +72,18 @@ def connection_limit() -> int:
 _MAX_CHUNKS = 4096
 """Chunks of one body. Each takes 20 microseconds of the event loop, however small it is."""
 
+MAX_HEAD_BYTES = 16 * 1024
+"""Request line and headers of a request in bytes."""
+
+_SINGLE = (
+    b"authorization", b"content-length", b"content-type", b"cookie", b"host", b"origin", b"sec-fetch-mode",
+    b"sec-fetch-site", b"transfer-encoding",
+)  # fmt: skip
+"""Headers that decide about a request: of two, a proxy may read the other one."""
+
+_REQUEST_LINE = re.compile(rb"\S+ [/*]\S* HTTP/1\.[01]\r")
+"""Method, path and version. A target with a host is for proxies: its host need not be that of the header."""
+
 _CHUNK_HEAD = re.compile(rb"[0-9A-Fa-f]{1,16}(;[^\x00-\x08\x0a-\x1f\x7f]{0,200})?\r\n")
 
 
@@ -85,8 +97,8 @@ class StrictReceiveBuffer(ReceiveBuffer):
         before = bytes(self._data)
         lines = super().maybe_extract_lines()
         if lines is not None:
+            _check_head(before[: len(before) - len(self._data)], is_trailer=self._num_chunks > 0)
             self._num_chunks = 0
-            _check_head(before[: len(before) - len(self._data)])
         return lines
 
     def maybe_extract_next_line(self) -> bytearray | None:
@@ -99,17 +111,21 @@ class StrictReceiveBuffer(ReceiveBuffer):
         return line
 
 
-def _check_head(head: bytes) -> None:
+def _check_head(head: bytes, is_trailer: bool) -> None:
     """Raise if a proxy could read these lines differently."""
     if re.search(rb"[\x00-\x08\x0a-\x1f\x7f]", head.replace(b"\r\n", b"")):
         raise h11.LocalProtocolError("a line ends without CR LF, or has a control character")
+    if len(head) > MAX_HEAD_BYTES:
+        raise h11.LocalProtocolError("the head is too large", error_status_hint=431)
+    if not (is_trailer or _REQUEST_LINE.match(head)):
+        raise h11.LocalProtocolError("the target is no path, or this is another version of HTTP")
     first, *rest = head.split(b"\r\n")
     if any(line[:1] in (b" ", b"\t") for line in rest):
         raise h11.LocalProtocolError("a header is folded")
-    names = [line.partition(b":")[0].strip().lower() for line in rest]
-    lengths = [line for name, line in zip(names, rest, strict=True) if name == b"content-length"]
-    if len(lengths) > 1 or b"," in b"".join(lengths) or names.count(b"transfer-encoding") > 1:
-        raise h11.LocalProtocolError("a header that gives the length is repeated")
+    headers = [(name.strip().lower(), text) for name, _, text in (line.partition(b":") for line in rest)]
+    names = [name for name, _ in headers]
+    if any(names.count(name) > 1 for name in _SINGLE) or b"," in dict(headers).get(b"content-length", b""):
+        raise h11.LocalProtocolError("a header that decides is repeated")
     if b"transfer-encoding" in names and (b"content-length" in names or not first.endswith(b"HTTP/1.1")):
         raise h11.LocalProtocolError("Transfer-Encoding together with Content-Length, or before HTTP/1.1")
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 import platform
 import signal
@@ -16,7 +17,7 @@ from fastapi import FastAPI
 
 from peasy.errors import ResourceUnavailable
 from peasy.server import http_timeouts
-from peasy.server.guard import MAX_HEADER_BYTES, Guard
+from peasy.server.guard import Guard
 from peasy.server.model_registry import ModelRegistry
 from peasy.server.worker_pool import WorkerPool
 
@@ -60,6 +61,7 @@ def run_server(
     """Serve until SIGTERM or Ctrl-C, then let running requests finish within `shutdown_timeout` seconds."""
     server = GracefulServer(app, http_timeouts.connection_limit(), shutdown_timeout, on_started)
     sys.setswitchinterval(_SWITCH_INTERVAL)
+    gc.freeze()  # every full collection would go through all modules, and hold each thread for tenths of a second
     server.run(sockets=[listener])
     if server.force_exit:
         os._exit(130)
@@ -94,7 +96,7 @@ class GracefulServer(uvicorn.Server):
             app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
             server_header=False, lifespan="on", limit_concurrency=max_connections,
             backlog=http_timeouts.ACCEPTED_AT_ONCE, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
-            h11_max_incomplete_event_size=MAX_HEADER_BYTES, timeout_graceful_shutdown=round(shutdown_timeout + 5),
+            h11_max_incomplete_event_size=http_timeouts.MAX_HEAD_BYTES, timeout_graceful_shutdown=round(shutdown_timeout + 5),
         )  # fmt: skip
         super().__init__(config)
         self.app, self.shutdown_timeout, self.on_started = app, shutdown_timeout, on_started

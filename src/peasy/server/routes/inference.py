@@ -15,7 +15,7 @@ from peasy.commands.embed import embed
 from peasy.commands.generate import GenerateSampling, generate
 from peasy.commands.models import ModelEntry, ModelResult, ModelsResult, models, read_card
 from peasy.commands.result import Result
-from peasy.commands.tokenize import TokenizeResult
+from peasy.commands.tokenize import tokenize
 from peasy.commands.translate import translate
 from peasy.config import JsonDict
 from peasy.errors import InvalidInput
@@ -46,14 +46,6 @@ def _given_card(registry: ModelRegistry, name: str) -> ModelEntry:
         return ModelEntry(name, "given", loaded.folder or Path(), loaded.kind, facts["parameters"], facts["bytes"])
 
 
-@command_route(router, "/tokenize")
-def post_tokenize(state: State, model: Name, text: Annotated[str, Field(max_length=20_000)]) -> Result:
-    """Tokenize a text, with the pieces and words of all tokens; /tokenize takes longer texts and returns only ids."""
-    with state.registry.use(model) as loaded:
-        tokenizer = loaded.require_tokenizer()
-        return TokenizeResult(tokenizer.encode(text), tokenizer, loaded.name)
-
-
 _MAX_UNCACHED_TOKENS = 128
 """Limit of max_tokens without KV cache, where the cost grows quadratically."""
 
@@ -64,6 +56,7 @@ def _check_uncached(arguments: JsonDict) -> None:
         raise InvalidInput(f"Without KV cache, max_tokens is at most {_MAX_UNCACHED_TOKENS}.", hint="Lower max_tokens.")
 
 
+add_command_route(router, "/tokenize", tokenize, changes={"text": Text})
 add_command_route(
     router, "/generate", generate, options=GenerateSampling, hide=("logit_bias",), prepare=_check_uncached,
     changes={

@@ -96,7 +96,8 @@ class GracefulServer(uvicorn.Server):
             app, http=http_timeouts.TimeoutProtocol, ws="none", loop="asyncio", log_config=None, access_log=False,
             server_header=False, lifespan="on", limit_concurrency=max_connections,
             backlog=http_timeouts.ACCEPTED_AT_ONCE, timeout_keep_alive=round(http_timeouts.IDLE_TIMEOUT) or 1,
-            h11_max_incomplete_event_size=http_timeouts.MAX_HEAD_BYTES, timeout_graceful_shutdown=round(shutdown_timeout + 5),
+            h11_max_incomplete_event_size=http_timeouts.MAX_HEAD_BYTES,
+            timeout_graceful_shutdown=round(shutdown_timeout + 5),
         )  # fmt: skip
         super().__init__(config)
         self.app, self.shutdown_timeout, self.on_started = app, shutdown_timeout, on_started

@@ -58,6 +58,34 @@ HOSTILE = {
     "one long operation": "{% set a = [1] * 10000 %}{{ ([a] * 10000) | sum(start=[]) | length }}",
     "grows when it is written": "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}"
     "{% endfor %}{{ n.x | tojson | length }}",
+    "compares what it shares": "{% set n = namespace(x=[1], y=[1]) %}{% for i in range(40) %}"
+    "{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}{{ n.x == n.y }}",
+    "contains what it shares": "{% set n = namespace(x=[1], y=[1]) %}{% for i in range(40) %}"
+    "{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}{{ n.x in [n.y] }}",
+    "shared as text": "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}{% endfor %}"
+    "{{ (n.x | string)[:9] }}",
+    "pads": "{{ ('x' | center(2000000000))[:9] }}",
+    "pads by a method": "{{ 'x'.ljust(4000000000)[:9] }}",
+    "pads by a format": "{{ ('%4000000000d' % 1)[:9] }}",
+    "pads by a format method": "{{ '{:>4000000000}'.format(1)[:9] }}",
+    "indents": "{{ ('x\\n' * 999999) | indent(99999) | length }}",
+    "replaces": "{{ ('x' * 9999999) | replace('x', 'y' * 9999999) | length }}",
+    "replaces by a method": "{{ ('x' * 9999999).replace('', 'y' * 999)[:9] }}",
+    "sorts": "{{ (range(99999) | map('string') | list * 99) | sort | length }}",
+    "sorts long texts": "{{ [('x' * 9999999) ~ 'y', ('x' * 9999999) ~ 'z'] * 9999 | sort | length }}",
+    "unique": "{{ (['x' * 999999] * 99999) | map('list') | list | length }}",
+    "writes paragraphs": "{{ lipsum(n=99999, min=99, max=100) | length }}",
+    "joins": "{{ ['x' * 999999] * 99 | join('y' * 9999999) | length }}",
+    "splits": "{{ ('x y ' * 2499999).split() | length }}{{ ('x y ' * 2499999).split() * 40 | length }}",
+    "wraps": "{{ ('x' * 9999999) | wordwrap(1) | length }}",
+    "marks links": "{{ ('http://a.b' * 999999) | urlize | length }}",
+    "prints nested lists": "{% set n = namespace(x=[1]) %}{% for i in range(40) %}{% set n.x = [n.x, n.x] %}"
+    "{% endfor %}{{ n.x | pprint | length }}",
+    "slices": "{{ [1] | slice(999999999) | list | length }}",
+    "fills batches": "{{ [1] | batch(999999999, 0) | list | length }}",
+    "long division": "{{ (7 ** 3000000) // (3 ** 3000000) }}",
+    "long remainder": "{{ (7 ** 3000000) % (3 ** 3000000) }}",
+    "long": "{{ 1 }}" * 10_000,
     "long power": "{{ 10 ** 25000000 }}",
     "refuses": "{{ raise_exception('Only user and assistant roles!') }}",
     "is not a template": "{% for %}",
@@ -65,13 +93,16 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_malicious_templates_are_refused(bpe, name):
+def test_malicious_templates_are_refused(bpe, name, monkeypatch):
+    counted = name in ("never ends", "maps")  # by counting, not by the clock: the same on a busy machine
+    if counted:
+        monkeypatch.setattr(chat_template, "MAX_CPU_SECONDS", 60.0)
     before = sum(os.times()[2:4])
-    with pytest.raises(InvalidInput, match="chat template cannot be used") as caught:
+    with pytest.raises(InvalidInput, match=r"chat template (cannot be used|has 70,000 characters)") as caught:
         apply_chat_template(with_template(bpe, HOSTILE[name]), MESSAGES)
     assert sum(os.times()[2:4]) - before < 3, "single operations are bounded in CPU time"
-    if name in ("never ends", "maps"):  # by counting, not by the clock: the same on a busy machine
-        assert "more than 300,000 operations" in caught.value.message
+    if counted:
+        assert "operations" in caught.value.message
     if name in ("power", "long power", "repeats"):  # before it is computed
         assert "a product is too large" in caught.value.message
     if name == "refuses":
@@ -83,7 +114,7 @@ def test_a_loop_ends_after_so_many_operations_not_seconds(bpe, monkeypatch):
     template = "{% for a in range(9999) %}{{ 'x' if a == 9998 }}{% endfor %}"
     assert apply_chat_template(with_template(bpe, template), MESSAGES) == "x"
     monkeypatch.setattr(chat_template, "MAX_OPERATIONS", 1000)
-    with pytest.raises(InvalidInput, match="more than 1,000 operations"):
+    with pytest.raises(InvalidInput, match=r"more than 1,\d+ operations"):
         apply_chat_template(with_template(bpe, template), MESSAGES)
 
 

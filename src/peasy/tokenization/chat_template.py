@@ -9,11 +9,15 @@ from pathlib import Path
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import Tokenizer
 
-MAX_OPERATIONS, MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 300_000, 1.0, 512 << 20, 1_000_000
-"""Limits of a template: operations, CPU seconds, bytes of memory, characters of output.
+MAX_OPERATIONS, MAX_CPU_SECONDS, MAX_MEMORY, MAX_CHARS = 100_000, 0.1, 512 << 20, 1_000_000
+"""Limits of a template: operations (and one a character of the messages), CPU seconds, bytes, characters of output.
 
 Operations end a template that loops after the same work on any machine; a conversation takes about ten a message.
+CPU time ends single operations that take long: short, so that it is no second of a busy machine either.
 """
+
+_MAX_TEMPLATE_CHARS = 65_536
+"""Characters of a template, three times the longest published ones: compiling it takes 4 microseconds each."""
 
 _WALL_CLOCK_SECONDS = 60.0
 """Wall-clock timeout, for busy machines and systems without a limit of CPU time."""
@@ -85,8 +89,9 @@ def _render(tokenizer: Tokenizer, chats: Sequence[tuple[Sequence[ChatMessage], b
     if template is None:
         message = "This model has no chat template."
         raise InvalidInput(message, hint="It was not trained for chat. Generate from a plain prompt instead.")
-    if len(template) > MAX_CHARS:
-        raise InvalidInput(f"The chat template has {len(template):,} characters.", hint=f"The limit is {MAX_CHARS:,}.")
+    if len(template) > _MAX_TEMPLATE_CHARS:
+        message, hint = f"The chat template has {len(template):,} characters.", f"The limit is {_MAX_TEMPLATE_CHARS:,}."
+        raise InvalidInput(message, hint=hint)
     special = vars(tokenizer.special_tokens)
     tokens = {role: "" if (id := special[role]) is None else tokenizer.token(id) or "" for role in _TEMPLATE_TOKENS}
     request = {

@@ -11,7 +11,13 @@ import sys
 from collections.abc import Callable
 from datetime import datetime
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_CPU_SECONDS_PER_CHAR = 2e-6
+"""Further CPU time for long conversations: ten times what the templates of published models take."""
 
 _MAX_PRODUCT = 10_000_000
 """Largest result of a multiplication or power, in bits or items: one operation may not take long."""
@@ -28,9 +34,10 @@ def set_limits(memory: int, cpu_seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def render(template: str, values: dict[str, object], max_operations: int) -> str:
-    """Render a template with these values within `max_operations` (lines of the compiled template)."""
+def compile_template(template: str) -> "Template":
+    """Return a compiled template; nothing of it is computed yet."""
     from jinja2 import nodes
+    from jinja2.compiler import CodeGenerator
     from jinja2.ext import Extension
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -47,23 +54,36 @@ def render(template: str, values: dict[str, object], max_operations: int) -> str
         def render(self, caller: Callable[[], str]) -> str:
             return caller()
 
+    class Generator(CodeGenerator):
+        """Code generator that computes no constants: filters of them would run now, without limits."""
+
+        def _output_child_to_const(self, node: nodes.Expr, *arguments: Any) -> str:
+            if isinstance(node, nodes.TemplateData):
+                return super()._output_child_to_const(node, *arguments)
+            raise nodes.Impossible
+
     class Environment(ImmutableSandboxedEnvironment):
-        intercepted_binops = frozenset(("*", "**"))
+        intercepted_binops, code_generator_class = frozenset(("*", "**")), Generator
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             _check_product(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
     environment = Environment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", GenerationBlock], autoescape=False
-    )
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", GenerationBlock], autoescape=False,
+        optimized=False,
+    )  # fmt: skip
     environment.filters["tojson"] = _to_json
     now = datetime.now()
     environment.globals |= {"raise_exception": _raise_exception, "strftime_now": now.strftime}
-    compiled = environment.from_string(template)
+    return environment.from_string(template)
+
+
+def render(template: "Template", values: dict[str, object], max_operations: int) -> str:
+    """Render a template with these values within `max_operations` (lines of the compiled template)."""
     sys.settrace(_counter(max_operations))
     try:
-        return compiled.render(**values)
+        return template.render(**values)
     finally:
         sys.settrace(None)
 
@@ -115,9 +135,11 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     texts = []
     try:
+        template = compile_template(request["template"])
         for chat in request["chats"]:
-            set_limits(request["max_memory"], request["max_cpu_seconds"])
-            texts.append(render(request["template"], request["values"] | chat, request["max_operations"]))
+            num_chars = len(str(chat))
+            set_limits(request["max_memory"], request["max_cpu_seconds"] + _CPU_SECONDS_PER_CHAR * num_chars)
+            texts.append(render(template, request["values"] | chat, request["max_operations"] + num_chars))
         longest = max(map(len, texts))
         result: dict[str, object] = {"texts": texts}
         if longest > request["max_chars"]:

@@ -1,9 +1,9 @@
 """Fails every write of a piece of work, one after the other, in forks: ENOSPC (a full disk from there on) and EIO.
 
 `LD_PRELOAD=failing_writes.so python full_disk.py FOLDER WORK COUNT` prints the trials and the failures, as JSON.
-WORK: train, export, results or upload. Each trial fails another write (all of them if COUNT is 0). The work must end
-with an error that names a path, and for a full disk the bytes needed and free; it must leave no file half-written; and
-done again it must give what undisturbed work gives.
+WORK: train, prepare, export, results, temporary or upload. Each trial fails another write (all of them if COUNT is 0).
+The work must end with an error that names a path, and for a full disk the bytes needed and free; it must leave no file
+half-written; and done again it must give what undisturbed work gives.
 """
 
 import ctypes
@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from harness import LINES, SETTINGS, STEPS, in_child, outcome
 
 LIBRARY = ctypes.CDLL(None)
+
+ATTENTION = """import torch
+
+def attention(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5, -1) @ v
+"""
 
 
 def train(folder: Path) -> None:
@@ -59,8 +66,42 @@ def export(folder: Path) -> None:
         if not (folder / name).exists():
             write(folder / name)
     result = peasy.explain("i-love-ai")
-    for suffix in ("html", "svg", "md", "csv", "json", "tex"):
+    for suffix in ("html", "svg", "md", "csv", "json", "tex", "png", "pdf", "xlsx"):
         result.save(folder / f"love.{suffix}")
+
+
+def prepare(folder: Path) -> None:
+    """Tokenize plain text, pairs, labelled texts and chats into shards."""
+    from peasy.datasets import open_corpus, prepare_shards
+    from peasy.tokenization import train_tokenizer
+    from peasy.tokenization.chat_template import DEFAULT_CHAT_TEMPLATE
+    from peasy.tokenization.tokenizer import Tokenizer
+
+    chat = [{"role": "user", "content": LINES[0]}, {"role": "assistant", "content": LINES[1]}]
+    records = {
+        "plain": {"text": LINES[0]}, "pairs": {"source": LINES[0], "target": LINES[1]},
+        "labels": {"text": LINES[0], "label": "good"}, "chats": {"messages": chat},
+    }  # fmt: skip
+    tokenizer = train_tokenizer(LINES, "bpe", 300)
+    tokenizer = Tokenizer(tokenizer._data, tokenizer.config | {"chat_template": DEFAULT_CHAT_TEMPLATE})
+    for name, record in records.items():
+        source = folder.parent / f"{name}.jsonl"  # outside: its writes do not fail
+        lines = [json.dumps(record | {"number": number}) + "\n" for number in range(40)]
+        source.write_text("".join(lines), encoding="utf-8")
+        prepare_shards(open_corpus(str(source)), tokenizer, folder / "shards" / name)
+
+
+def temporary(folder: Path) -> None:
+    """Work that writes temporary files only: checks of a model and of code, a dry run, a model in memory."""
+    import peasy
+
+    tempfile.tempdir = str(folder / "temporary")
+    Path(tempfile.tempdir).mkdir(exist_ok=True)
+    source = folder.parent / "code.py"
+    source.write_text(ATTENTION, encoding="utf-8")
+    peasy.prove(f"{source}:attention")
+    peasy.prove("repeats")
+    peasy.plan("gpt", folder / "lines.txt", preset="tiny", settings=SETTINGS)
 
 
 def results(folder: Path) -> None:
@@ -97,7 +138,9 @@ def upload(folder: Path) -> None:
             append_text(name, chunk)
 
 
-WORK = {"train": train, "export": export, "results": results, "upload": upload}
+WORK = {
+    "train": train, "prepare": prepare, "export": export, "results": results, "temporary": temporary, "upload": upload,
+}  # fmt: skip
 
 
 def contents(folder: Path) -> dict[str, bytes]:

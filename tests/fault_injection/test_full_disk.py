@@ -30,7 +30,9 @@ def sweep(library: Path, folder: Path, work: str, count: int) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize(("work", "count"), [("train", 4), ("export", 4), ("results", 4), ("upload", 0)])
+@pytest.mark.parametrize(
+    ("work", "count"), [("train", 4), ("prepare", 4), ("export", 4), ("results", 4), ("temporary", 4), ("upload", 0)]
+)
 def test_some_failing_writes(library, tmp_path, work, count):
     result = sweep(library, tmp_path, work, count)
     assert result["trials"] >= 4
@@ -39,7 +41,7 @@ def test_some_failing_writes(library, tmp_path, work, count):
 
 @pytest.mark.faults
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("work", ["train", "export", "results"])
+@pytest.mark.parametrize("work", ["train", "prepare", "export", "results", "temporary"])
 def test_every_failing_write(library, tmp_path, work):
     result = sweep(library, tmp_path, work, 0)
     assert result["trials"] == 2 * result["writes"] > 50

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypedDict
 
 import numpy as np
@@ -404,9 +403,7 @@ class _SplitWriter:
 
 
 def _tokenizer_hash(tokenizer: Tokenizer) -> str:
-    with TemporaryDirectory() as folder:
-        tokenizer.save(f"{folder}/tokenizer.json")
-        return hashlib.sha256((Path(folder) / "tokenizer.json").read_bytes()).hexdigest()
+    return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
 
 
 def _header_hash(header: dict[str, Any]) -> str:

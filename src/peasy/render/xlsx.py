@@ -7,6 +7,7 @@ value, so that programs that only read values see it, too. Text is never a formu
 import io
 import math
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from peasy.extras import require_extra
@@ -28,6 +29,7 @@ def draw(document: Document) -> bytes:
     writer = require_extra("xlsxwriter")
     out = io.BytesIO()
     with writer.Workbook(out, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as book:
+        book.set_properties({"created": datetime(2000, 1, 1)})
         _SheetWriter(book, document).write()
     return out.getvalue()
 

@@ -124,10 +124,14 @@ class Tokenizer:
         except OSError as error:
             raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from None
 
+    def to_json(self) -> str:
+        """Return the text of tokenizer.json."""
+        return json.dumps(self._data, ensure_ascii=False) + "\n"
+
     def save(self, path: str | Path) -> None:
         """Write tokenizer.json to `path`, and next to it tokenizer_config.json (special tokens, chat template)."""
         path = Path(path)
-        path.write_text(json.dumps(self._data, ensure_ascii=False) + "\n", encoding="utf-8")
+        path.write_text(self.to_json(), encoding="utf-8")
         named = {f"{role}_token": self._id_to_token.get(id) for role, id in vars(self.special_tokens).items()}
         config = {key: name for key, name in named.items() if name is not None} | self._config
         config_path = path.parent / path.name.replace("tokenizer.json", CONFIG_FILE)

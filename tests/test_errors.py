@@ -71,22 +71,6 @@ def test_synonyms_are_not_parameters_of_peasy():
     assert not ours & errors.synonyms().keys()
 
 
-def test_unknown_keywords_are_rejected():
-    checked = errors.with_checked_keywords(lookup)
-    assert checked("pizza", known={"pizza": 2}, kind="example") == 2
-    with pytest.raises(TypeError, match=r"^lookup has no parameter knwon\. Did you mean known\?$"):
-        checked("pizza", knwon={}, kind="example")
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        checked("pizza", kind="example")
-    with pytest.raises(errors.UsageError, match=r"has no parameter zebra\. It has name, known, kind\.$"):
-        checked("pizza", zebra=1)
-
-    def open_ended(**options):
-        return options
-
-    assert errors.with_checked_keywords(open_ended) is open_ended
-
-
 def test_dashes_make_no_flag_similar():
     assert did_you_mean("--edit", ["--seed", "--json"]) is None
     assert did_you_mean("--edit", ["--ablate", "--seed", "--cut"]) == "Did you mean --ablate or --cut?"

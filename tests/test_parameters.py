@@ -7,8 +7,15 @@ from typing import Annotated
 import pytest
 from annotated_types import Ge, Gt, Le, Lt
 
-from peasy.errors import InvalidInput
-from peasy.parameters import REQUIRED, CommandParameter, FrozenSettings, check_bounds, command_parameters
+from peasy.errors import InvalidInput, UsageError, lookup
+from peasy.parameters import (
+    REQUIRED,
+    CommandParameter,
+    FrozenSettings,
+    check_bounds,
+    command_parameters,
+    with_checked_arguments,
+)
 
 
 @dataclass
@@ -66,3 +73,18 @@ def test_settings_are_frozen_dataclasses_by_their_base_class():
     assert ByIdentity(2) != ByIdentity(2)
     with pytest.raises(FrozenInstanceError):
         Sized().size = 3
+
+
+def test_unknown_and_missing_arguments_are_rejected():
+    checked = with_checked_arguments(lookup)
+    assert checked("pizza", known={"pizza": 2}, kind="example") == 2
+    with pytest.raises(UsageError, match=r"^lookup needs known\.$"):
+        checked("pizza", knwon={}, kind="example")
+    with pytest.raises(TypeError, match=r"^lookup has no parameter knwon\. Did you mean known\?$"):
+        checked("pizza", {}, "example", knwon={})
+    with pytest.raises(UsageError, match=r"has no parameter zebra\. It has name, known, kind\.$"):
+        checked("pizza", {}, "example", zebra=1)
+
+
+def test_any_keyword_is_left_to_the_function_that_takes_them():
+    assert with_checked_arguments(lambda **options: options)(zebra=1) == {"zebra": 1}

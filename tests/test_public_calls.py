@@ -14,7 +14,8 @@ import torch
 
 import peasy
 from peasy.atomic import atomic_dir, write_atomic
-from peasy.errors import PeasyError, UsageError, parameter_names
+from peasy.errors import PeasyError, UsageError
+from peasy.parameters import parameter_names
 
 WRONG = {
     "none": None, "number": 3, "fraction": 1.5, "bytes": b"x", "object": object(), "ids of nothing": [None],

@@ -1,13 +1,10 @@
-"""Mixins of public objects: notebook display and checked arguments; `render` and `parameters` are found by name."""
+"""Mixins of public objects: notebook display and checked arguments; `render` is found by name."""
 
-from collections.abc import Callable
-from functools import cache, wraps
 from importlib import import_module
 from types import FunctionType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
-P = ParamSpec("P")
-T = TypeVar("T")
+from peasy.parameters import with_checked_arguments
 
 
 class CheckedMethods:
@@ -24,21 +21,6 @@ class CheckedMethods:
 def _takes_arguments(method: FunctionType) -> bool:
     code = method.__code__
     return code.co_argcount + code.co_kwonlyargcount > 1 and method.__module__.startswith("peasy.")
-
-
-def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function or method with its arguments checked; its signature is read at the first call."""
-
-    @cache
-    def checked() -> Callable[P, T]:
-        checking: Callable[P, T] = import_module("peasy.parameters").with_checked_arguments(function)
-        return checking
-
-    @wraps(function)
-    def call(*args: P.args, **options: P.kwargs) -> T:
-        return checked()(*args, **options)
-
-    return call
 
 
 class DisplayMixin(CheckedMethods):

@@ -1,16 +1,14 @@
 """User-facing errors with exit codes and hints: what is wrong, where, and what to do next."""
 
 import functools
-import inspect
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, get_args
+from typing import TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 EXIT_WRONG, EXIT_NOT_COMPARED = 8, 9
@@ -111,47 +109,6 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
 
 def _as_keyword(name: str) -> str:
     return name.lstrip("-").replace("-", "_").lower()
-
-
-def check_keywords(function: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise for the first keyword that a function does not have, with the closest one that it has.
-
-    >>> check_keywords("generate", {"max_new_tokens": 5}, ("max_tokens", "seed"))
-    Traceback (most recent call last):
-    peasy.errors.UnknownKeyword: generate has no parameter max_new_tokens. Did you mean max_tokens?
-    """
-    known = list(known)
-    for name in given:
-        if name not in known:
-            suggestion = did_you_mean(name, known) or f"It has {', '.join(known)}."
-            raise UnknownKeyword(f"{function} has no parameter {name}. {suggestion}")
-
-
-def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the names of the parameters of a function or class, with those of `**options: Unpack[...]`.
-
-    >>> parameter_names(did_you_mean)
-    ('word', 'known')
-    """
-    names: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
-        options = get_args(parameter.annotation) if parameter.kind is parameter.VAR_KEYWORD else ()
-        names += options[0].__annotations__ if options else [name]
-    return tuple(names)
-
-
-def with_checked_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with unknown keywords rejected by `check_keywords`; one with any ** checks them itself."""
-    parameters, known = inspect.signature(function).parameters.values(), parameter_names(function)
-    if any(parameter.kind is parameter.VAR_KEYWORD and parameter.name in known for parameter in parameters):
-        return function
-
-    @functools.wraps(function)
-    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        check_keywords(function.__name__, kwargs, known)
-        return function(*args, **kwargs)
-
-    return checked
 
 
 def lookup(name: str | T, known: Mapping[str, T], kind: str) -> T:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from annotated_types import Ge, Gt, Le, Lt
 
-from peasy.errors import InvalidInput, UsageError, check_file_name, with_checked_keywords
+from peasy.errors import InvalidInput, UnknownKeyword, UsageError, check_file_name, did_you_mean
 
 P = typing.ParamSpec("P")
 T = typing.TypeVar("T")
@@ -173,33 +173,82 @@ def _attribute_docstrings(kind: type) -> dict[str, str]:
     return found
 
 
+def check_keywords(function: str, given: collections.abc.Iterable[str], known: collections.abc.Iterable[str]) -> None:
+    """Raise for the first keyword that a function does not have, with the closest one that it has.
+
+    >>> check_keywords("generate", {"max_new_tokens": 5}, ("max_tokens", "seed"))
+    Traceback (most recent call last):
+    peasy.errors.UnknownKeyword: generate has no parameter max_new_tokens. Did you mean max_tokens?
+    """
+    known = list(known)
+    for name in given:
+        if name not in known:
+            suggestion = did_you_mean(name, known) or f"It has {', '.join(known)}."
+            raise UnknownKeyword(f"{function} has no parameter {name}. {suggestion}")
+
+
+def parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of the parameters of a function or class, with those of `**options: Unpack[...]`.
+
+    >>> parameter_names(check_keywords)
+    ('function', 'given', 'known')
+    """
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        options = typing.get_args(parameter.annotation) if parameter.kind is parameter.VAR_KEYWORD else ()
+        names += options[0].__annotations__ if options else [name]
+    return tuple(names)
+
+
+class _CallRules(typing.NamedTuple):
+    """Signature of a function, as needed to check its calls."""
+
+    known: tuple[str, ...]
+    positional: list[str]
+    required: list[str]
+    bounded: Mapping[str, CommandParameter]
+    takes_any_number: bool
+    takes_any_keyword: bool
+
+
+@functools.cache
+def _call_rules(function: Callable[..., object]) -> _CallRules:
+    parameters, known = inspect.signature(function).parameters, parameter_names(function)
+    kinds = {name: parameter.kind for name, parameter in parameters.items()}
+    return _CallRules(
+        known,
+        positional=[name for name, kind in kinds.items() if kind < 2],
+        required=[name for name, kind in kinds.items() if kind < 4 and parameters[name].default is REQUIRED],
+        bounded={name: CommandParameter(name, parameter.annotation) for name, parameter in parameters.items()},
+        takes_any_number=inspect.Parameter.VAR_POSITIONAL in kinds.values(),
+        takes_any_keyword=any(kind == inspect.Parameter.VAR_KEYWORD and name in known for name, kind in kinds.items()),
+    )
+
+
 def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
     """Return the function with missing, unknown and unusable arguments answered in a sentence.
 
-    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these.
+    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these. The signature is
+    read at the first call.
     """
-    named = with_checked_keywords(function)
-    if inspect.isclass(function):
-        return named
-    parameters = inspect.signature(function).parameters
-    required = [name for name, parameter in parameters.items() if parameter.default is REQUIRED and parameter.kind < 4]
-    positional = [name for name, parameter in parameters.items() if parameter.kind < 2]
-    takes_any_number = any(parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters.values())
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        if len(args) > len(positional) and not takes_any_number:
-            names = [name for name in positional if name != "self"]
+        rules = _call_rules(function)
+        if len(args) > len(rules.positional) and not rules.takes_any_number:
+            names = [name for name in rules.positional if name != "self"]
             rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
-            count = len(args) - len(positional) + len(names)
+            count = len(args) - len(rules.positional) + len(names)
             raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
-        given = checked_options(function, dict(zip(positional, args, strict=False)))
+        given = checked_options(function, dict(zip(rules.positional, args, strict=False)))
         options = checked_options(function, kwargs)
-        if missing := [name for name in required if name not in {**given, **options}]:
+        if missing := [name for name in rules.required if name not in {**given, **options}]:
             raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
-        check_bounds(command_parameters(function), given | options)
+        check_bounds(rules.bounded, given | options)
+        if not rules.takes_any_keyword:  # else the function checks them itself
+            check_keywords(function.__name__, options, rules.known)
         try:
-            return named(*given.values(), *args[len(positional) :], **options)  # type: ignore[arg-type]
+            return function(*given.values(), *args[len(rules.positional) :], **options)  # type: ignore[arg-type]
         except OSError as error:  # a name that the system does not take, or a file that may not be opened
             if error.filename is None:
                 raise

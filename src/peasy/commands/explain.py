@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike
 
 from peasy import config, render
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import InvalidInput, NotFound, UsageError, check_keywords, did_you_mean, parameter_names
+from peasy.errors import InvalidInput, NotFound, UsageError, did_you_mean
+from peasy.parameters import check_keywords, parameter_names
 from peasy.views import worked as views
 from peasy.views.document import Document
 from peasy.worked import Example, WorkedExample, WorkedStep, example_names, load_example, read_example, solve

@@ -20,8 +20,8 @@ from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
-from peasy.errors import InvalidInput, NotFound, check_keywords, lookup, parameter_names
-from peasy.parameters import checked_options, with_checked_arguments
+from peasy.errors import InvalidInput, NotFound, lookup
+from peasy.parameters import check_keywords, checked_options, parameter_names, with_checked_arguments
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document

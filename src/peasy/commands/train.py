@@ -29,9 +29,10 @@ from peasy.datasets import (
     sample_texts,
     shards_fingerprint,
 )
-from peasy.errors import InvalidInput, UsageError, check_keywords, parameter_names
+from peasy.errors import InvalidInput, UsageError
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
+from peasy.parameters import check_keywords, parameter_names
 from peasy.tokenization.chat_template import apply_chat_template
 from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name

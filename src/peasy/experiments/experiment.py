@@ -8,10 +8,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from peasy.commands.result import JsonDict, Result
-from peasy.errors import NotFound, PeasyError, UsageError, check_keywords, did_you_mean, parameter_names
+from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.experiments.result import EXPERIMENTS, Experiment, ExperimentResult, OnStatus, ignore_status, save_result
 from peasy.experiments.statistics import pool
 from peasy.experiments.stored import SeedsResult, code_hash, stored_results, versions
+from peasy.parameters import check_keywords, parameter_names
 from peasy.views.document import Document, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:

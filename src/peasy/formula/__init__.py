@@ -1,14 +1,14 @@
 """Attention formula, masks, positions and norms as named steps; no weights, no torch.
 
-May import: errors, display. Imported by: every package that shows or computes attention.
+May import: errors, display, parameters. Imported by: every package that shows or computes attention.
 In: arrays of any array-API library. Out: named steps with captions.
 """
 
-from peasy.display import with_checked_arguments as _checked
 from peasy.formula import attention, heads, norms, positions
 from peasy.formula.attention import CONTRIBUTIONS, AttentionSteps
 from peasy.formula.scoring import Additive
 from peasy.formula.step import FormulaStep, Steps
+from peasy.parameters import with_checked_arguments as _checked
 
 # Their modules have the same functions without the check of arguments, for use within peasy.
 attend, attend_with_weights = _checked(attention.attend), _checked(heads.attend_with_weights)

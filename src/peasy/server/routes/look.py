@@ -14,11 +14,12 @@ from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
 from peasy.commands.result import Result
 from peasy.commands.trace import trace
-from peasy.errors import InvalidInput, parameter_names
+from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection import edit
 from peasy.inspection.edit import Edit, Where
 from peasy.inspection.results import AttentionRecord
+from peasy.parameters import parameter_names
 from peasy.render.json import to_plain
 from peasy.server.derive import add_command_route
 from peasy.server.responses import CommandBody, Seed, Strict, Text, make_response

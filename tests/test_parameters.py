@@ -1,6 +1,7 @@
 """Parameters of a command: names, defaults, bounds and explanations from signature and docstring."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated
 
@@ -88,3 +89,14 @@ def test_unknown_and_missing_arguments_are_rejected():
 
 def test_any_keyword_is_left_to_the_function_that_takes_them():
     assert with_checked_arguments(lambda **options: options)(zebra=1) == {"zebra": 1}
+
+
+@pytest.mark.parametrize(("caller", "is_checked"), [("peasy.commands.x", False), ("peasy.cli.x", True), ("mine", True)])
+def test_calls_within_peasy_are_not_checked_again(caller, is_checked):
+    def double(number: int) -> int:
+        return 2 * number
+
+    scope = {"__name__": caller, "double": with_checked_arguments(double)}
+    refused = pytest.raises(InvalidInput, match=r"^double: number should be a whole number, not 'a'\.$")
+    with refused if is_checked else nullcontext():
+        exec("assert double('a') == 'aa'", scope)

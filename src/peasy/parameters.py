@@ -116,7 +116,7 @@ class TypedSettings(BoundedSettings):
     def __post_init__(self) -> None:
         kind: type = type(self)
         for name, annotation in _field_types(kind).items():
-            object.__setattr__(self, name, checked_value(name, getattr(self, name), annotation))
+            object.__setattr__(self, name, _checked_value(name, getattr(self, name), annotation))
         check_bounds({name: CommandParameter(name, kind) for name, kind in _field_types(kind).items()}, vars(self))
 
 
@@ -200,6 +200,9 @@ def parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(names)
 
 
+_FRONT_ENDS = ("peasy.cli.", "peasy.server.", "peasy.notebook")
+
+
 class _CallRules(typing.NamedTuple):
     """Signature of a function, as needed to check its calls."""
 
@@ -226,35 +229,48 @@ def _call_rules(function: Callable[..., object]) -> _CallRules:
 
 
 def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with missing, unknown and unusable arguments answered in a sentence.
+    """Return the function with its arguments checked by `checked_call`, for users and front ends.
 
-    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these. The signature is
-    read at the first call.
+    What peasy itself passes on was checked before: such calls are not checked again.
     """
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        rules = _call_rules(function)
-        if len(args) > len(rules.positional) and not rules.takes_any_number:
-            names = [name for name in rules.positional if name != "self"]
-            rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
-            count = len(args) - len(rules.positional) + len(names)
-            raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
-        given = checked_options(function, dict(zip(rules.positional, args, strict=False)))
-        options = checked_options(function, kwargs)
-        if missing := [name for name in rules.required if name not in {**given, **options}]:
-            raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
-        check_bounds(rules.bounded, given | options)
-        if not rules.takes_any_keyword:  # else the function checks them itself
-            check_keywords(function.__name__, options, rules.known)
-        try:
-            return function(*given.values(), *args[len(rules.positional) :], **options)  # type: ignore[arg-type]
-        except OSError as error:  # a name that the system does not take, or a file that may not be opened
-            if error.filename is None:
-                raise
-            raise InvalidInput(f"{str(error.filename)[:200]} cannot be opened: {error.strerror}.") from None
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        is_own = caller.startswith("peasy.") and not caller.startswith(_FRONT_ENDS)
+        return function(*args, **kwargs) if is_own else checked_call(function, *args, **kwargs)
 
     return checked
+
+
+def checked_call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function, with missing, unknown and unusable arguments answered in a sentence.
+
+    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these.
+
+    >>> checked_call(check_file_name, named="notes.md")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: check_file_name needs name.
+    """
+    rules = _call_rules(function)
+    if len(args) > len(rules.positional) and not rules.takes_any_number:
+        names = [name for name in rules.positional if name != "self"]
+        rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
+        count = len(args) - len(rules.positional) + len(names)
+        raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
+    given = checked_options(function, dict(zip(rules.positional, args, strict=False)))
+    options = checked_options(function, kwargs)
+    if missing := [name for name in rules.required if name not in {**given, **options}]:
+        raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
+    check_bounds(rules.bounded, given | options)
+    if not rules.takes_any_keyword:  # else the function checks them itself
+        check_keywords(function.__name__, options, rules.known)
+    try:
+        return function(*given.values(), *args[len(rules.positional) :], **options)  # type: ignore[arg-type]
+    except OSError as error:  # a name that the system does not take, or a file that may not be opened
+        if error.filename is None:
+            raise
+        raise InvalidInput(f"{str(error.filename)[:200]} cannot be opened: {error.strerror}.") from None
 
 
 def checked_options(
@@ -262,13 +278,13 @@ def checked_options(
 ) -> dict[str, object]:
     """Return arguments as the signature of a function has them, or raise; `label` is the name shown for it."""
     name = label or function.__name__
-    return {key: checked_value(f"{name}: {key}", value, _evaluated(function, key)) for key, value in options.items()}
+    return {key: _checked_value(f"{name}: {key}", value, _evaluated(function, key)) for key, value in options.items()}
 
 
-def checked_value(label: str, value: typing.Any, annotation: object) -> object:
+def _checked_value(label: str, value: typing.Any, annotation: object) -> object:
     """Return a value as its annotation has it, or raise; `label` names it there. One text stands for a tuple of one.
 
-    >>> checked_value("n", "3", int)
+    >>> _checked_value("n", "3", int)
     Traceback (most recent call last):
     peasy.errors.InvalidInput: n should be a whole number, not '3'.
     """

@@ -21,7 +21,7 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, lookup
-from peasy.parameters import check_keywords, checked_options, parameter_names, with_checked_arguments
+from peasy.parameters import check_keywords, checked_call, checked_options, parameter_names
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -91,8 +91,8 @@ def _command_method(module: str, name: str) -> Callable[..., object]:
     """Return a method that calls a command with the model as its first argument; imported when it is called."""
 
     def method(self: "LoadedModel", *args: object, **options: object) -> object:
-        command = with_checked_arguments(getattr(import_module(f"peasy.commands.{module}"), name))
-        return command(self, *args, **options)
+        command: Callable[..., object] = getattr(import_module(f"peasy.commands.{module}"), name)
+        return checked_call(command, self, *args, **options)
 
     method.__doc__ = f"Call `peasy.commands.{module}.{name}` with this model."
     return method
@@ -132,7 +132,7 @@ class LoadedModel(ModelBundle, DisplayMixin):
         """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `options`: num_beams, n, max_tokens, ..."""
         from peasy.commands.translate import translate
 
-        translation = with_checked_arguments(translate)(self, text, **options).translations[0]
+        translation = checked_call(translate, self, text, **options).translations[0]
         if translation.error is not None:
             raise translation.error
         return translation

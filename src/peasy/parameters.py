@@ -200,7 +200,8 @@ def parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(names)
 
 
-_FRONT_ENDS = ("peasy.cli.", "peasy.server.", "peasy.notebook")
+_FRONT_ENDS = ("peasy.cli.", "peasy.notebook")
+"""Packages that pass on what a user typed; bodies of HTTP requests were checked by their schema."""
 
 
 class _CallRules(typing.NamedTuple):
@@ -229,7 +230,7 @@ def _call_rules(function: Callable[..., object]) -> _CallRules:
 
 
 def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with its arguments checked by `checked_call`, for users and front ends.
+    """Return the function with its arguments checked by `checked_call`, for users and the command line.
 
     What peasy itself passes on was checked before: such calls are not checked again.
     """

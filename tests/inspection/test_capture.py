@@ -95,15 +95,19 @@ def test_missing_layers_heads_and_steps_are_rejected():
     model = make(DECODERS["learned"])
     for spec, message in (
         ({"layers": (9,)}, "no layer 9"),
+        ({"layers": (-9,)}, "no layer -9"),
         ({"heads": (4,)}, "no head 4"),
         ({"steps": ("wieghts",)}, "wieghts"),
         ({"steps": ()}, "No step"),
     ):
         with pytest.raises(InvalidInput, match=message):
-            CaptureSpec(**spec).check(model, "it")
+            CaptureSpec(**spec).resolved(model, "it")
     lstm = make(ALL_MODELS["lstm"])
     with pytest.raises(InvalidInput, match="no attention"):
-        CaptureSpec().check(lstm, "it")
+        CaptureSpec().resolved(lstm, "it")
+    last = CaptureSpec(layers=(0, -1), heads=(-1,)).resolved(model)
+    assert (last.layers, last.heads) == ((0, model.config.stack.num_layers - 1), (3,))
+    assert CaptureSpec(("residual",), layers=(model.config.stack.num_layers,)).resolved(model)  # after the last layer
 
 
 def test_attention_info():

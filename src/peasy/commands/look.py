@@ -15,23 +15,22 @@ from peasy.checkpoint.hub import Confirm
 from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.load import LoadedModel, ModelSource, TokenizerSource, load
 from peasy.commands.look_result import LookBatch, LookResult
-from peasy.commands.model_input import LabelledInput, as_edits, edit_context, likeliest_tokens, make_input
+from peasy.commands.model_input import LabelledInput, as_edits, edit_context, make_input
 from peasy.commands.result import RecordResult, Result
 from peasy.errors import InvalidInput
 from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, output_weights_of
 from peasy.inspection.edit import EditLike, TextOrIds, edit_summary
-from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_hidden, forward_logits
+from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
 from peasy.inspection.results import CAVEAT, LOOK_CAVEAT, AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
+from peasy.inspection.words import likeliest_tokens
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
-
-    from peasy.models.protocol import Model
 
 _WordOrPosition = str | int
 LookView = Literal["look", "summary", "heads", "lens", "rollout", "align", "steps", "rank", "effect", "attribution"]
@@ -121,10 +120,10 @@ def look(
     """
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
     spec = CaptureSpec(
-        (steps,) if isinstance(steps, str) else tuple(steps), _from_the_end(layers, loaded.model, "layer"),
-        _from_the_end(heads, loaded.model, "head"), None, None if parts is None else tuple(parts),
-    )  # fmt: skip
-    edits, budget = as_edits(edit), int(parse_amount(max_memory))
+        (steps,) if isinstance(steps, str) else tuple(steps), _as_tuple(layers), _as_tuple(heads),
+        parts=None if parts is None else tuple(parts),
+    ).resolved(loaded.model, loaded.name)  # fmt: skip
+    edits, kind, budget = as_edits(edit), loaded.kind, int(parse_amount(max_memory))
 
     def run(text: TextOrIds, target: TextOrIds | None) -> LookResult:
         inputs = make_input(loaded, text, target, add_special_tokens=add_special_tokens)
@@ -134,18 +133,18 @@ def look(
             chosen = replace(spec, rows=tuple(sorted({at for word in words for at in tokens.find(word)})))
         intervention = make_intervention(edits, edit_context(loaded, inputs)) if edits else None
         if overview is None:
-            recorder = Recorder.for_input(loaded.model, inputs.model_input, chosen, budget, storage, name=loaded.name)
+            recorder = Recorder.for_input(loaded.model, inputs.model_input, chosen, budget, storage)
             logits = forward_logits(loaded.model, inputs.model_input, recorder.tap(), intervention)
         else:
             recorder, tiler = _tile_recorder(loaded, inputs, chosen, overview, tile_size, measure, budget)
             attentions = tuple(part for part in attentions if recorder.spec.includes(part))
             forward_hidden(loaded.model, inputs.model_input, recorder.tap(tiler.on_attention), intervention)
-        candidates = () if logits is None or loaded.kind == "encoder" else likeliest_tokens(loaded, logits, 5)
+        candidates = () if logits is None or kind == "encoder" else likeliest_tokens(loaded, logits, 5)
         return LookResult(
-            loaded.name, loaded.kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
+            loaded.name, kind, inputs.tokens, inputs.target, tuple(recorder.captured.values()), attentions,
             tuple(map(edit_summary, edits)), recorder.storage, candidates,
             overviews=() if tiler is None else tuple(tiler.overviews),
-            caveat=CAVEAT if loaded.kind == "encoder" else LOOK_CAVEAT,
+            caveat=CAVEAT if kind == "encoder" else LOOK_CAVEAT,
             loaded=loaded, labelled_input=inputs, edits=edits, combined_intervention=intervention,
             logits=None if logits is None else logits.float().cpu().numpy(),
             measure=measure, merge_words=merge_words,
@@ -194,18 +193,6 @@ def _split_rows(
     return [part if isinstance(part, str) else np.asarray(part).tolist() for part in plain]
 
 
-def _from_the_end(indices: Iterable[int] | int | None, model: "Model", what: str) -> tuple[int, ...] | None:
-    """Return layers or heads as numbers from 0; -1 is the last."""
-    chosen = _as_tuple(indices)
-    if chosen is None or all(index >= 0 for index in chosen):
-        return chosen
-    heads = {info.path: info.num_heads for info in attentions_of(model)}
-    count = max((dims_of(model).num_layers if what == "layer" else heads).values(), default=0)
-    if min(chosen) < -count:
-        raise InvalidInput(f"There is no {what} {min(chosen)}.", hint=f"Choose from {-count} to {count - 1}.")
-    return tuple(index % count if index < 0 else index for index in chosen)
-
-
 def _as_tuple(indices: Iterable[int] | int | None) -> tuple[int, ...] | None:
     return None if indices is None else (indices,) if isinstance(indices, int) else tuple(indices)
 
@@ -223,7 +210,7 @@ def _tile_recorder(
     selected = [part for part in attentions_of(loaded.model) if spec.includes(part)]
     num_heads = sum(len(spec.heads) if spec.heads else part.num_heads for part in selected)
     num_tiles, model_input = num_heads * math.ceil(longest / size) ** 2, inputs.model_input
-    recorder = Recorder.for_input(loaded.model, model_input, spec, budget, name=loaded.name, extra_values=num_tiles)
+    recorder = Recorder.for_input(loaded.model, model_input, spec, budget, extra_values=num_tiles)
     return recorder, tiler
 
 

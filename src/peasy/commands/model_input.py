@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral
 
-from torch import Tensor
-
 from peasy.commands.load import LoadedModel
 from peasy.datasets import open_corpus
 from peasy.errors import InvalidInput
@@ -15,8 +13,8 @@ from peasy.generation.sampling_params import SamplingParams
 from peasy.inspection.apply_edits import EditContext
 from peasy.inspection.edit import EditLike, Texts
 from peasy.inspection.forward import ModelInput, check_input
-from peasy.inspection.results import TokenProbability, Tokens, attention_axes
-from peasy.inspection.words import label_ids, label_tokens, token_piece
+from peasy.inspection.results import Tokens, attention_axes
+from peasy.inspection.words import label_ids, label_tokens
 
 _MAX_TEXTS = 256
 """Texts that are read of a data set; a list of texts is read completely."""
@@ -99,14 +97,6 @@ def _decode_greedily(loaded: LoadedModel, source: Sequence[int]) -> list[int]:
     max_tokens = 3 * len(source) + 16
     max_tokens = max_tokens if context is None else min(max_tokens, context - 1)
     return generate(loaded.model, source=[list(source)], sampling=SamplingParams(max_tokens=max_tokens))[0]
-
-
-def likeliest_tokens(loaded: LoadedModel, logits: Tensor, count: int) -> tuple[TokenProbability, ...]:
-    """Return the most likely next tokens with their probabilities."""
-    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
 
 
 def word_token_id(loaded: LoadedModel, word: str) -> int:

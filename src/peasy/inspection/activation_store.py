@@ -43,7 +43,7 @@ def write_activations(
 
     The folder is created atomically. An input that alone exceeds the budget raises before it runs.
     """
-    spec.check(model)
+    spec = spec.resolved(model)
     forward = forward_logits if "logits" in spec.steps else forward_hidden
     with atomic_dir(folder) as new_folder:
         writer = _ShardWriter(new_folder, budget)

@@ -1,6 +1,6 @@
 """Capture of activations: what to keep of a forward pass, the memory that it needs, and the recorder that keeps it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,7 +44,7 @@ def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
 
 @dataclass(frozen=True)
 class CaptureSpec:
-    """What to capture; None = all. `rows`: query positions, -1 is the last; `parts` and `stacks` as in `Tap`."""
+    """What to capture; None = all, -1 is the last. `rows`: query positions; `parts` and `stacks` as in `Tap`."""
 
     steps: tuple[str, ...] = ("weights",)
     layers: tuple[int, ...] | None = None
@@ -53,8 +53,8 @@ class CaptureSpec:
     parts: tuple[str, ...] | None = None
     stacks: tuple[str, ...] | None = None
 
-    def check(self, model: Model, name: str = "This model") -> None:
-        """Raise if the model does not have these steps, layers or heads."""
+    def resolved(self, model: Model, name: str = "This model") -> "CaptureSpec":
+        """Return the spec with layers and heads numbered from 0; raise if the model does not have them, or a step."""
         for step in self.steps:
             if step not in KNOWN_STEPS:
                 hint = did_you_mean(step, KNOWN_STEPS) or f"Choose from {', '.join(KNOWN_STEPS)}."
@@ -68,10 +68,9 @@ class CaptureSpec:
         if set(self.steps) & set(HEAD_STEPS) and not attentions:
             hint = "Only its residual stream can be captured: steps=['residual'] or ['final']."
             raise InvalidInput(f"{name} has no attention.", hint=hint)
-        num_layers = max(dims_of(model).num_layers.values(), default=0) + bool(set(self.steps) & set(TOKEN_STEPS))
-        _check_range("layer", self.layers, num_layers)
-        if attentions:
-            _check_range("head", self.heads, max(info.num_heads for info in attentions))
+        num_layers, num_heads = max(dims_of(model).num_layers.values(), default=0), [a.num_heads for a in attentions]
+        layers = _from_zero("layer", self.layers, num_layers, extra=bool(set(self.steps) & set(TOKEN_STEPS)))
+        return replace(self, layers=layers, heads=_from_zero("head", self.heads, max(num_heads)) if num_heads else None)
 
     def includes(self, attention: AttentionInfo) -> bool:
         """True if this attention is to be captured."""
@@ -109,10 +108,13 @@ class CaptureSpec:
         return rows * sum((layers + 1) * per_layer.get(step, 0) + once.get(step, 0) for step in self.steps)
 
 
-def _check_range(what: str, indices: Iterable[int] | None, count: int) -> None:
+def _from_zero(what: str, indices: Sequence[int] | None, count: int, extra: bool = False) -> tuple[int, ...] | None:
+    """Return indices counted from 0, where -1 is the last; `extra`: one more than `count` exists (the stream's end)."""
     for index in indices or ():
-        if not 0 <= index < count:
-            raise InvalidInput(f"There is no {what} {index}.", hint=f"Choose from 0 to {count - 1}.")
+        if not -count <= index < count + extra:
+            hint = f"Choose from {-count if index < 0 else 0} to {count + extra - 1}."
+            raise InvalidInput(f"There is no {what} {index}.", hint=hint)
+    return None if indices is None else tuple(index % count if index < 0 else index for index in indices)
 
 
 def output_weights_of(model: Model) -> dict[ModulePath, Tensor]:
@@ -145,13 +147,12 @@ class Recorder:
     @classmethod
     def for_input(
         cls, model: Model, model_input: ModelInput, spec: CaptureSpec, budget: int, storage: str = "auto",
-        *, name: str = "This model", extra_values: int = 0,
+        *, extra_values: int = 0,
     ) -> "Recorder":  # fmt: skip
         """Return a recorder for one input in a dtype that fits the budget; if none does, raise before the model runs.
 
         `extra_values`: further numbers that have to fit into the budget.
         """
-        spec.check(model, name)
         lengths = model_input.lengths(model)
         num_values = spec.count_values(model, lengths) + extra_values
         recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))

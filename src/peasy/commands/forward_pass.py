@@ -17,9 +17,9 @@ from peasy.commands.model_input import LabelledInput, edit_context, make_input
 from peasy.commands.result import Result
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.edit import EditLike, edit_summary, zero
-from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits
+from peasy.inspection.forward import attentions_of, default_stack, dims_of, forward_logits, likeliest_tokens
 from peasy.inspection.results import CAVEAT, AttentionInfo, TokenProbability, Tokens
-from peasy.inspection.words import likeliest_tokens, token_piece
+from peasy.inspection.words import token_piece
 from peasy.models.transformer import CausalTransformer
 from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack

@@ -22,10 +22,9 @@ from peasy.inspection.activation_store import ActivationStore, write_activations
 from peasy.inspection.apply_edits import make_intervention
 from peasy.inspection.capture import MAX_MEMORY, CaptureSpec, Recorder, output_weights_of
 from peasy.inspection.edit import EditLike, TextOrIds, edit_summary
-from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits
+from peasy.inspection.forward import attentions_of, default_stack, forward_hidden, forward_logits, likeliest_tokens
 from peasy.inspection.results import CAVEAT, LOOK_CAVEAT, AttentionMeasure
 from peasy.inspection.tiles import Tiler, choose_tile
-from peasy.inspection.words import likeliest_tokens
 from peasy.views.document import Document, Paragraph
 
 if TYPE_CHECKING:
@@ -119,11 +118,11 @@ def look(
     peasy.errors.NeedsNetwork: no/such-model is not in the cache, and peasy is offline.
     """
     loaded = load(model, tokenizer=tokenizer, device=device, offline=offline, confirm=confirm)
+    edits, kind, budget = as_edits(edit), loaded.kind, int(parse_amount(max_memory))
     spec = CaptureSpec(
         (steps,) if isinstance(steps, str) else tuple(steps), _as_tuple(layers), _as_tuple(heads),
         parts=None if parts is None else tuple(parts),
     ).resolved(loaded.model, loaded.name)  # fmt: skip
-    edits, kind, budget = as_edits(edit), loaded.kind, int(parse_amount(max_memory))
 
     def run(text: TextOrIds, target: TextOrIds | None) -> LookResult:
         inputs = make_input(loaded, text, target, add_special_tokens=add_special_tokens)

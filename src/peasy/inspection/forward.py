@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.errors import InvalidInput
-from peasy.inspection.results import AttentionInfo
+from peasy.inspection.results import AttentionInfo, TokenProbability
+from peasy.inspection.words import token_piece
 from peasy.models.protocol import Model
 from peasy.models.rnn_translator import RecurrentTranslator
 from peasy.nn.attention import Attention
@@ -133,3 +135,11 @@ def forward_hidden(
     """Return the final hidden states `[1, time, d_model]`."""
     ids, source = (torch.tensor([row], device=model.device) for row in (model_input.output_ids, model_input.ids))
     return model.hidden(ids, tap=tap, intervention=intervention, source=source if model.is_encoder_decoder else None)
+
+
+def likeliest_tokens(loaded: ModelBundle, logits: Tensor, count: int) -> tuple[TokenProbability, ...]:
+    """Return the most likely next tokens with their probabilities."""
+    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
+    tokenizer = loaded.target_tokenizer or loaded.tokenizer
+    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)

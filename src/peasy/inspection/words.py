@@ -1,18 +1,13 @@
 """Tokens and words: labels tokens with their words, merges attention over sub-words, finds the largest weights."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.errors import InvalidInput, NotFound
-from peasy.inspection.results import Array, AttentionMeasure, AttentionRecord, HeadTopWords, TokenProbability, Tokens
+from peasy.inspection.results import Array, AttentionMeasure, AttentionRecord, HeadTopWords, Tokens
 from peasy.tokenization import Encoding, Tokenizer
 from peasy.tokenization.encoding import split_words
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def label_tokens(
@@ -38,14 +33,6 @@ def label_tokens(
 def token_piece(tokenizer: Tokenizer | None, id: int) -> str:
     """Return the printable piece of a token, or its number if there is no such token or no tokenizer."""
     return f"#{id}" if tokenizer is None or id >= len(tokenizer) else tokenizer.piece(id)
-
-
-def likeliest_tokens(loaded: ModelBundle, logits: "Tensor", count: int) -> tuple[TokenProbability, ...]:
-    """Return the most likely next tokens with their probabilities."""
-    best = logits.float().softmax(dim=-1).topk(min(count, len(logits)))
-    tokenizer = loaded.target_tokenizer or loaded.tokenizer
-    pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-    return tuple(TokenProbability(token_piece(tokenizer, id), id, p) for id, p in pairs)
 
 
 def label_ids(ids: Sequence[int], pieces: Sequence[str] | None = None, text: str = "") -> Tokens:

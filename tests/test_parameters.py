@@ -13,6 +13,7 @@ from peasy.parameters import (
     REQUIRED,
     CommandParameter,
     FrozenSettings,
+    TypedSettings,
     check_bounds,
     command_parameters,
     with_checked_arguments,
@@ -70,8 +71,12 @@ def test_settings_are_frozen_dataclasses_by_their_base_class():
     class ByIdentity(FrozenSettings, eq=False):
         size: int = 1
 
+    class TypedByIdentity(TypedSettings, eq=False):
+        size: int = 1
+
     assert Sized(2) == Sized(2) != Sized(3)
     assert ByIdentity(2) != ByIdentity(2)
+    assert TypedByIdentity(2) != TypedByIdentity(3)
     with pytest.raises(FrozenInstanceError):
         Sized().size = 3
 

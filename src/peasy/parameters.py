@@ -102,7 +102,7 @@ class FrozenSettings:
         dataclasses.dataclass(frozen=True, eq=eq)(cls)
 
 
-class BoundedSettings(FrozenSettings):
+class BoundedSettings(FrozenSettings, eq=False):
     """Base class of settings whose numbers must lie within the bounds in their annotations."""
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class BoundedSettings(FrozenSettings):
         check_bounds(_hinted_parameters(kind), vars(self))
 
 
-class TypedSettings(BoundedSettings):
+class TypedSettings(BoundedSettings, eq=False):
     """Base class of settings that a user gives: their types are checked, too."""
 
     def __post_init__(self) -> None:

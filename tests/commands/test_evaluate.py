@@ -11,7 +11,9 @@ import peasy
 from peasy.checkpoint.model import save_model
 from peasy.commands.evaluate import EvaluateResult, EvaluationMetric, evaluate
 from peasy.commands.load import LoadedModel
-from peasy.datasets import open_corpus, prepare_shards, sequential_windows
+from peasy.datasets import open_corpus
+from peasy.datasets.batches import sequential_windows
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import InvalidInput
 from peasy.evaluation import language
 from peasy.models.build import build

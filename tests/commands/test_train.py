@@ -12,7 +12,8 @@ from peasy.checkpoint.model import save_model
 from peasy.checkpoint.paths import data_dir
 from peasy.commands.plan import PlanResult
 from peasy.commands.train import TrainOptions, train, train_events
-from peasy.datasets import open_corpus, open_shards, shards_fingerprint
+from peasy.datasets import open_corpus
+from peasy.datasets.shards import open_shards, shards_fingerprint
 from peasy.errors import InvalidInput, NotFound, UsageError
 from peasy.tokenization import Tokenizer
 from peasy.training.attention_snapshots import read_snapshots

@@ -6,16 +6,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from peasy.datasets import (
-    TextPair,
+from peasy.datasets import TextPair
+from peasy.datasets.batches import (
     bucketed_indices,
     num_windows,
     padded_batch,
-    prepare_shards,
     rank_slice,
     sequential_windows,
     window_batch,
 )
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import InvalidInput
 
 

@@ -83,7 +83,7 @@ def test_unknown_data_suggests_the_nearest(data, options, message):
         ("copy:1", {}, "length is 1"),
         ("copy:many", {}, "whole number"),
         ("recall", {"distance": 3}, "between 9 and 100,000"),
-        ("repeats", {"max_length": 3}, "between 4 and 10,000"),
+        ("repeats", {"max_length": 3}, "max_length is 3"),
         ("stdlib:sauce", {}, "docstrings"),
         ("stories:animals", {}, "things"),
         ("locales:en", {}, "pair of languages"),

@@ -57,7 +57,8 @@ def test_zero_sentences_is_rejected():
 
 def test_unlabelled_texts_end_with_eos(tmp_path):
     """A language model must see where one opinion ends and the next begins."""
-    from peasy.datasets import UnlabelledCorpus, prepare_shards
+    from peasy.datasets import UnlabelledCorpus
+    from peasy.datasets.shards import prepare_shards
     from peasy.tokenization import train_tokenizer
 
     corpus = UnlabelledCorpus(open_corpus("opinions", num_train=20, num_valid=5))

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import given as given_by
 from hypothesis import strategies as st
 
-from peasy.datasets import LabelledText, TextPair, open_corpus, open_shards, prepare_shards, shards_fingerprint
+from peasy.datasets import LabelledText, TextPair, open_corpus
 from peasy.datasets import shards as blocks
-from peasy.datasets.shards import CheckedArray
+from peasy.datasets.shards import CheckedArray, open_shards, prepare_shards, shards_fingerprint
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.tokenization import train_tokenizer
 
@@ -196,7 +196,7 @@ def test_leftovers_of_killed_writer_are_removed(tmp_path):
     """Killed while writing: there is nothing to open, and writing again works."""
     (tmp_path / "book.txt").write_text("the cat sat on the mat.\n" * 20_000)
     code = (
-        "import time\nfrom peasy.datasets import open_corpus, prepare_shards\n"
+        "import time\nfrom peasy.datasets import open_corpus\nfrom peasy.datasets.shards import prepare_shards\n"
         "from peasy.tokenization import train_tokenizer\n"
         "def wait(done, total): print('writing', flush=True); time.sleep(60)\n"
         "tokenizer = train_tokenizer(['the cat sat on the mat.\\n'], 'characters')\n"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from peasy import tokenization
-from peasy.datasets import open_corpus, prepare_shards
+from peasy.datasets import open_corpus
+from peasy.datasets.shards import prepare_shards
 from peasy.generation.decode import generate
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models import config as kinds

@@ -11,7 +11,8 @@ from peasy.commands.chat import chat
 from peasy.commands.data import data
 from peasy.commands.evaluate import evaluate
 from peasy.commands.train import train
-from peasy.datasets import open_corpus, prepare_shards
+from peasy.datasets import open_corpus
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import SpecialTokensConfig

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from peasy import tokenization
-from peasy.datasets import open_corpus, prepare_shards
+from peasy.datasets import open_corpus
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import InvalidInput
 from peasy.models.config import SpecialTokensConfig
 from peasy.training.data_loader import (

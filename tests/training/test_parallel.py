@@ -15,7 +15,8 @@ import torch
 
 from peasy import tokenization
 from peasy.checkpoint.store import read_checkpoint
-from peasy.datasets import open_corpus, prepare_shards
+from peasy.datasets import open_corpus
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.preset import preset

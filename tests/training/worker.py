@@ -15,7 +15,8 @@ import torch
 torch.set_num_threads(1)
 
 from peasy import tokenization  # noqa: E402
-from peasy.datasets import open_corpus, open_shards  # noqa: E402
+from peasy.datasets import open_corpus  # noqa: E402
+from peasy.datasets.shards import open_shards  # noqa: E402
 from peasy.errors import PeasyError  # noqa: E402
 from peasy.models.build import build  # noqa: E402
 from peasy.models.preset import preset  # noqa: E402

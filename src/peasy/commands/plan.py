@@ -15,8 +15,9 @@ from peasy.checkpoint.ram import format_bytes, parse_amount
 from peasy.commands.load import choose_device
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, Result
-from peasy.datasets import Corpus, Sample, prepare_shards
+from peasy.datasets import Corpus, Sample
 from peasy.datasets.corpus import sample_texts
+from peasy.datasets.shards import prepare_shards
 from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.models import preset as models

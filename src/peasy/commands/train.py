@@ -19,16 +19,8 @@ from peasy.commands.plan import PlanResult, plan
 from peasy.commands.recipe_changes import DataSource, open_training_data, recipe_changes, with_suggested_settings
 from peasy.commands.result import JsonDict, OnProgress
 from peasy.commands.runs import RECIPE, Run
-from peasy.datasets import (
-    BUILT_IN,
-    Conversation,
-    Corpus,
-    Sample,
-    TextPair,
-    prepare_shards,
-    sample_texts,
-    shards_fingerprint,
-)
+from peasy.datasets import BUILT_IN, Conversation, Corpus, Sample, TextPair, sample_texts
+from peasy.datasets.shards import prepare_shards, shards_fingerprint
 from peasy.errors import InvalidInput, UsageError
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize

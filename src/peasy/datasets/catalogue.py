@@ -22,7 +22,7 @@ _SPLIT_NAMES = {"train": "train", "test": "test"} | dict.fromkeys(("valid", "val
 _SKIPPED_NAMES = ("readme", "licence", "license", "copying", "notice", "changelog")
 
 
-def open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
+def _open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
     """Return the corpus of some files or folders."""
     name = ",".join(map(str, paths))
     files: dict[str, list[Path]] = {}
@@ -127,7 +127,7 @@ DataSource = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True)
-class BuiltInCorpus:
+class _BuiltInCorpus:
     """Built-in corpus. `variant_option` is the option set after a colon: `locales:en-de`."""
 
     name: str
@@ -152,7 +152,7 @@ class BuiltInCorpus:
 
 
 BUILT_IN = {
-    name: BuiltInCorpus(name, kind, description, variant, usage, f"peasy.datasets.{module}")
+    name: _BuiltInCorpus(name, kind, description, variant, usage, f"peasy.datasets.{module}")
     for module, name, kind, description, variant, usage in (
         ("stories", "stories", "text", "short stories that test pronoun resolution", "topic", "stories"),
         ("opinions", "opinions", "labelled", "short opinions with topic and sentiment", "topic", "opinions"),
@@ -193,4 +193,4 @@ def open_corpus(data: DataSource | Corpus, *, seed: int = 0, **options: object) 
             hint = did_you_mean(str(path).partition(":")[0], BUILT_IN) or did_you_mean(path.name, neighbours)
             hint = hint or f"Built in: {', '.join(BUILT_IN)}. See: peasy data"
             raise NotFound(f"There is no corpus or file {path}.", hint=hint)
-    return open_files(paths, config.read(FilesConfig, options, where="data"))
+    return _open_files(paths, config.read(FilesConfig, options, where="data"))

@@ -9,9 +9,12 @@ from functools import cached_property
 from itertools import chain, islice
 from random import Random
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
+
+from annotated_types import Ge
 
 from peasy.errors import InvalidInput, did_you_mean
+from peasy.parameters import BoundedSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,17 +299,29 @@ def _sample_bytes(sample: Sample) -> bytes:
 _VALID_EVERY = 10
 
 
-class SyntheticCorpus(Corpus):
-    """Synthetic corpus with known endings: `num_train` training and `num_valid` validation texts; `probe` is unlimited.
+class SyntheticConfig(BoundedSettings):
+    """Options of every synthetic corpus."""
+
+    num_train: Annotated[int, Ge(1)] = field(default=20_000, kw_only=True)
+    """Number of training texts."""
+    num_valid: Annotated[int, Ge(1)] = field(default=1_000, kw_only=True)
+    """Number of validation texts."""
+
+
+Options = TypeVar("Options", bound=SyntheticConfig)
+
+
+class SyntheticCorpus(Corpus, Generic[Options]):
+    """Synthetic corpus with known endings; its options say how many texts it has, `probe` is unlimited.
 
     The hash of a text's content key decides its split, so no validation text occurs in training.
     """
 
     licence = "made by peasy (Apache-2.0)"
 
-    def __init__(self, *, seed: int, num_train: int, num_valid: int) -> None:
+    def __init__(self, options: Options, *, seed: int = 0) -> None:
         super().__init__()
-        self.seed, self.num_train, self.num_valid = seed, num_train, num_valid
+        self.options, self.seed = options, seed
 
     @abstractmethod
     def draw(self, rng: Random) -> tuple[str, Probe]:
@@ -327,7 +342,7 @@ class SyntheticCorpus(Corpus):
 
     def probes(self, split: str = "valid") -> Iterator[Probe]:
         """Yield the same texts, each with its ending separate."""
-        count = self.num_train if self._check_split(split) == "train" else self.num_valid
+        count = self.options.num_train if self._check_split(split) == "train" else self.options.num_valid
         return (self.probe(number, split) for number in range(count))
 
 

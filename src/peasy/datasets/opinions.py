@@ -5,7 +5,7 @@ similar; each of them also follows bad news, where only the rest of the sentence
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -15,15 +15,14 @@ from typing import Annotated, Literal
 from annotated_types import Ge
 
 from peasy import config
-from peasy.datasets.corpus import Corpus, LabelledText, is_validation
-from peasy.parameters import BoundedSettings
+from peasy.datasets.corpus import Corpus, LabelledText, SyntheticConfig, is_validation
 
 _IRONY_PROB = 0.5
 Topic = Literal["all", "food", "phone", "film", "hotel", "journey", "book", "weather", "music"]
 
 
 @dataclass(frozen=True)
-class OpinionTopic:
+class _OpinionTopic:
     """Words of one topic: things, and good and bad news about them; `owners` if the general ones do not fit."""
 
     things: tuple[str, ...]
@@ -33,7 +32,7 @@ class OpinionTopic:
 
 
 @dataclass(frozen=True)
-class OpinionWords:
+class _OpinionWords:
     """Word lists and sentence templates of the corpus."""
 
     owners: tuple[str, ...]
@@ -41,26 +40,23 @@ class OpinionWords:
     reactions: tuple[str, ...]
     praise: tuple[str, ...]
     blame: tuple[str, ...]
-    topics: dict[str, OpinionTopic]
+    topics: dict[str, _OpinionTopic]
 
 
 @cache
-def opinion_words() -> OpinionWords:
+def opinion_words() -> _OpinionWords:
     """Return the word lists, read once."""
-    return config.read_file(OpinionWords, Path(__file__).with_suffix(".toml"))
+    return config.read_file(_OpinionWords, Path(__file__).with_suffix(".toml"))
 
 
-class OpinionsConfig(BoundedSettings):
+class OpinionsConfig(SyntheticConfig):
     """Options of `opinions`."""
 
     topic: Topic = "all"
     """Topic of all texts, or all topics."""
     max_sentences: Annotated[int, Ge(1)] = 3
     """Most sentences in a text, all with the same sentiment."""
-    num_train: Annotated[int, Ge(1)] = 30_000
-    """Number of training texts."""
-    num_valid: Annotated[int, Ge(1)] = 1_000
-    """Number of validation texts."""
+    num_train: Annotated[int, Ge(1)] = field(default=30_000, kw_only=True)
 
 
 class Opinions(Corpus):
@@ -108,7 +104,7 @@ class Opinions(Corpus):
         }
 
 
-def _sentence(rng: Random, topic: OpinionTopic, subject: str, positive: bool, validation: bool) -> str:
+def _sentence(rng: Random, topic: _OpinionTopic, subject: str, positive: bool, validation: bool) -> str:
     """Draw a sentence of the right split: a tenth of all combinations of thing and statement is for validation."""
     while True:
         sentence, statement = _draw(rng, topic, subject, positive)
@@ -116,7 +112,7 @@ def _sentence(rng: Random, topic: OpinionTopic, subject: str, positive: bool, va
             return f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def _draw(rng: Random, topic: OpinionTopic, subject: str, positive: bool) -> tuple[str, str]:
+def _draw(rng: Random, topic: _OpinionTopic, subject: str, positive: bool) -> tuple[str, str]:
     """Return a judgement, or news with a comment; after bad news the comment is ironic praise half of the time."""
     words = opinion_words()
     if rng.random() < 0.5:

@@ -1,7 +1,7 @@
 """Synthetic tasks: `copy` and `recall` over an adjustable distance, `repeats` over a random one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import field
 from random import Random
 from string import ascii_lowercase, digits
 from types import MappingProxyType
@@ -9,25 +9,20 @@ from typing import Annotated
 
 from annotated_types import Ge, Le
 
-from peasy.datasets.corpus import Probe, SyntheticCorpus
+from peasy.datasets.corpus import Probe, SyntheticConfig, SyntheticCorpus
 from peasy.errors import InvalidInput
-from peasy.parameters import BoundedSettings
 
 _FILLERS = ".,;:"
 
 
-class CopyConfig(BoundedSettings):
+class CopyConfig(SyntheticConfig):
     """Copy task: `length` letters, so that each target is `length` + 1 words after its source."""
 
     length: Annotated[int, Ge(2), Le(10_000)] = 12
     """Number of letters to copy."""
-    num_train: Annotated[int, Ge(1)] = 20_000
-    """Number of training texts."""
-    num_valid: Annotated[int, Ge(1)] = 1_000
-    """Number of validation texts."""
 
 
-class Copy(SyntheticCorpus):
+class Copy(SyntheticCorpus[CopyConfig]):
     """Copy task: letters, a bar, and the same letters again.
 
     >>> Copy(CopyConfig(length=4)).probe(0)
@@ -36,10 +31,6 @@ class Copy(SyntheticCorpus):
 
     name = "copy"
     description = "copy task: repeat a sequence of letters, to test how far back a model can attend"
-
-    def __init__(self, options: CopyConfig, *, seed: int = 0) -> None:
-        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
-        self.options = options
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw letters independently, so that only the copied letter predicts the next one."""
@@ -51,17 +42,13 @@ class Copy(SyntheticCorpus):
         return {"length": str(self.options.length), "distance": f"{self.options.length + 1} words"}
 
 
-class RecallConfig(BoundedSettings):
+class RecallConfig(SyntheticConfig):
     """Associative recall: the value is `distance` words before the answer, among `num_pairs` key-value pairs."""
 
     distance: int = 16
     """Distance from the value to the answer, in words; from 2 * num_pairs + 1 to 100,000."""
     num_pairs: Annotated[int, Ge(2), Le(len(ascii_lowercase))] = 4
     """Number of key-value pairs."""
-    num_train: Annotated[int, Ge(1)] = 20_000
-    """Number of training texts."""
-    num_valid: Annotated[int, Ge(1)] = 1_000
-    """Number of validation texts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +60,7 @@ class RecallConfig(BoundedSettings):
             )
 
 
-class Recall(SyntheticCorpus):
+class Recall(SyntheticCorpus[RecallConfig]):
     """Associative recall: key-value pairs, noise, then one key whose value must be predicted.
 
     >>> Recall(RecallConfig(distance=9, num_pairs=2)).probe(0).text
@@ -82,10 +69,6 @@ class Recall(SyntheticCorpus):
 
     name = "recall"
     description = "associative recall: the value of an earlier key, to test how far back a model can attend"
-
-    def __init__(self, options: RecallConfig, *, seed: int = 0) -> None:
-        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
-        self.options = options
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw the pairs and the query; the queried pair may be at any position, noise fills the distance."""
@@ -105,23 +88,15 @@ class Recall(SyntheticCorpus):
         return {"distance": f"{self.options.distance} words", "pairs": str(self.options.num_pairs)}
 
 
-@dataclass(frozen=True)
-class RepeatsConfig:
+class RepeatsConfig(SyntheticConfig):
     """Repeated sequences: 4 to `max_length` random letters, three times in a row."""
 
-    max_length: int = 16
-    """Largest number of letters before they are repeated, 4 to 10,000."""
-    num_train: int = 40_000
-    """Number of training texts, at least 1."""
-    num_valid: int = 1_000
-    """Number of validation texts, at least 1."""
-
-    def __post_init__(self) -> None:
-        if not 4 <= self.max_length <= 10_000:
-            raise InvalidInput(f"max_length is {self.max_length}; it must be between 4 and 10,000.")
+    max_length: Annotated[int, Ge(4), Le(10_000)] = 16
+    """Largest number of letters before they are repeated."""
+    num_train: Annotated[int, Ge(1)] = field(default=40_000, kw_only=True)
 
 
-class Repeats(SyntheticCorpus):
+class Repeats(SyntheticCorpus[RepeatsConfig]):
     """Repeated random sequences of different lengths: only an earlier copy of a letter tells which one follows.
 
     A fixed offset does not help, as it would in `copy`: a model has to find the copy by its content.
@@ -141,10 +116,6 @@ class Repeats(SyntheticCorpus):
             "batch_size": 32,
         }
     )
-
-    def __init__(self, options: RepeatsConfig, *, seed: int = 0) -> None:
-        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
-        self.options = options
 
     def draw(self, rng: Random) -> tuple[str, Probe]:
         """Draw the length, then distinct letters as long as there are any."""

@@ -33,7 +33,7 @@ BLOCK_BYTES = 1 << 22
 _DTYPES = {"uint16", "uint32", "int64"}
 
 
-class ArrayDescription(TypedDict):
+class _ArrayDescription(TypedDict):
     """What a reader needs to know of a file: dtype, number of items, bytes per hash, and the hashes."""
 
     dtype: str
@@ -65,7 +65,7 @@ class CheckedArrayWriter:
         while len(self._buffer) >= BLOCK_BYTES:
             self._write_block(BLOCK_BYTES)
 
-    def finish(self) -> ArrayDescription:
+    def finish(self) -> _ArrayDescription:
         """Write the rest, and return the description of the file."""
         if self._buffer:
             self._write_block(len(self._buffer))
@@ -85,7 +85,7 @@ class CheckedArrayWriter:
 class CheckedArray:
     """Reads what the writer wrote; a block is checked when it is first read."""
 
-    def __init__(self, path: Path, description: ArrayDescription) -> None:
+    def __init__(self, path: Path, description: _ArrayDescription) -> None:
         self.path = path
         self._hashes, self._block_bytes = description["sha256"], description["block"]
         if description["dtype"] not in _DTYPES:
@@ -301,7 +301,7 @@ def _write_shards(
     progress: _ProgressCallback | None,
 ) -> None:
     total, done = sum(size.characters for size in corpus.cached_survey.sizes.values()), 0
-    splits: dict[str, dict[str, ArrayDescription]] = {}
+    splits: dict[str, dict[str, _ArrayDescription]] = {}
     labels: dict[str, int] = {}
     for split in corpus.splits:
         assert _SPLIT_NAME.fullmatch(split)
@@ -354,7 +354,7 @@ class _SplitWriter:
         kinds |= {f"{name}.ends": "int64" for name in self._names}
         kinds |= {"labels.bin": "uint32"} if kind == "labelled" else {}
         self._files = {name: CheckedArrayWriter(folder / f"{split}.{name}", dtype) for name, dtype in kinds.items()}
-        self.description: dict[str, ArrayDescription] = {}
+        self.description: dict[str, _ArrayDescription] = {}
 
     def __enter__(self) -> "_SplitWriter":
         return self

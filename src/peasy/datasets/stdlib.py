@@ -20,7 +20,7 @@ _SKIPPED_FOLDERS = {
 }  # fmt: skip
 _MIN_CHARACTERS = 20
 _LIBRARY = Path(sysconfig.get_path("stdlib"))
-Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ def _docstrings(path: Path) -> Iterator[str]:
             yield docstring
 
 
-def _definitions(node: ast.AST) -> Iterator[Definition]:
+def _definitions(node: ast.AST) -> Iterator[_Definition]:
     """Yield the module and its nested classes and functions; expressions, the bulk of the tree, are skipped."""
-    if isinstance(node, Definition):
+    if isinstance(node, _Definition):
         yield node
     for block in ("body", "orelse", "finalbody", "handlers"):
         for child in getattr(node, block, None) or ():

@@ -6,7 +6,7 @@ of both, so a model that sees only the last few words can do no better than chan
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 from annotated_types import Ge, Le
 
 from peasy import config
-from peasy.datasets.corpus import Probe, SyntheticCorpus
-from peasy.parameters import BoundedSettings
+from peasy.datasets.corpus import Probe, SyntheticConfig, SyntheticCorpus
 
 _SCENE_PROB = 0.25
 _ADJECTIVE_PROB = 0.3
@@ -32,7 +31,7 @@ class StoryClause:
 
 
 @dataclass(frozen=True)
-class ClauseGroup:
+class _ClauseGroup:
     """Clauses whose first noun is of one class and whose second noun is of another."""
 
     classes: tuple[str, str]
@@ -40,7 +39,7 @@ class ClauseGroup:
 
 
 @dataclass(frozen=True)
-class NounClass:
+class _NounClass:
     """Class of nouns, with the endings that fit it and no other."""
 
     pronouns: tuple[str, ...]
@@ -57,8 +56,8 @@ class StoryWords:
     fillers: tuple[str, ...]
     closings: tuple[str, ...]
     clauses: tuple[StoryClause, ...]
-    clause_groups: tuple[ClauseGroup, ...]
-    noun_classes: dict[str, NounClass]
+    clause_groups: tuple[_ClauseGroup, ...]
+    noun_classes: dict[str, _NounClass]
 
 
 @cache
@@ -67,20 +66,18 @@ def story_words() -> StoryWords:
     return config.read_file(StoryWords, Path(__file__).with_suffix(".toml"))
 
 
-class StoriesConfig(BoundedSettings):
+class StoriesConfig(SyntheticConfig):
     """Options of `stories`."""
 
     topic: Literal["all", "things", "people"] = "all"
     """Stories about things, people or both."""
     max_fillers: Annotated[int, Ge(0), Le(12)] = 2
     """Most clauses between the first clause and the ending; there are 12 to choose from."""
-    num_train: Annotated[int, Ge(1)] = 60_000
-    """Number of training texts."""
-    num_valid: Annotated[int, Ge(1)] = 2_000
-    """Number of validation texts."""
+    num_train: Annotated[int, Ge(1)] = field(default=60_000, kw_only=True)
+    num_valid: Annotated[int, Ge(1)] = field(default=2_000, kw_only=True)
 
 
-class Stories(SyntheticCorpus):
+class Stories(SyntheticCorpus[StoriesConfig]):
     """Stories with a known referent: `probes()` yields each with its correct ending and that of the other noun.
 
     >>> probe = Stories(StoriesConfig(max_fillers=0)).probe(1)
@@ -98,8 +95,7 @@ class Stories(SyntheticCorpus):
     """A story is short and complete: nothing before it helps to predict it."""
 
     def __init__(self, options: StoriesConfig, *, seed: int = 0) -> None:
-        super().__init__(seed=seed, num_train=options.num_train, num_valid=options.num_valid)
-        self.options = options
+        super().__init__(options, seed=seed)
         self._classes_by_topic: dict[str, list[str]] = {"things": [], "people": []}
         for name, kind in story_words().noun_classes.items():
             self._classes_by_topic["things" if kind.pronouns == ("it",) else "people"].append(name)

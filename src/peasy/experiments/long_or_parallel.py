@@ -11,7 +11,7 @@ import numpy as np
 
 from peasy.commands.load import LoadedModel
 from peasy.datasets import Corpus, Probe
-from peasy.datasets.corpus import SyntheticCorpus
+from peasy.datasets.corpus import SyntheticConfig, SyntheticCorpus
 from peasy.datasets.puzzles import Recall, RecallConfig
 from peasy.experiments.models import time_call, train_temporary
 from peasy.experiments.pronoun import story_hits
@@ -39,14 +39,14 @@ _TOKENS_PER_STEP = 2048
 """Tokens per training step, for every sequence length."""
 
 
-class _RecallCorpus(SyntheticCorpus):
+class _RecallCorpus(SyntheticCorpus[SyntheticConfig]):
     """The `recall` task with two keys, queried at one of several distances."""
 
     name = "recall"
     description = "recall the value of a key given some words earlier"
 
     def __init__(self, distances: Sequence[int], *, seed: int, size: int = 1) -> None:
-        super().__init__(seed=seed, num_train=size, num_valid=400)
+        super().__init__(SyntheticConfig(num_train=size, num_valid=400), seed=seed)
         self.distances = tuple(distances)
         self.tasks = {distance: Recall(RecallConfig(distance=distance, num_pairs=2)) for distance in distances}
         settings = {"sample_unit": "documents", "seq_len": max(distances) + 8, "seq_len_warmup": None}

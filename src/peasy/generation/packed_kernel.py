@@ -52,7 +52,7 @@ tile_1_float32, tile_2_float32 = (
     make_tile(1, integer=False, interleaved=False),
     make_tile(2, integer=False, interleaved=False),
 )
-sum_vectors = make_accumulate(1, 1)
+_sum_vectors = make_accumulate(1, 1)
 
 
 @njit(error_model="numpy")
@@ -88,7 +88,7 @@ def exp_float32(x: np.float32) -> np.float32:
 
 
 @njit(error_model="numpy")
-def activate(row: ndarray, code: int) -> None:
+def _activate(row: ndarray, code: int) -> None:
     """Apply an activation in place."""
     if code == 1:
         for index in range(row.size):
@@ -124,7 +124,7 @@ def normalise(
     mean = np.float32(0)
     if subtract_mean:
         sums[:] = 0
-        sum_vectors(ones.ctypes.data, 0, padded_address, 32, padded.size // 8, sums.ctypes.data, 0)
+        _sum_vectors(ones.ctypes.data, 0, padded_address, 32, padded.size // 8, sums.ctypes.data, 0)
         pairs = np.float32(sums[0] + sums[1]) + np.float32(sums[2] + sums[3])
         mean = (pairs + (np.float32(sums[4] + sums[5]) + np.float32(sums[6] + sums[7]))) / np.float32(width)
     for index in range(width):
@@ -170,7 +170,7 @@ def linear_int8(task: TaskPointer) -> None:
                         total = np.float32(sums[(tile_row - row) * TILE_COLUMNS + column])
                         output[first + tile_row, channel + column] = np.float32(total * factor) + bias[channel + column]
         for row in range(first, first + num_rows):
-            activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
+            _activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
 
 
 @cfunc(TASK_SIGNATURE, cache=True)
@@ -200,7 +200,7 @@ def linear_float32(task: TaskPointer) -> None:
                         total = sums[(tile_row - row) * TILE_COLUMNS + column]
                         output[tile_row, channel + column] = total + bias[channel + column]
         for row in range(first, last):
-            activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
+            _activate(output[row, channel_start : min(channel_start + range_size, words[13])], words[12])
 
 
 @cfunc(TASK_SIGNATURE, cache=True)

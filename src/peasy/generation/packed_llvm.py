@@ -61,52 +61,29 @@ def make_accumulate(rows: int, vectors: int) -> Any:
     return mix
 
 
-def _make_next_ticket() -> Any:
-    """Return an intrinsic that atomically increments the task counter shared by all threads."""
+def _make_unary(argument: types.Type, result: types.Type, emit: Callable[[Builder, Value, ir.Type], Value]) -> Any:
+    """Return an intrinsic of one argument; `emit` gets the builder, the value and the LLVM type of the result."""
 
     @intrinsic
-    def take(typing, counter):  # type: ignore[no-untyped-def]
+    def unary(typing, value):  # type: ignore[no-untyped-def]
         def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
-            return builder.atomic_rmw("add", args[0], INT64(1), "monotonic")
+            return emit(builder, args[0], context.get_value_type(result))
 
-        return types.int64(types.CPointer(types.int64)), codegen
+        return result(argument), codegen
 
-    return take
-
-
-next_ticket = _make_next_ticket()
+    return unary
 
 
-def _pointer(kind: types.Type) -> Any:
-    """Return an intrinsic that casts an address to a typed pointer."""
+next_ticket = _make_unary(
+    types.CPointer(types.int64), types.int64, lambda build, it, _: build.atomic_rmw("add", it, INT64(1), "monotonic")
+)
+"""Atomically increments the task counter shared by all threads; returns its old value."""
 
-    @intrinsic
-    def point(typing, address):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
-            return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(types.int64), codegen
-
-    return point
-
-
-int64_pointer, float32_pointer = _pointer(types.int64), _pointer(types.float32)
-
-
-def _reinterpret(source: types.Type, target: types.Type) -> Any:
-    """Return an intrinsic that reinterprets 32 bits as another type."""
-
-    @intrinsic
-    def reinterpret(typing, bits):  # type: ignore[no-untyped-def]
-        def codegen(context: Any, builder: Builder, signature: Any, args: Any) -> Any:
-            return builder.bitcast(args[0], context.get_value_type(target))
-
-        return target(source), codegen
-
-    return reinterpret
-
-
-float_to_bits, bits_to_float = _reinterpret(types.float32, types.int32), _reinterpret(types.int32, types.float32)
+int64_pointer, float32_pointer = (
+    _make_unary(types.int64, types.CPointer(kind), Builder.inttoptr) for kind in (types.int64, types.float32)
+)
+float_to_bits = _make_unary(types.float32, types.int32, Builder.bitcast)
+bits_to_float = _make_unary(types.int32, types.float32, Builder.bitcast)
 
 
 class _Emitter:

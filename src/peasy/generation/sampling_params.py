@@ -19,7 +19,7 @@ LongPrompt = Literal["refuse", "cut", "extend"]
 WeightFormat = Literal["auto", "float32", "bfloat16", "int8"]
 """Format of the weights for decoding; auto: bfloat16 if the CPU supports it, else float32."""
 
-MAX_LOGIT_BIAS = 10_000
+_MAX_LOGIT_BIAS = 10_000
 """Largest number that may be added to a logit: a float32 holds the sum."""
 
 
@@ -65,8 +65,8 @@ class SamplingParams(TypedSettings):
         object.__setattr__(self, "stop", tuple(self.stop))
         if not all(self.stop):
             raise InvalidInput("A stop string is empty.", hint="Give at least one character.")
-        if any(not (abs(bias) <= MAX_LOGIT_BIAS or bias == -math.inf) for bias in self.logit_bias.values()):
-            hint = f"{-MAX_LOGIT_BIAS:,} to {MAX_LOGIT_BIAS:,} are allowed, and minus infinity: it forbids an id."
+        if any(not (abs(bias) <= _MAX_LOGIT_BIAS or bias == -math.inf) for bias in self.logit_bias.values()):
+            hint = f"{-_MAX_LOGIT_BIAS:,} to {_MAX_LOGIT_BIAS:,} are allowed, and minus infinity: it forbids an id."
             raise InvalidInput("A logit bias is too large, or not a number.", hint=hint)
 
 

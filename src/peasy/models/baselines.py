@@ -90,7 +90,7 @@ class ConvolutionModel(_EmbeddingModel[ConvolutionState]):
 
 
 @dataclass(eq=False)
-class TokenWindow(ForwardOnlyState):
+class _TokenWindow(ForwardOnlyState):
     """The last `size` ids of each sequence, and their padding mask."""
 
     size: int
@@ -108,7 +108,7 @@ class TokenWindow(ForwardOnlyState):
         return ids, padding_mask
 
 
-class Word2VecModel(_EmbeddingModel[TokenWindow]):
+class Word2VecModel(_EmbeddingModel[_TokenWindow]):
     """Word2vec: the mean vector of the last words predicts the next word.
 
     With the task "skip-gram" a word predicts any of its neighbours.
@@ -126,10 +126,10 @@ class Word2VecModel(_EmbeddingModel[TokenWindow]):
         """Number of words from which the next one is predicted."""
         return self.config.window if self.config.task == "next" else 1
 
-    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> TokenWindow:
-        return TokenWindow(size=self.window - 1)
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> _TokenWindow:
+        return _TokenWindow(size=self.window - 1)
 
-    def _hidden(self, ids: Tensor, inputs: ModelInputs[TokenWindow]) -> Tensor:
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[_TokenWindow]) -> Tensor:
         """Return the mean vector of the last words up to each token."""
         check_token_ids(ids, self.config.vocab_size)
         new = ids.shape[1]
@@ -141,7 +141,7 @@ class Word2VecModel(_EmbeddingModel[TokenWindow]):
         return x
 
 
-class NGramModel(Model[TokenWindow]):
+class NGramModel(Model[_TokenWindow]):
     """N-gram counts up to `order`, interpolated from short to long.
 
     An n-gram's id is (index of its first n-1 tokens in their table) * vocab_size + last token; `rows_n` holds the
@@ -197,10 +197,10 @@ class NGramModel(Model[TokenWindow]):
         previous = torch.cat([_empty_context(ids[:, :1]) - int(n > 1), contexts[:, :-1]], dim=1)
         return previous * self.config.vocab_size + ids, padding_mask & (previous >= 0)
 
-    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> TokenWindow:
-        return TokenWindow(size=self.config.order - 1)
+    def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> _TokenWindow:
+        return _TokenWindow(size=self.config.order - 1)
 
-    def _hidden(self, ids: Tensor, inputs: ModelInputs[TokenWindow]) -> Tensor:
+    def _hidden(self, ids: Tensor, inputs: ModelInputs[_TokenWindow]) -> Tensor:
         """Return for each token the table index of its contexts of 0, 1, ... tokens, -1 = never seen."""
         check_token_ids(ids, self.config.vocab_size)
         new = ids.shape[1]
@@ -256,7 +256,7 @@ def _empty_context(ids: Tensor) -> Tensor:
     return torch.zeros_like(ids)
 
 
-def _extend_window(window: TokenWindow | None, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _extend_window(window: _TokenWindow | None, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return ids and padding mask (True = token) after those in the window, to which they are appended."""
     mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
     return (ids, mask) if window is None else window.extend(ids, mask)

@@ -16,7 +16,7 @@ ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu", "t
 
 Size = Annotated[int, Ge(1)]
 """Number of rows, heads, layers or dimensions."""
-SoftCap = Annotated[float, Gt(0)]
+_SoftCap = Annotated[float, Gt(0)]
 
 
 # Position encodings.
@@ -157,14 +157,14 @@ PositionConfig = LearnedPositionConfig | SinusoidalPositionConfig | RotaryConfig
 
 # Normalisation layers.
 
-NormPlacement = Literal["pre", "post", "output", "around"]
+_NormPlacement = Literal["pre", "post", "output", "around"]
 
 
 class LayerNormConfig(BoundedSettings):
     """LayerNorm before each sublayer (pre-norm), after it (post-norm, as in the paper), on its output, or around it."""
 
     kind: ClassVar[str] = "layer"
-    placement: NormPlacement = "pre"
+    placement: _NormPlacement = "pre"
     """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: Annotated[float, Ge(0)] = 1e-5
     """Added to the variance."""
@@ -176,7 +176,7 @@ class RMSNormConfig(BoundedSettings):
     """RMSNorm before each sublayer (pre-norm), after it (post-norm), on its output, or around it."""
 
     kind: ClassVar[str] = "rms"
-    placement: NormPlacement = "pre"
+    placement: _NormPlacement = "pre"
     """Before each sublayer (pre), after its residual sum (post), on its output (output), or pre and output (around)."""
     eps: Annotated[float, Ge(0)] = 1e-6
     """Added to the mean square."""
@@ -211,7 +211,7 @@ class AttentionConfig(BoundedSettings):
     """Whether queries and keys are normalised."""
     scale: Annotated[float, Gt(0)] | None = None
     """Factor of the attention scores; null: 1/sqrt(d_head)."""
-    softcap: SoftCap | None = None
+    softcap: _SoftCap | None = None
     """Soft cap of the attention scores: cap * tanh(score / cap), above 0; null: none."""
     qk_norm_over: Literal["head", "projection"] = "head"
     """Whether each head is normalised by itself, or all heads together."""
@@ -319,7 +319,7 @@ class LMHeadConfig(BoundedSettings):
     """Whether the input is divided by sqrt(d_model)."""
     transform: ActivationName | None = None
     """Activation of a linear layer with a norm before the head (as in BERT); null: no such layer."""
-    softcap: SoftCap | None = None
+    softcap: _SoftCap | None = None
     """Soft cap of the logits: cap * tanh(logit / cap), above 0; null: none."""
     divisor: Annotated[float, Gt(0)] = 1.0
     """Divisor of the logits."""

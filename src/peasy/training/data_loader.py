@@ -9,9 +9,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from peasy import datasets
-from peasy.datasets import TokenColumn, TokenShards, padded_batch
-from peasy.datasets.batches import PaddedBatch, WindowBatch
+from peasy.datasets.batches import (
+    PaddedBatch,
+    WindowBatch,
+    bucketed_indices,
+    num_windows,
+    padded_batch,
+    sequential_windows,
+    window_batch,
+)
+from peasy.datasets.shards import TokenColumn, TokenShards
 from peasy.errors import InvalidInput
 from peasy.models.config import SpecialTokensConfig
 from peasy.tokenization import Tokenizer
@@ -32,19 +39,17 @@ class WindowDataLoader:
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
         """Return the windows from `position` on; each occurs once per epoch, shuffled anew every epoch."""
-        return _window_tensors(
-            datasets.window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position)
-        )
+        return _window_tensors(window_batch(self.train, seq_len, batch_size, seed=self.seed, position=position))
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:
         """Yield non-overlapping validation windows, if any; each token but the first is a target once."""
         if self.valid is not None and len(self.valid) > 1:
-            windows = datasets.sequential_windows(self.valid, seq_len, batch_size)
+            windows = sequential_windows(self.valid, seq_len, batch_size)
             yield from (_window_tensors(window) for window in windows)
 
     def num_samples(self, seq_len: int) -> int:
         """Return the number of windows per epoch."""
-        return datasets.num_windows(self.train, seq_len)
+        return num_windows(self.train, seq_len)
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ class _SequenceDataLoader(ABC):
         self._label_index: dict[str, tuple[TokenIds, TokenIds]] = {}
 
     def batch(self, position: int, batch_size: int, seq_len: int) -> Batch:
-        indices = datasets.bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
+        indices = bucketed_indices(self.shards, batch_size, seed=self.seed, position=position)
         return self._make_batch("train", indices, seq_len, position)
 
     def validation(self, batch_size: int, seq_len: int) -> Iterator[Batch]:

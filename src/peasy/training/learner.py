@@ -24,7 +24,7 @@ class Diverged(InvalidInput):
     code = "diverged"
 
 
-class StepResult(NamedTuple):
+class _StepResult(NamedTuple):
     """Mean loss of the batch before the update, and the gradient norm."""
 
     loss: float
@@ -48,7 +48,7 @@ class Learner(ABC):
         self.model, self.objective, self.optimizer = model, objective, optimizer
 
     @abstractmethod
-    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> _StepResult:
         """Do one training step on a batch, given as micro-batches; `lr_scale` multiplies the learning rate."""
 
     def loss_sum(self, batch: Batch) -> Tensor:
@@ -86,7 +86,7 @@ class GradientLearner(Learner):
         self._compiled_hidden = torch.compile(model.hidden) if compile else None
         self._has_dropout = getattr(model.config, "dropout", 0.0) > 0
 
-    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> _StepResult:
         """Do one training step; raise on NaN or infinity before they reach the weights."""
         count = max(sum(map(self.objective.num_targets, micro_batches)), 1)  # cut conversations may have no answer
         self.optimizer.zero_grad()
@@ -100,7 +100,7 @@ class GradientLearner(Learner):
             raise self._find_nan_source(micro_batches, count, step_number)
         with self._communication():
             self.optimizer.step(lr_scale)
-        return StepResult(loss, norm)
+        return _StepResult(loss, norm)
 
     def _backward(self, micro_batch: Batch, count: int, is_last: bool) -> float:
         """Add the gradients of a micro-batch, and return its part of the mean loss."""
@@ -152,7 +152,7 @@ class CountingLearner(Learner):
         super().__init__(model, objective)
         self.loss_rows = loss_rows
 
-    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> StepResult:
+    def step(self, micro_batches: Sequence[Batch], step_number: int, lr_scale: float) -> _StepResult:
         """Measure the loss, then count one batch."""
         subset = {name: array[: self.loss_rows] for name, array in micro_batches[0].items()}
         with torch.inference_mode():
@@ -160,7 +160,7 @@ class CountingLearner(Learner):
         with torch.no_grad():
             for part in micro_batches:
                 self.objective.count_ngrams(self.model, part)
-        return StepResult(loss, None)
+        return _StepResult(loss, None)
 
 
 def make_learner(model: Model, objective: Objective, recipe: Recipe) -> Learner:

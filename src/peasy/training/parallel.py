@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from peasy.checkpoint.safe_folder import SafeFolder
-from peasy.datasets import rank_slice
+from peasy.datasets.batches import rank_slice
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.encoder import Encoder

@@ -202,7 +202,7 @@ CHECKS: dict[str, Callable[[ProofInputs], Iterable[Equality]]] = {
     "fused": lambda inputs: [_compare_fused(inputs)],
     "packed": lambda inputs: _compare_packed(inputs),
     "exported": lambda inputs: _check_copy(inputs, "exported = original", _EXPORTED, export_roundtrip),
-    "saved": lambda inputs: _check_copy(inputs, "saved = original", _SAVED, save_roundtrip),
+    "saved": lambda inputs: _check_copy(inputs, "saved = original", _SAVED, _save_roundtrip),
 }
 """Checks of a proof, in order."""
 
@@ -242,7 +242,7 @@ def export_roundtrip(model: Model) -> Model:
     )
 
 
-def save_roundtrip(model: Model) -> Model:
+def _save_roundtrip(model: Model) -> Model:
     """Return a copy through a peasy checkpoint."""
     return _roundtrip(
         model, lambda folder: save_model(folder, model), lambda folder: load_model(read_checkpoint(folder))

@@ -101,7 +101,7 @@ def uncached(
     results = []
     for index, sequence in enumerate(sequences):
         tap = recorder.make_tap() if recorder is not None and recorder.index == index else None
-        results += _forward(model, _to_tensor(model, [sequence.ids]), None, source_inputs(model, [sequence]), tap)
+        results += _forward(model, _to_tensor(model, [sequence.ids]), None, _source_inputs(model, [sequence]), tap)
     return results
 
 
@@ -110,7 +110,7 @@ def padded_batch(
 ) -> list[PathResult]:
     """Run all sequences in one padded batch, the last one first."""
     ids, mask = (tensor.to(model.device) for tensor in pad_sequences([sequence.ids for sequence in sequences[::-1]]))
-    source = source_inputs(model, sequences[::-1])
+    source = _source_inputs(model, sequences[::-1])
     row = 0 if recorder is None else len(sequences) - 1 - recorder.index
     tap = None if recorder is None else recorder.make_tap(row, padding_masks=_padding_masks(model, mask, source))
     return _forward(model, ids, mask, source, tap)[::-1]
@@ -149,7 +149,7 @@ def varlen_logits(
     recorder: StepRecorder | None = None,
 ) -> list[Tensor]:
     """Return the logits of every token, in two batches: `first_chunk` tokens (default: half), then the rest."""
-    states = [model.new_state(**source_inputs(model, [sequence])) for sequence in sequences]
+    states = [model.new_state(**_source_inputs(model, [sequence])) for sequence in sequences]
     logits: list[list[Tensor]] = [[] for _ in sequences]
     cuts = [(len(sequence.ids) + 1) // 2 if first_chunk is None else first_chunk for sequence in sequences]
     parts = [(sequence.ids[:cut], sequence.ids[cut:]) for sequence, cut in zip(sequences, cuts, strict=True)]
@@ -181,7 +181,7 @@ def _run_in_chunks(
 ) -> list[PathResult]:
     results = []
     for index, sequence in enumerate(sequences):
-        state = model.new_state(capacity=len(sequence.ids), **source_inputs(model, [sequence]))
+        state = model.new_state(capacity=len(sequence.ids), **_source_inputs(model, [sequence]))
         logits = []
         for chunk in torch.split(_to_tensor(model, [sequence.ids]), chunk_sizes[index], dim=1):
             tap = recorder.make_tap(0, chunk.shape[1]) if recorder is not None and recorder.index == index else None
@@ -231,7 +231,7 @@ def _to_tensor(model: Model, rows: Sequence[Sequence[int]]) -> Tensor:
     return torch.tensor([list(row) for row in rows], device=model.device)
 
 
-def source_inputs(model: Model, sequences: Sequence[TokenSequence]) -> SourceInputs:
+def _source_inputs(model: Model, sequences: Sequence[TokenSequence]) -> SourceInputs:
     """Return the source arguments of an encoder-decoder; empty for other models."""
     sources = [sequence.source_ids for sequence in sequences if sequence.source_ids is not None]
     if not sources:

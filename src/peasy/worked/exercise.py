@@ -10,7 +10,9 @@ import numpy as np
 
 from peasy.errors import InvalidInput, UsageError, did_you_mean
 from peasy.worked.example import MatrixRows, library_files, load_example, read_example
+from peasy.worked.operations import Unchanged
 from peasy.worked.solver import WorkedExample, WorkedStep, solve
+from peasy.worked.steps import Scale
 
 _WORDS = ("tea", "cats", "rain", "we", "sing", "blue", "run", "home", "stars", "bread", "you", "snow")
 _MAX_SIZE = 8
@@ -18,9 +20,6 @@ _MAX_SIZE = 8
 
 _MAX_DRAWS = 50
 """Maximum number of draws for a network that has finite results."""
-
-_GIVEN_STEPS = ("x", "w_q", "w_k", "w_v", "w_o")
-"""Steps that a worksheet gives; all others are to be calculated."""
 
 _Topic = dict[str, object]
 """Numbers and settings of an example, without tokens and title."""
@@ -48,26 +47,30 @@ def make_exercise(size: str = "3x2", seed: int = 5, topic: str = "plain") -> Exe
     >>> [step.name for step in make_exercise(topic="contexts").solution]
     ['context']
     """
-    if topic in (networks := library_files("transformer")):
-        return _network_exercise(topic, seed)
-    if topic not in TOPICS:
+    networks = library_files("transformer")
+    if topic not in TOPICS and topic not in networks:
         known = (*TOPICS, *networks)
         raise UsageError(
             f'There is no topic "{topic}".', hint=did_you_mean(topic, known) or f"Topics: {', '.join(known)}."
         )
+    worked = _draw_network(topic, seed) if topic in networks else _draw_attention(size, seed, topic)
+    steps = [step for step in worked.steps if not _is_repeated(worked, step)]
+    given = tuple(step for step in steps if worked.graph.route(step.name, worked.values) is None)
+    return Exercise(topic, seed, worked, given, tuple(step for step in steps if step not in given))
+
+
+def _draw_attention(size: str, seed: int, topic: str) -> WorkedExample:
+    """Draw the numbers of a topic of attention."""
     tokens, width = read_size(size)
     random = Random(f"{topic} {tokens}x{width} {seed}")
     example: _Topic = {"title": f"Attention by hand: {topic}, {tokens}x{width}, seed {seed}"}
-    example |= {"tokens": random.sample(_WORDS, tokens)} | TOPICS[topic](random, tokens, width)
-    worked = solve(read_example(example))
-    given_names = ("value", "weights") if worked.example.weights is not None else _GIVEN_STEPS
-    steps = [step for step in worked.steps if not _is_repeated(worked, step)]
-    given = tuple(step for step in steps if step.name in given_names)
-    return Exercise(topic, seed, worked, given, tuple(step for step in steps if step.name not in given_names))
+    return solve(
+        read_example(example | {"tokens": random.sample(_WORDS, tokens)} | TOPICS[topic](random, tokens, width))
+    )
 
 
-def _network_exercise(topic: str, seed: int) -> Exercise:
-    """Make the worksheet of a network with other numbers; numbers that give no finite results are drawn again."""
+def _draw_network(topic: str, seed: int) -> WorkedExample:
+    """Draw other numbers for a network; those that give no finite results are drawn again."""
     example = load_example(topic)
     random = Random(f"{topic} {seed}")
     for _ in range(_MAX_DRAWS):
@@ -78,12 +81,8 @@ def _network_exercise(topic: str, seed: int) -> Exercise:
         except InvalidInput:  # such as a norm of equal numbers
             continue
         if all(np.isfinite(step.values).all() or step.base == "masked" for step in worked.steps):
-            break
-    else:
-        worked = solve(example)
-    steps = worked.steps
-    given_steps = tuple(step for step in steps if worked.graph.route(step.name, worked.values) is None)
-    return Exercise(topic, seed, worked, given_steps, tuple(step for step in steps if step not in given_steps))
+            return worked
+    return solve(example)
 
 
 def _redraw(random: Random, name: str, rows: MatrixRows) -> MatrixRows:
@@ -113,10 +112,10 @@ def read_size(size: str) -> tuple[int, int]:
 
 def _is_repeated(worked: WorkedExample, step: WorkedStep) -> bool:
     """True if a table only repeats the previous one: unprojected inputs, unscaled scores."""
-    example = worked.example
-    if step.base in ("query", "key", "value"):
-        return example.w_q is None and example.weights is None
-    return step.base == "scaled" and example.scoring != "scaled-dot"
+    route = None if worked.example.steps else worked.graph.route(step.name, worked.values)
+    return route is not None and (
+        isinstance(route.step, Unchanged) or (isinstance(route.step, Scale) and route.step.scoring.name != "scaled-dot")
+    )
 
 
 def _plain_topic(random: Random, tokens: int, width: int) -> _Topic:

@@ -1,5 +1,6 @@
 """Decoding on paper: sampling tables (temperature, top-k, top-p), greedy and beam search, the key-value cache."""
 
+import math
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -213,15 +214,6 @@ class AppendRows(Step):
         return xp.concat(list(inputs), axis=0)
 
 
-class Multiplications(Constant, eq=False):
-    """Numbers of multiplications with their products of sizes as text."""
-
-    texts: tuple[tuple[str, ...], ...] = ()
-
-    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
-        return self.texts[row][column]
-
-
 class KvCacheBlock(BoundedSettings, GraphBlock):
     """Decoding with and without the key-value cache: the same contexts; multiplications of both are counted.
 
@@ -259,12 +251,13 @@ class KvCacheBlock(BoundedSettings, GraphBlock):
             )
             _add_attention(with_cache, query, *cache)
             counts.append([_count(g, scope.path, kind) for kind in ("without.", "cached.")])
-        texts = tuple(map(tuple, counts))
-        totals = np.asarray([[sum(_evaluate(term) for term in cell.split(" + ")) for cell in row] for row in counts])
+        totals = [
+            [sum(math.prod(map(int, term.split("·"))) for term in cell.split(" + ")) for cell in row] for row in counts
+        ]
         g.labels["step"] = tuple(str(number) for number in range(1, len(counts) + 1))
         g.labels["cache"] = ("without", "with")
         about = "Multiplications of each step: rows times columns times the width of each product."
-        return g.add("multiplications", Multiplications(totals, about, ("step", "cache"), texts))
+        return g.add("multiplications", Constant(np.asarray(totals), about, ("step", "cache"), counts))
 
 
 def _add_attention(g: GraphBuilder, query: str, key: str, value: str) -> str:
@@ -287,7 +280,3 @@ def _count(g: GraphBuilder, path: str, kind: str) -> str:
             rows, columns = g.values[name].shape
             terms.append(f"{rows}·{inner}·{columns}")
     return " + ".join(terms)
-
-
-def _evaluate(product: str) -> int:
-    return int(np.prod([int(factor) for factor in product.split("·")]))

@@ -516,11 +516,12 @@ class WeightedSum(Step):
 
 
 class Constant(Step, eq=False):
-    """Fixed matrix, such as the one-hot rows of tokens; `why` says where its numbers come from."""
+    """Fixed matrix, such as the one-hot rows of tokens; `why` says where its numbers come from, `texts` how."""
 
     values: np.ndarray
     why: str
     names: Axes = ("row", "column")
+    texts: Sequence[Sequence[str]] = ()
     is_fixed = True
     label = "fixed"
 
@@ -529,6 +530,9 @@ class Constant(Step, eq=False):
 
     def forward(self, xp: Namespace, *inputs: Array) -> Array:
         return xp.asarray(self.values.tolist(), dtype=xp.float64)
+
+    def summary(self, row: int, column: int, inputs: Inputs, decimals: int = 4) -> str:
+        return self.texts[row][column] if self.texts else ""
 
     def formula(self, *symbols: str) -> str:
         return ""

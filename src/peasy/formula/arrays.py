@@ -1,7 +1,6 @@
 """Array-API helpers: common namespace and dtype of the inputs; checks of shapes and numbers with readable errors."""
 
 import math
-from numbers import Integral
 
 import array_api_compat
 import numpy as np
@@ -153,23 +152,12 @@ def check_broadcastable(name: str, array: Array, scores_shape: tuple[int, ...]) 
 
 
 def check_number(name: str, number: float | None, *, positive: bool = False) -> None:
-    """Check that a number is finite, or None; a truth value is no number."""
-    if number is None:
-        return
-    try:
-        fits = math.isfinite(number) and not (positive and number <= 0) and not is_truth_value(number)
-    except TypeError:
-        fits = False
-    if not fits:
+    """Check that a number is finite, or None."""
+    if number is not None and not (math.isfinite(number) and (number > 0 or not positive)):
         raise InvalidInput(f"{name} should be a finite number{' above 0' if positive else ''}, not {number!r}.")
-
-
-def is_truth_value(value: object) -> bool:
-    """True for True and False of Python or NumPy, which also count as whole numbers."""
-    return isinstance(value, bool | np.bool_)
 
 
 def check_heads(heads: int) -> None:
     """Check that there is at least one head."""
-    if not isinstance(heads, Integral) or is_truth_value(heads) or heads < 1:
+    if heads < 1:
         raise InvalidInput(f"heads should be a whole number above 0, not {heads!r}.")

@@ -1,13 +1,13 @@
 """Attention masks: causal, sliding window, given. Boolean, True = may attend; aligned bottom-right."""
 
 from functools import reduce
-from numbers import Integral
 from operator import and_
 
 import array_api_compat
+import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.formula.arrays import check_broadcastable, is_truth_value, to_common_namespace
+from peasy.formula.arrays import check_broadcastable, to_common_namespace
 from peasy.formula.step import Array, Namespace
 
 Window = int | tuple[int | None, int | None]
@@ -47,7 +47,7 @@ def combine_masks(
     window_size: Window | None = None,
 ) -> Array | None:
     """Combine all masks into one: the keys each query may attend to; None = all."""
-    if not is_truth_value(is_causal):
+    if not isinstance(is_causal, bool | np.bool_):
         raise InvalidInput(f"causal should be True or False, not {is_causal!r}.")
     n_query, n_key, device = query.shape[-2], key.shape[-2], array_api_compat.device(query)
     masks = []
@@ -80,14 +80,10 @@ def as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...], of_last_ke
 
 
 def _window_bounds(size: Window) -> tuple[int | None, int | None]:
-    if isinstance(size, tuple | list) and len(size) == 2:
-        back, ahead = size
-    else:
-        back = ahead = size - 1 if isinstance(size, Integral) and not is_truth_value(size) else -1
-    for bound in (back, ahead):
-        if bound is not None and (not isinstance(bound, Integral) or is_truth_value(bound) or bound < 0):
-            raise InvalidInput(
-                f"window should be a whole number above 0, or a pair (back, ahead), not {size!r}.",
-                hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
-            )
+    back, ahead = size if isinstance(size, tuple | list) else (size - 1, size - 1)
+    if any(bound is not None and bound < 0 for bound in (back, ahead)):
+        raise InvalidInput(
+            f"window should be a whole number above 0, or a pair (back, ahead), not {size!r}.",
+            hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
+        )
     return back, ahead

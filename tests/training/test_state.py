@@ -12,9 +12,10 @@ from peasy import atomic
 from peasy.checkpoint.paths import list_checkpoints, resolve_model
 from peasy.checkpoint.store import is_intact, read_checkpoint
 from peasy.errors import ResourceUnavailable
+from peasy.training.learner import make_learner
 from peasy.training.loop import train
 from peasy.training.optimizer import Optimizer
-from peasy.training.state import Progress, latest_state, load_state, save_state, weights_hash
+from peasy.training.state import Checkpointer, Progress, latest_state, load_state, weights_hash
 
 
 @pytest.fixture
@@ -111,8 +112,9 @@ def test_failing_disk_loses_no_checkpoint(saved, monkeypatch, number, at):
     monkeypatch.setattr(atomic.os, "fsync", fsync)
     before = {folder.name for folder in list_checkpoints(saved.run)}
     progress = Progress(step=7, samples=28, seq_len=16)
+    learner = make_learner(saved.model, saved.objective, saved.recipe)
     with pytest.raises(ResourceUnavailable, match=r"^[^\n]*step-000007[^\n]* bytes are needed\.$"):
-        save_state(saved.run, saved.model, {}, progress, saved.tokenizer, keep=3)
+        Checkpointer(saved.run, 3, saved.tokenizer).save(learner, progress)
     monkeypatch.undo()
     assert before <= {folder.name for folder in list_checkpoints(saved.run)}
     folder, warning = latest_state(saved.run)

@@ -61,39 +61,32 @@ class Checkpointer:
         self.newest = self.run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
         with learner.full_state() as state:
             if state is not None:
-                tokenizers = self.tokenizer, self.target_tokenizer
-                save_state(self.run, *state, progress, *tokenizers, keep=self.keep)
+                if self.newest.exists() and not is_intact(self.newest):
+                    set_aside(self.newest, "damaged")
+                if not self.newest.exists():
+                    self._write(self.newest, *state, progress)
                 self.sha256 = weights_hash(state.model.state_dict())
         return Saved(progress.step, self.newest, self.sha256)
 
-
-def save_state(
-    run: Path, model: Model, optimizer_state: Mapping[str, Tensor], progress: Progress,
-    tokenizer: Tokenizer | None = None, target_tokenizer: Tokenizer | None = None, *, keep: int,
-) -> Path:  # fmt: skip
-    """Write the checkpoint of a step; once it is on disk, delete all but the newest `keep`."""
-    target = run / CHECKPOINTS_FOLDER / f"step-{progress.step:06}"
-    if target.exists():
-        if is_intact(target):
-            return target
-        set_aside(target, "damaged")
-    check_weights_finite(model, progress.step)
-    for name, tensor in optimizer_state.items():
-        check_finite(tensor, name, "The optimizer's tensor ")
-    extras = {
-        _PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
-        _STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in optimizer_state.items()}),
-    }
-    try:
-        metadata = {"step": str(progress.step), "run": run.name}
-        save_model(target, model, tokenizer, target_tokenizer=target_tokenizer, extras=extras, notes=metadata)
-    except ResourceUnavailable as error:
-        needed = model.weight_bytes() + sum(map(len, extras.values()))
-        hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
-        raise ResourceUnavailable(f"{error.message.rstrip('.')}; {needed:,} bytes are needed.", hint=hint) from error
-    for folder in list_checkpoints(run)[keep:]:
-        shutil.rmtree(set_aside(folder, "old"), ignore_errors=True)
-    return target
+    def _write(self, target: Path, model: Model, optimizer_state: Mapping[str, Tensor], progress: Progress) -> None:
+        """Write a checkpoint; once it is on disk, delete all but the newest `keep`."""
+        check_weights_finite(model, progress.step)
+        for name, tensor in optimizer_state.items():
+            check_finite(tensor, name, "The optimizer's tensor ")
+        extras = {
+            _PROGRESS_FILE: (json.dumps(config.to_plain(progress), indent=2) + "\n").encode(),
+            _STATE_FILE: to_bytes({name: tensor.detach().contiguous() for name, tensor in optimizer_state.items()}),
+        }
+        notes, target_tokenizer = {"step": str(progress.step), "run": self.run.name}, self.target_tokenizer
+        try:
+            save_model(target, model, self.tokenizer, target_tokenizer=target_tokenizer, extras=extras, notes=notes)
+        except ResourceUnavailable as error:
+            needed = model.weight_bytes() + sum(map(len, extras.values()))
+            message = f"{error.message.rstrip('.')}; {needed:,} bytes are needed."
+            hint = "Earlier checkpoints are untouched. Free disk space, then continue with --resume."
+            raise ResourceUnavailable(message, hint=hint) from error
+        for folder in list_checkpoints(self.run)[self.keep :]:
+            shutil.rmtree(set_aside(folder, "old"), ignore_errors=True)
 
 
 def latest_state(run: Path) -> tuple[Path | None, str | None]:

@@ -1,12 +1,12 @@
-"""Metrics log: lines are complete or removed, and a resumed run rewrites what was lost."""
+"""Metrics log: lines are complete or removed, and a resumed run rewrites what was lost; event sinks."""
 
 import errno
 import json
 
 import pytest
 
-from peasy.errors import ResourceUnavailable
-from peasy.training.metrics_log import MetricsLog, read_log, truncate_log
+from peasy.errors import InvalidInput, ResourceUnavailable
+from peasy.training.metrics_log import MetricsLog, open_sink, read_log, truncate_log
 
 
 def write(path, steps):
@@ -69,3 +69,21 @@ def test_full_disk_is_reported(tmp_path, monkeypatch):
     with pytest.raises(ResourceUnavailable, match=r"m\.jsonl was not written .* 12 bytes are needed, .* are free"):
         log.write({"step": 1})
     assert (tmp_path / "m.jsonl").read_text() == '{"step": 0}\n', "a part of the line was left"
+
+
+def test_tensorboard_receives_curves(make_spec, finish):
+    pytest.importorskip("tensorboard", reason="comes with the extra `tracking`")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    spec = make_spec(steps=4, sinks=["tensorboard"])
+    finish(spec)
+    events = EventAccumulator(str(spec.run / "tensorboard"))
+    events.Reload()
+    assert [point.step for point in events.Scalars("loss")] == [1, 2, 3, 4]
+    assert [point.step for point in events.Scalars("validation loss")] == [2, 4]
+
+
+def test_unknown_sink_is_rejected(tmp_path):
+    with pytest.raises(InvalidInput, match='no sink "tensorbord"') as error:
+        open_sink("tensorbord", tmp_path)
+    assert error.value.hint == "Did you mean tensorboard?"

@@ -5,7 +5,7 @@ similar; each of them also follows bad news, where only the rest of the sentence
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,13 +16,13 @@ from annotated_types import Ge
 
 from peasy import config
 from peasy.datasets.corpus import Corpus, LabelledText, SyntheticConfig, is_validation
+from peasy.parameters import FrozenSettings
 
 _IRONY_PROB = 0.5
 Topic = Literal["all", "food", "phone", "film", "hotel", "journey", "book", "weather", "music"]
 
 
-@dataclass(frozen=True)
-class _OpinionTopic:
+class _OpinionTopic(FrozenSettings):
     """Words of one topic: things, and good and bad news about them; `owners` if the general ones do not fit."""
 
     things: tuple[str, ...]
@@ -31,8 +31,7 @@ class _OpinionTopic:
     owners: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _OpinionWords:
+class _OpinionWords(FrozenSettings):
     """Word lists and sentence templates of the corpus."""
 
     owners: tuple[str, ...]

@@ -4,7 +4,6 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from peasy.datasets.corpus import (
 from peasy.datasets.plain_text import TRAIN_FRACTION
 from peasy.errors import InvalidInput
 from peasy.extras import require_extra
+from peasy.parameters import FrozenSettings
 
 Group = tuple[Path, ...]
 """One file, or two aligned ones."""
@@ -35,8 +35,7 @@ MAX_DOCUMENT_CHARACTERS = 1 << 28
 """Longest plain-text file beside record files, which is one text in memory; a small .gz may contain gigabytes."""
 
 
-@dataclass(frozen=True)
-class FilesConfig:
+class FilesConfig(FrozenSettings):
     """Options for reading the user's files."""
 
     valid: str | list[str] | None = None

@@ -5,7 +5,6 @@ import os
 import platform
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Literal
 
 from peasy.datasets.corpus import Corpus, Sample, is_validation
 from peasy.errors import NotFound
+from peasy.parameters import FrozenSettings
 
 _SKIPPED_FOLDERS = {
     "site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "__pycache__", "ensurepip",
@@ -23,8 +23,7 @@ _LIBRARY = Path(sysconfig.get_path("stdlib"))
 _Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@dataclass(frozen=True)
-class StdlibConfig:
+class StdlibConfig(FrozenSettings):
     """Options of `stdlib`."""
 
     part: Literal["docstrings", "topics", "source"] = "docstrings"

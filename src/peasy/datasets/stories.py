@@ -6,7 +6,7 @@ of both, so a model that sees only the last few words can do no better than chan
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -17,29 +17,27 @@ from annotated_types import Ge, Le
 
 from peasy import config
 from peasy.datasets.corpus import Probe, SyntheticConfig, SyntheticCorpus
+from peasy.parameters import FrozenSettings
 
 _SCENE_PROB = 0.25
 _ADJECTIVE_PROB = 0.3
 
 
-@dataclass(frozen=True)
-class StoryClause:
+class StoryClause(FrozenSettings):
     """Clause with two nouns; the pronoun refers to the first or the second."""
 
     template: str
     referent: Literal[1, 2]
 
 
-@dataclass(frozen=True)
-class _ClauseGroup:
+class _ClauseGroup(FrozenSettings):
     """Clauses whose first noun is of one class and whose second noun is of another."""
 
     classes: tuple[str, str]
     clauses: tuple[StoryClause, ...]
 
 
-@dataclass(frozen=True)
-class _NounClass:
+class _NounClass(FrozenSettings):
     """Class of nouns, with the endings that fit it and no other."""
 
     pronouns: tuple[str, ...]
@@ -47,8 +45,7 @@ class _NounClass:
     endings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class StoryWords:
+class StoryWords(FrozenSettings):
     """Word lists and sentence templates of the corpus."""
 
     articles: tuple[str, ...]

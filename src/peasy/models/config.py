@@ -3,7 +3,7 @@
 A family (GPT-2, Llama, BERT, ...) is only a set of values of these.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Lt
@@ -12,11 +12,10 @@ from peasy import config as reader
 from peasy.errors import InvalidInput
 from peasy.nn import config as nn_config
 from peasy.nn.config import Size
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, FrozenSettings
 
 
-@dataclass(frozen=True)
-class SpecialTokensConfig:
+class SpecialTokensConfig(FrozenSettings):
     """Ids of the special tokens."""
 
     pad: int | None = None

@@ -3,13 +3,12 @@
 No tensors: reading a config does not import torch.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Gt, Le
 
 from peasy.errors import InvalidInput
-from peasy.parameters import BoundedSettings
+from peasy.parameters import BoundedSettings, FrozenSettings
 
 ActivationName = Literal["relu", "relu-squared", "gelu", "gelu-tanh", "silu", "tanh"]
 
@@ -145,8 +144,7 @@ class RotaryConfig(BoundedSettings):
         return int(d_head * self.share)
 
 
-@dataclass(frozen=True)
-class AlibiConfig:
+class AlibiConfig(FrozenSettings):
     """ALiBi: a bias that grows with the distance, with one slope per head; no position vectors."""
 
     kind: ClassVar[str] = "alibi"
@@ -327,8 +325,7 @@ class LMHeadConfig(BoundedSettings):
     """Whether the layer before the head has a bias."""
 
 
-@dataclass(frozen=True)
-class ClassifierConfig:
+class ClassifierConfig(FrozenSettings):
     """Classification head: a label for each text, or one for each token."""
 
     labels: tuple[str, ...]

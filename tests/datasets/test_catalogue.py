@@ -84,6 +84,7 @@ def test_unknown_data_suggests_the_nearest(data, options, message):
         ("copy:many", {}, "whole number"),
         ("recall", {"distance": 3}, "between 9 and 100,000"),
         ("repeats", {"max_length": 3}, "max_length is 3"),
+        ("repeats", {"num_train": 0}, "num_train is 0"),
         ("stdlib:sauce", {}, "docstrings"),
         ("stories:animals", {}, "things"),
         ("locales:en", {}, "pair of languages"),

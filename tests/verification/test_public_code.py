@@ -363,3 +363,159 @@ class WithHooks(Layers):
 def test_hooks_of_gradients_are_left_out():
     with OnlyCPU():
         assert examine(WithHooks).verdict == EQUAL
+
+
+MODEL = """
+import torch
+from torch import nn
+from .layer import Processor, Rotated
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        table = torch.ones(config.n_embd, 2)
+        self.layer = Rotated(table=table, width=config.n_embd, processor=Processor())
+
+    def forward(self, hidden, shift):
+        return hidden + self.layer(hidden, **shift)
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.n_embd)
+        self.block = Block(config)
+
+    def forward(self, idx):
+        return self.block(self.embedding(idx), dict(plan=[1.0, 2.0]))
+"""
+LAYER = """
+import math
+from torch import nn
+
+class Processor:
+    def __call__(self, q, k, v):
+        return (q @ k.transpose(-2, -1) / {scale}).softmax(-1) @ v
+
+class Rotated(nn.Module):
+    def __init__(self, table, width, processor):
+        super().__init__()
+        assert table.shape == (width, 2)
+        self.w_q, self.w_k, self.w_v = (nn.Linear(width, width) for _ in range(3))
+        self.processor = processor
+
+    def forward(self, x, plan):
+        assert sum(plan) == 3
+        return self.processor(self.w_q(x), self.w_k(x), self.w_v(x))
+"""
+
+
+def layer_in_a_project(folder, scale):
+    folder = folder / "project"  # a package without __init__.py
+    folder.mkdir()
+    (folder / "model.py").write_text(MODEL)
+    (folder / "layer.py").write_text(f"from .numbers_of_layer import root\n{LAYER.format(scale=scale)}")
+    (folder / "numbers_of_layer.py").write_text("root = 2\n")
+    module, notes = load_module(folder / "layer.py")
+    return examine(module.Rotated, file=str(folder / "layer.py"), namespace=vars(module), notes=notes)
+
+
+@pytest.fixture
+def forget_project(monkeypatch):
+    import sys
+
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("forget_project")
+def test_calls_that_cannot_be_guessed_are_captured_from_a_model(tmp_path):
+    diagnosis = layer_in_a_project(tmp_path, "math.sqrt(q.size(-1))")
+    assert diagnosis.verdict == EQUAL
+    assert "as in Model" in diagnosis.call
+
+
+@pytest.mark.usefixtures("forget_project")
+def test_a_mistake_in_a_captured_call_is_found(tmp_path):
+    diagnosis = layer_in_a_project(tmp_path, "q.size(-1)")
+    assert diagnosis.mistakes == ("scale by model width",)
+
+
+class SwitchedAttention(Layers):
+    def __init__(self, dim, cross_attention=False):
+        super().__init__(dim)
+        self.cross_attention = cross_attention
+
+    def forward(self, query, key, value):
+        key, value = (key, value) if self.cross_attention else (query, query)
+        return attend(self.w_q(query), self.w_k(key), self.w_v(value))
+
+
+class UnswitchedAttention(Layers):
+    def forward(self, query, key, value):
+        return attend(self.w_q(query), self.w_k(query), self.w_v(query))
+
+
+def test_arguments_that_a_switch_leaves_out_are_no_mistake():
+    assert examine(SwitchedAttention).verdict == EQUAL
+    assert examine(UnswitchedAttention).mistakes == ("keys from the queries", "values from the queries")
+
+
+class OffsetAttention(Layers):
+    def forward(self, x):
+        weights = (self.w_q(x) @ self.w_k(x).transpose(-2, -1) / math.sqrt(x.size(-1))).softmax(1)
+        return weights / (1e-9 + weights.sum(-1, keepdim=True)) @ self.w_v(x)
+
+
+class OverQueries(Layers):
+    def forward(self, x):
+        return (self.w_q(x) @ self.w_k(x).transpose(-2, -1) / math.sqrt(x.size(-1))).softmax(1) @ self.w_v(x)
+
+
+def test_weights_normalised_over_both_axes_are_not_compared():
+    assert examine(OffsetAttention).verdict == NOT_COMPARED
+    assert examine(OverQueries).mistakes == ("softmax over queries",)
+
+
+class SequenceLengths(Layers):
+    def forward(self, query_sequences, key_value_sequences, key_value_sequence_lengths):
+        ahead = torch.arange(key_value_sequences.size(1)) >= key_value_sequence_lengths[:, None, None]
+        return attend(self.w_q(query_sequences), self.w_k(key_value_sequences), self.w_v(key_value_sequences), ahead)
+
+
+class NeededPositions(Layers):
+    def forward(self, x, position_ids=None):
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x)) + 0 * position_ids.sum()
+
+
+class Multiples(Layers):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim)
+        assert dim // num_heads % 8 == 0
+        self.heads = num_heads
+
+    def forward(self, x):
+        q, k, v = (w(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for w in (self.w_q, self.w_k, self.w_v))
+        return attend(q, k, v).transpose(1, 2).flatten(2)
+
+
+@pytest.mark.parametrize("code", [SequenceLengths, NeededPositions, Multiples])
+def test_arguments_by_words_optional_ones_and_other_sizes_are_tried(code):
+    assert examine(code).verdict == EQUAL
+
+
+@pytest.mark.usefixtures("forget_project")
+def test_names_of_a_failed_import_are_bound(tmp_path):
+    (tmp_path / "memory_efficient.py").write_text("""
+try:
+    import xformers.ops
+except ImportError:
+    pass
+
+def attention(q, k, v):
+    return xformers.ops.memory_efficient_attention(q, k, v, op=None)
+""")
+    module, notes = load_module(tmp_path / "memory_efficient.py")
+    assert examine(module.attention, notes=notes).verdict == EQUAL

@@ -1,6 +1,7 @@
 """Arguments of code that is not known: guessed from names, defaults and annotations, and tried."""
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -115,11 +116,11 @@ def config_value(sizes: Sizes, name: str) -> Any:
     role = role_of(name, constructor=True)
     if role == "dropout":
         return 0.1
+    lower = name.lower()
+    if role == "config" or lower in _CONFIG_GROUPS:
+        return ConfigGuess(sizes)
     if role:
         return sizes.constructor_value(role)
-    lower = name.lower()
-    if lower in _CONFIG_GROUPS:
-        return ConfigGuess(sizes)
     if lower.startswith(
         ("use_", "is_", "has_", "do_", "enable", "return_", "output_", "gradient", "fuse", "flash", "lora")
     ):
@@ -199,6 +200,9 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 arguments[parameter.name] = _weight_matrix(role, sizes, library)
                 continue
             hint = config if config and role == "config" else hints.get(parameter.name)
+            if not role and parameter.default is parameter.empty and (own_classes := _project_classes(hint, cls)):
+                arguments[parameter.name] = _created(own_classes, (None, sizes.d_model, 0.1).index(unknown), sizes)
+                continue
             value = _constructor_argument(parameter, hint, sizes, required_only, unknown is not None, cls)
             if value is None and parameter.default is parameter.empty:
                 value = False if unknown is None and parameter.name in asserted else unknown
@@ -207,6 +211,21 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
             if value is not UNKNOWN:
                 arguments[parameter.name] = False if flag is False and value is True else value
         yield arguments
+
+
+def _project_classes(hint: Any, cls: type) -> list[type]:
+    """Return the classes of the project, not configurations, that an annotation allows."""
+    package = cls.__module__.partition(".")[0]
+    allowed = [each for each in typing.get_args(hint) or (hint,) if inspect.isclass(each) and each is not cls]
+    return [each for each in allowed if each.__module__.partition(".")[0] == package and not _is_config_class(each)]
+
+
+def _created(classes: list[type], number: int, sizes: Sizes) -> Any:
+    """Return an object of one of the classes, with guessed arguments; None if it cannot be created."""
+    chosen = classes[number % len(classes)]
+    with contextlib.suppress(Exception):
+        return chosen(**next(constructor_attempts(chosen, sizes)))
+    return None
 
 
 def _string_options(cls: type, name: str) -> list[str]:
@@ -338,7 +357,8 @@ def make_config(
         arguments |= {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
-            and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None))
+            and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None)
+                 or (guess and role_of(name, True) == "heads"))
             and not (keep_length and p.default is not p.empty and role_of(name, True) == "length")
         }  # fmt: skip
         made = hint(**arguments | {name: text for name, text in (options or {}).items() if name in required})

@@ -32,6 +32,7 @@ from peasy.verification.implementation.arguments import (
     signature_of,
     source_of,
 )
+from peasy.verification.implementation.captured import captured_calls, is_array
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import Op
@@ -174,29 +175,106 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
         name = getattr(target, "__name__", type(target).__name__)
         if inspect.isclass(target) and hasattr(target, "save_for_backward"):
             name, target = f"{name}.apply", _applied(target)
-        if not inspect.isclass(target):
-            for thorough in (False, True):
-                yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
-            return
         worked = False
-        both = sizes, dataclasses.replace(sizes, heads=8)  # groups of channels may need more of them
-        for each, thorough in itertools.product(both, (False, True)):
-            before = len(failures)
-            for arguments in _unique(constructor_attempts(target, each)):
-                try:
-                    made, ops, buffers = instantiate(target, arguments, seed)
-                except (Exception, SystemExit) as error:
-                    failures.append(failure(error, f"{_created(target, arguments)}{_forward_text(target)}", file))
-                    continue
-                text = _created(target, arguments)
-                for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file, thorough):
-                    worked = True
-                    attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
-                    yield attempt
-                if len(failures) > before + _MAX_FAILURES and not worked:
-                    break
-            if worked and thorough:
-                return
+        for attempt in _guessed_attempts(target, name, sizes, seed, failures, file):
+            worked = True
+            yield attempt
+        if not worked and hasattr(target, "__name__"):
+            yield from _captured_attempts(target, sizes, seed, failures, file)
+
+
+def _guessed_attempts(
+    target: Any, name: str, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
+) -> Iterator[Attempt]:
+    if not inspect.isclass(target):
+        for thorough in (False, True):
+            yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
+        return
+    worked = False
+    # groups of channels may need more heads, and fused kernels widths that are a multiple of 8
+    both = sizes, dataclasses.replace(sizes, heads=8, d_head=2 * sizes.d_head)
+    for each, thorough in itertools.product(both, (False, True)):
+        before = len(failures)
+        for arguments in _unique(constructor_attempts(target, each)):
+            try:
+                made, ops, buffers = instantiate(target, arguments, seed)
+            except (Exception, SystemExit) as error:
+                failures.append(failure(error, f"{_created(target, arguments)}{_forward_text(target)}", file))
+                continue
+            text = _created(target, arguments)
+            for attempt in _call_attempts(made, text, ops, buffers, each, seed, failures, file, thorough):
+                worked = True
+                attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
+                yield attempt
+            if len(failures) > before + _MAX_FAILURES and not worked:
+                break
+        if worked and thorough:
+            return
+
+
+def _captured_attempts(
+    target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
+) -> Iterator[Attempt]:
+    """Yield the calls that models of the project make, with other numbers in their arrays."""
+    for call in captured_calls(target, sizes, file, _model_calls):
+        function = target if not inspect.isclass(target) else _call_method(target)
+        parameters = [p for p in signature_of(function) if p.name in call.arguments]
+        roles = roles_of([p.replace(default=p.empty) for p in parameters])
+        if not set(roles.values()) & set(_ARRAY_ROLES):
+            continue
+        arrays = {n: v for n, v in call.arguments.items() if roles.get(n) in _ARRAY_ROLES and is_array(v)}
+        inputs = {n: seeded_array(n, tuple(v.shape), seed) for n, v in arrays.items()}
+        constants = {n: v for n, v in call.arguments.items() if n not in inputs}
+        library = "numpy" if any(isinstance(v, np.ndarray) for v in arrays.values()) else "torch"
+        made, ops, buffers, text = target, {}, {}, target.__name__
+        try:
+            if inspect.isclass(target):
+                made, ops, buffers = instantiate(target, call.created, seed)
+                text = _created(target, call.created)
+            shown = {n: _array_name(roles[n]) for n in inputs} | {n: _short(v) for n, v in constants.items()}
+            text = f"{text}({_shown(shown)}) as in {call.caller}"
+            subject = RepeatedCall(
+                functools.partial(_call_by_name, made), inputs, library, {}, buffers, ops, constants, text, made
+            )
+            subject.plain()
+            if is_module(made):
+                fill_parameters(made, seed)
+                subject.parameters |= dict(made.named_parameters())
+            subject.plain()
+        except Exception as error:
+            failures.append(failure(error, text, file))
+            continue
+        masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
+        yield Attempt(subject, {n: roles[n] for n in inputs}, masks, [], made, parameters, sizes, None, call.guessed)
+
+
+def _call_by_name(made: Any, values: Mapping[str, Any]) -> Any:
+    return made(**values)
+
+
+def _call_method(cls: type) -> Any:
+    return next((vars(b)[n] for b in cls.__mro__ for n in ("forward", "__call__", "call") if n in vars(b)), None)
+
+
+def _model_calls(made: Any, sizes: Sizes) -> Iterator[Callable[[], Any]]:
+    """Yield calls of a model or layer: with token ids, pictures, or arrays of tokens."""
+    import torch
+
+    parameters = signature_of(made.forward if hasattr(made, "forward") else made)
+    roles = roles_of(parameters)
+    required = [p.name for p in parameters if p.default is p.empty] or [p.name for p in parameters[:1]]
+    own = dict(made.named_parameters()) if is_module(made) else {}
+    batch, time, side = sizes.batch, sizes.time, 8 * sizes.side
+    ids = torch.arange(batch * time).reshape(batch, time) % 7 + 1
+    kinds = [torch.ones(batch, time, width) for width in _widths(own, sizes)[:3]]
+    kinds = [ids, *kinds, torch.ones(batch, sizes.d_model), ids[:, 0], torch.ones(batch, 3, side, side)]
+    form = _Form(Layout("bt", sizes.d_model), sizes)
+    guessed = ("", *_ARRAY_ROLES, *ROTARY_ROLES)  # rotary tables come from the model, or it is the wrong one
+    unknown = [n for n in required if n == required[0] or roles[n] in ("", *_ARRAY_ROLES)]
+    known = {n: _required(n, roles[n], form) for n in required if roles[n] not in guessed and n not in unknown}
+    for values in itertools.product(kinds, repeat=min(len(unknown), 3)):
+        given = dict(zip(unknown, values, strict=False))
+        yield functools.partial(made, **{**dict.fromkeys(required), **known, **given})
 
 
 def _applied(cls: Any) -> Callable[..., Any]:
@@ -264,7 +342,7 @@ def _short(value: Any) -> str:
 
 def _forward_text(cls: type) -> str:
     """Return the arguments of an object's call, for a class that could not be created."""
-    function = next((vars(b)[n] for b in cls.__mro__ for n in ("forward", "__call__", "call") if n in vars(b)), None)
+    function = _call_method(cls)
     parameters = [] if function is None else signature_of(function)
     roles = roles_of(parameters)
     return f"({_shown({p.name: _array_name(roles[p.name]) for p in parameters if p.default is p.empty})})"
@@ -291,7 +369,8 @@ class _Form:
     mask: tuple[str, bool] | None = None
     rotary: int = 0
     grouped_weights: bool = False
-    with_source: bool = False
+    with_optional: bool = False
+    """Whether arguments that may be None get their value: a source, positions, rotary tables."""
     unknown: str = ""
     """Arrays for arguments that are not known: of "tokens" or of "heads"."""
 
@@ -375,7 +454,8 @@ def _forms(
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
     rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
     weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
-    sources = (False, True) if "source" in roles.values() and "source" not in required else (False,)
+    optional = {roles[p.name] for p in parameters if p.default is None}
+    sources = (False, True) if optional & {"source", "position_ids", *ROTARY_ROLES} else (False,)
     unknown = ("", "tokens", "heads") if "" in required else ("",)
     outer = itertools.product(unknown, masks, sources, shapes, _libraries(function, made), rotary, weights)
     for array, mask, source, (each, layout), library, number, grouped in outer:
@@ -410,7 +490,7 @@ def _subject(
     weights: dict[str, Any] = {}
     for parameter in parameters:
         role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
-        if (role in _ARRAY_ROLES and (required or form.with_source or role != "source")) or (
+        if (role in _ARRAY_ROLES and (required or form.with_optional or role != "source")) or (
             role == "" and required and form.unknown
         ):
             heads = (form.sizes.heads * (2 if "g" in form.layout.axes else 1),)
@@ -422,6 +502,7 @@ def _subject(
             constants[parameter.name] = form.sizes.heads
         elif (
             required
+            or (form.with_optional and parameter.default is None and role in ("position_ids", *ROTARY_ROLES))
             or (role in ("mask", "padding") and form.mask is not None)
             or (role == "scale" and isinstance(parameter.default, int | float) and parameter.default == 1)
         ):
@@ -507,10 +588,10 @@ def _required(name: str, role: str, form: _Form) -> Any:
     if role in ROTARY_ROLES:
         table = rotary_tables(sizes, sizes.time, form.rotary)[role]
         return table.numpy() if form.library == "numpy" and hasattr(table, "numpy") else table
-    if role == "position_ids":
+    if role in ("position_ids", "valid_lengths"):
         import torch
 
-        return torch.arange(sizes.time)[None]
+        return torch.arange(sizes.time)[None] if role == "position_ids" else torch.full((sizes.batch,), sizes.time)
     if role in ("mask", "padding"):
         mask = open_mask(form.mask, sizes)
         if mask is None or form.library == "numpy":

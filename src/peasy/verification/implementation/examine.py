@@ -89,11 +89,14 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     given = None if expected is None else read_expected(expected)
     state = Examination(target, name, file or _file_of(target), call, scope, seed, notes=list(notes or ()))
     best: Diagnosis | None = None
-    start = time.process_time()
+    axes, start = 0, time.process_time()
     for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
+        if max(array.ndim for array in attempt.subject.inputs.values()) < axes:
+            continue  # an axis by number, as in softmax(1), means another one without the batch
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
+        axes = max(axes, found.axes)
         diagnosis = _diagnosis(state, attempt, found)
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
@@ -188,6 +191,8 @@ def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judge
         readings = read_cores(subject, trace, cores, state.seed + seed)
         for reading in readings:
             judge(subject, reading, context, found)
+            if reading.attended:
+                found.axes = max(array.ndim for array in subject.inputs.values())
             if reading.attended and reading.masked_op is not None:
                 _judge_masks(state, attempt, reading, found)
             if reading.attended:
@@ -256,6 +261,8 @@ def _context(state: Examination, attempt: Attempt) -> Context:
     first = next(iter(attempt.subject.inputs.values()))
     roles = {name: role if role != "x" and role_of(name) else "" for name, role in attempt.roles.items()}  # no guesses
     sources = {name for name, role in attempt.roles.items() if role == "source"} - {"cond", "y", "ref"}  # conditions?
+    if inspect.isclass(state.target) and any("cross" in p.name for p in signature_of(state.target)):
+        roles = dict.fromkeys(roles, "")  # a switch decides whether keys and values are those of the arguments
     if "x" in attempt.roles.values() and sources:
         roles = {name: "query" if attempt.roles[name] == "x" else role for name, role in roles.items()}
     names = tuple(attempt.subject.parameters)

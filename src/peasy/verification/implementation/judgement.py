@@ -24,6 +24,8 @@ class Judgement:
     unknown: list[str] = field(default_factory=list)
     difference: float = 0.0
     compared: int = 0
+    axes: int = 0
+    """Axes of the inputs, where each row of queries, keys and values belongs to one token of them."""
 
     def mistake(self, name: str, place: Place | None = None) -> None:
         """Add a mistake once; the first place counts."""

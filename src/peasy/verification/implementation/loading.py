@@ -4,6 +4,7 @@ import __future__
 
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -21,11 +22,28 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 
 
 def package_root(file: Path) -> Path:
-    """Return the folder from which a file is imported: above its outermost package, or the file's own folder."""
-    folder = file.resolve().parent
-    while (folder / "__init__.py").exists() and folder.parent != folder:
-        folder = folder.parent
+    """Return the folder from which a file is imported: above its outermost package, or the file's own folder.
+
+    A package may lack `__init__.py`: then the dots of the file's relative imports say how many folders belong to it.
+    """
+    folder, dots = file.resolve().parent, _relative_levels(file)
+    while ((folder / "__init__.py").exists() or dots > 0) and folder.parent != folder:
+        folder, dots = folder.parent, dots - 1
     return folder
+
+
+def _relative_levels(file: Path) -> int:
+    """Return the most dots with which a file imports."""
+    return max((node.level for node in _imports(file) if isinstance(node, ast.ImportFrom)), default=0)
+
+
+@functools.cache
+def _imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Return the imports of a file or notebook, also those inside of functions."""
+    with contextlib.suppress(SyntaxError, UnicodeDecodeError, OSError):
+        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig")
+        return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return []
 
 
 def project_folders(file: Path) -> list[Path]:
@@ -48,14 +66,11 @@ def project_folders(file: Path) -> list[Path]:
 
 def _imported_paths(file: Path) -> Iterator[str]:
     """Yield the modules that a file imports by absolute names, as paths without a suffix."""
-    with contextlib.suppress(SyntaxError, UnicodeDecodeError):
-        for node in ast.walk(
-            ast.parse(notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig"))
-        ):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                yield node.module.replace(".", "/")
-            elif isinstance(node, ast.Import):
-                yield from (alias.name.replace(".", "/") for alias in node.names)
+    for node in _imports(file):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.replace(".", "/")
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.replace(".", "/") for alias in node.names)
 
 
 def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[types.ModuleType, list[str]]:
@@ -85,9 +100,22 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
             loaded = _import_in_package(file)
         note = f"Importing it failed ({type(error).__name__}): it was run statement by statement, as what it imports."
         vars(loaded).setdefault("_failed", []).insert(0, error)
+        _bind_failed_imports(file, loaded)
         return loaded, [*_stand_in_note(missing), note]
     _add_script_settings(file, loaded)
+    _bind_failed_imports(file, loaded)
     return loaded, _stand_in_note(missing)
+
+
+def _bind_failed_imports(file: Path, module: types.ModuleType) -> None:
+    """Bind the names that a file imports in vain, under `try` or inside of functions, to what is known of them."""
+    for node in _imports(file):
+        origin = f"{node.module}." if isinstance(node, ast.ImportFrom) and not node.level else ""
+        for alias in node.names if origin or isinstance(node, ast.Import) else ():
+            name = alias.asname or (alias.name if origin else alias.name.partition(".")[0])
+            if name not in vars(module) and name != "*":
+                known = _known_object(origin + alias.name)
+                vars(module)[name] = known or (StandIn(origin + alias.name) if origin else StandInModule(name))
 
 
 def _forget_modules(file: Path) -> None:
@@ -214,6 +242,8 @@ class StandInFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class StandInModule(types.ModuleType):
     """Module that is not installed; everything in it exists, and raises when it is used after the import."""
 
+    __version__ = "99.0"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -245,7 +275,7 @@ def _known_object(origin: str) -> Any:
         "Conv1D": TransposedLinear,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
-        "get_model_parallel_world_size": lambda: 1, "print0": print,
+        "get_model_parallel_world_size": lambda: 1, "print0": print, "_LinearWithBias": nn.Linear,
     }  # fmt: skip
     known |= {function.__name__: function for function in KNOWN.get(origin.partition(".")[0], ())}
     return known.get(origin.rpartition(".")[2])
@@ -263,10 +293,11 @@ class StandIn:
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> "StandIn":
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return StandIn(f"{self._name}.{name}")
+        origin = f"{self._name}.{name}"
+        return _known_object(origin) or StandIn(origin)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return a decorated function or class as it is, and a stand-in during the import; else raise."""

@@ -61,7 +61,17 @@ def role_of(name: str, constructor: bool = False) -> str:
     if not role and "mask" in words:
         other = words & {"q", "query", "queries", "head", "heads"}  # it hides queries or heads, not keys
         return "padding" if words & {"pad", "padding"} else "" if other else "mask"
+    if not role and not constructor:
+        words |= {"kv"} if words & {"key", "keys"} and words & {"value", "values"} else set()
+        return next((role for role, known in _CALL_WORDS.items() if words & known), "")
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
+
+
+_CALL_WORDS = {
+    "valid_lengths": {"lengths", "lens"}, "source": {"kv", "memory"}, "query": {"query", "queries"},
+    "key": {"keys"}, "value": {"values"},
+}  # fmt: skip
+"""Words in the names of arguments that say their role."""
 
 
 _SIZE_WORDS = frozenset((

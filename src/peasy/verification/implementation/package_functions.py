@@ -72,7 +72,7 @@ class Rearrange(nn.Module):
 
 def memory_efficient_attention(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any = None, p: float = 0.0,
-    scale: float | None = None,
+    scale: float | None = None, op: Any = None,
 ) -> torch.Tensor:  # fmt: skip
     """Return fused attention with the heads after the tokens; without heads if there are three axes."""
     q, k, v = (x.transpose(1, 2) if x.ndim == 4 else x for x in (query, key, value))

@@ -62,6 +62,9 @@ def judge_weights(reading: Reading, found: Judgement) -> None:
         else:
             found.not_understood("The weights are not the softmax of the scores over any one axis.")
         return
+    if over == "queries" and not close_to(first, weights) and np.allclose(weights.sum(axis=-1), 1, atol=1e-5):
+        found.not_understood("The softmax is over the queries, and the weights are divided by their sum over the keys.")
+        return
     if over != "keys":
         names = {"queries": "softmax over queries", "heads": "softmax over heads", "batch": "softmax over the batch",
                  "heads of all sequences": "softmax over heads"}  # fmt: skip

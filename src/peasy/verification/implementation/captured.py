@@ -1,0 +1,186 @@
+"""Captured calls: a model of the same project that contains the code under test is run up to its call, which is kept.
+
+How to call a layer whose arguments cannot be guessed (rotary tables, processors, settings) is known to the classes
+that create it: their own arguments are sizes, and at the top they take token ids or pictures.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts
+from peasy.verification.implementation.loading import StandInFinder, StatementFinder, package_root, project_folders
+from peasy.verification.implementation.repeated_call import quiet
+
+_MAX_SECONDS, _MAX_CALLERS, _MAX_FILES, _MAX_TRIALS = 8.0, 12, 2000, 12
+"""CPU seconds of a search for one call, classes that are run, files that are read, and constructors of one class."""
+
+
+class Reached(BaseException):
+    """The code under test was called; no `except Exception` of the model stops it."""
+
+
+@dataclass
+class CapturedCall:
+    """Arguments with which a model creates and calls the code under test, by name, and the class of the model."""
+
+    caller: str
+    created: dict[str, Any] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    guessed: bool = False
+    """Whether settings of the model are guessed whose names are not known."""
+
+
+def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any, Sizes], Iterator[Callable[[], Any]]]
+                   ) -> Iterator[CapturedCall]:  # fmt: skip
+    """Yield the call of the target in each class of its project that contains it; `guesses` are calls of an object."""
+    end = time.process_time() + _MAX_SECONDS
+    for caller in _callers(target, Path(file)):
+        call = CapturedCall(caller.__name__)
+        with _kept_in(call, target), quiet():
+            for number, arguments in enumerate(constructor_attempts(caller, sizes)):
+                if number == _MAX_TRIALS or time.process_time() > end or call.arguments:
+                    break
+                with contextlib.suppress(Exception, SystemExit, Reached):
+                    made = caller(**arguments)
+                    if hasattr(made, "eval"):
+                        made.eval()
+                    _run_to_target(guesses(made, sizes), call, end)
+                call.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
+        if call.arguments:
+            yield call
+
+
+def _run_to_target(runs: Iterator[Callable[[], Any]], call: CapturedCall, end: float) -> None:
+    for run in runs:
+        if call.arguments or time.process_time() > end:
+            return
+        with contextlib.suppress(Exception, SystemExit, Reached):
+            run()
+
+
+@contextlib.contextmanager
+def _kept_in(call: CapturedCall, target: Any) -> Iterator[None]:
+    """Keep the arguments of the target's constructor and of its first call, and stop there."""
+    if not inspect.isclass(target):
+        with _replaced(target, _keeper(target, call)):
+            yield
+        return
+    name = next((n for n in ("forward", "__call__", "call") if n in vars(target)), "forward")
+    create, forward = target.__init__, getattr(target, name, None)
+
+    def keep_creation(self: Any, *args: Any, **kwargs: Any) -> None:
+        bound = inspect.signature(create).bind(self, *args, **kwargs)
+        vars(self)["_created_with"] = _named(bound)
+        create(self, *args, **kwargs)
+
+    def keep_call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call.created = vars(self).get("_created_with", {})
+        call.arguments = _named(inspect.signature(forward).bind(self, *args, **kwargs))  # type: ignore[arg-type]
+        raise Reached
+
+    own = {each: vars(target)[each] for each in ("__init__", name) if each in vars(target)}
+    target.__init__ = keep_creation
+    setattr(target, name, keep_call)
+    try:
+        yield
+    finally:
+        for each in ("__init__", name):
+            setattr(target, each, own[each]) if each in own else delattr(target, each)
+
+
+def _keeper(function: Callable[..., Any], call: CapturedCall) -> Callable[..., Any]:
+    def keep(*args: Any, **kwargs: Any) -> Any:
+        call.arguments = _named(inspect.signature(function).bind(*args, **kwargs))
+        raise Reached
+
+    return keep
+
+
+def _named(bound: inspect.BoundArguments) -> dict[str, Any]:
+    """Return arguments by name, also those of `**kwargs`, without self."""
+    kinds = {name: parameter.kind for name, parameter in bound.signature.parameters.items()}
+    named = {name: value for name, value in bound.arguments.items() if name != "self"}
+    for name in [name for name in named if kinds[name] is inspect.Parameter.VAR_KEYWORD]:
+        named |= named.pop(name)
+    return {name: value for name, value in named.items() if kinds.get(name) is not inspect.Parameter.VAR_POSITIONAL}
+
+
+@contextlib.contextmanager
+def _replaced(function: Any, other: Any) -> Iterator[None]:
+    """Replace a function in all modules that have it."""
+    places = [
+        (vars(module), name) for module in list(sys.modules.values()) if hasattr(module, "__dict__")
+        for name, value in list(vars(module).items()) if value is function
+    ]  # fmt: skip
+    for scope, name in places:
+        scope[name] = other
+    try:
+        yield
+    finally:
+        for scope, name in places:
+            scope[name] = function
+
+
+def _callers(target: Any, file: Path) -> Iterator[type]:
+    """Yield classes of the project that create or call the target, directly at first, then those that contain them."""
+    sources = _class_sources(file)
+    wanted, seen = [target.__name__], {target.__name__}
+    found: list[tuple[Path, str]] = []
+    while wanted:
+        name = wanted.pop(0)
+        for path, other, text in sources:
+            if other not in seen and re.search(rf"(?<!def )(?<!class )\b{re.escape(name)} *[(,)]", text):
+                seen.add(other)
+                wanted.append(other)
+                found.append((path, other))
+    for path, name in found[:_MAX_CALLERS]:
+        caller = _imported(path, name, file)
+        if inspect.isclass(caller) and caller is not target:
+            yield caller
+
+
+def _class_sources(file: Path) -> list[tuple[Path, str, str]]:
+    """Return the classes of the project's files, those of the same file first: file, name, source."""
+    root = project_folders(file)[-1] if file.suffix == ".py" else file.parent
+    others = sorted(path for path in root.rglob("*.py") if path != file)[:_MAX_FILES] if file.suffix == ".py" else []
+    near = sorted(others, key=lambda path: -len(_common(path, file)))
+    found = []
+    for path in [file, *near]:
+        with contextlib.suppress(SyntaxError, UnicodeDecodeError, OSError, ValueError):
+            text = path.read_text(encoding="utf-8-sig")
+            nodes = ast.parse(text).body if "class " in text else []
+            found += [
+                (path, node.name, ast.get_source_segment(text, node) or "") for node in nodes
+                if isinstance(node, ast.ClassDef)
+            ]  # fmt: skip
+    return found
+
+
+def _common(one: Path, other: Path) -> list[str]:
+    return [a for a, b in zip(one.parts, other.parts, strict=False) if a == b]
+
+
+def _imported(path: Path, name: str, file: Path) -> Any:
+    """Return a class of a file of the project; its definitions are run, not its loops and calls."""
+    loaded = [module for module in sys.modules.values() if getattr(module, "__file__", None) == str(path)]
+    if not loaded:
+        parts = path.with_suffix("").relative_to(package_root(path)).parts
+        missing: list[str] = []
+        with contextlib.suppress(Exception, SystemExit), StandInFinder(missing), StatementFinder(project_folders(file)):
+            loaded = [importlib.import_module(".".join(parts))]
+    return getattr(loaded[0], name, None) if loaded else None
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a captured argument is a tensor or an array of numbers that are not whole."""
+    kind = str(getattr(value, "dtype", ""))
+    return "float" in kind and getattr(value, "ndim", 0) > 1

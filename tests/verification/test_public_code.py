@@ -440,7 +440,7 @@ def test_calls_that_cannot_be_guessed_are_captured_from_a_model(tmp_path):
 @pytest.mark.usefixtures("forget_project")
 def test_a_mistake_in_a_captured_call_is_found(tmp_path):
     diagnosis = layer_in_a_project(tmp_path, "q.size(-1)")
-    assert diagnosis.mistakes == ("scale by model width",)
+    assert diagnosis.mistakes == ("scale by d_k",)
 
 
 class SwitchedAttention(Layers):
@@ -519,3 +519,25 @@ def attention(q, k, v):
 """)
     module, notes = load_module(tmp_path / "memory_efficient.py")
     assert examine(module.attention, notes=notes).verdict == EQUAL
+
+
+class DividedByItsScale(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, query, key, value):
+        return (query @ key.transpose(-2, -1) / self.scale).softmax(-1) @ value
+
+
+class ListOfArrays(Layers):
+    def forward(self, inputs, mask=None):
+        q = self.w_q(inputs[0])
+        k = self.w_k(inputs[1])
+        v = self.w_v(inputs[2])
+        return attend(q, k, v, mask)
+
+
+@pytest.mark.parametrize("code", [DividedByItsScale, ListOfArrays])
+def test_a_scale_may_be_a_divisor_and_arrays_a_list(code):
+    assert examine(code).verdict == EQUAL

@@ -175,7 +175,8 @@ def _is_side(name: str) -> bool:
 
 def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
     """Yield keyword arguments for a class, most likely first: with small sizes, then only what is required."""
-    asserted = set(re.findall(r"\bassert (\w+) is not None", source_of(cls)))
+    source = source_of(cls)
+    asserted = set(re.findall(r"\bassert (\w+) is not None", source))
     parameters = [p.replace(default=p.empty) if p.name in asserted else p for p in signature_of(cls)]
     named, hints = {p.name for p in parameters}, _type_hints(cls)
     own = _own_config(cls)
@@ -208,9 +209,21 @@ def constructor_attempts(cls: type, sizes: Sizes) -> Iterator[dict[str, Any]]:
                 value = False if unknown is None and parameter.name in asserted else unknown
             if role == "dropout" and not hasattr(cls, "eval"):
                 value = 0.0  # dropout that cannot be switched off
+            if (
+                role == "scale"
+                and isinstance(value, float)
+                and re.search(rf"/=?\s*(self\.)?{parameter.name}\b", source)
+            ):
+                value **= -1  # it is a divisor
             if value is not UNKNOWN:
                 arguments[parameter.name] = False if flag is False and value is True else value
         yield arguments
+
+
+def required_scale(code: Any) -> bool:
+    """Return whether a class is given its scale."""
+    parameters = signature_of(code) if inspect.isclass(code) else []
+    return any(role_of(p.name, True) == "scale" and p.default is p.empty for p in parameters)
 
 
 def _project_classes(hint: Any, cls: type) -> list[type]:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -114,7 +115,7 @@ def instantiate(
         with recorder:
             made = cls(*positional, **arguments)
     made.eval()
-    if any(p.dtype in (torch.float16, torch.bfloat16) for p in made.parameters()):
+    if any(p.is_floating_point() and p.dtype != torch.float32 for p in made.parameters()):
         made.float()
     tensors = dict(made.named_buffers())
     for name, submodule in made.named_modules():
@@ -190,7 +191,7 @@ def _guessed_attempts(
         for thorough in (False, True):
             yield from _call_attempts(target, name, {}, {}, sizes, seed, failures, file, thorough)
         return
-    worked = False
+    worked, end = False, time.process_time() + _MAX_SECONDS
     # groups of channels may need more heads, and fused kernels widths that are a multiple of 8
     both = sizes, dataclasses.replace(sizes, heads=8, d_head=2 * sizes.d_head)
     for each, thorough in itertools.product(both, (False, True)):
@@ -206,9 +207,9 @@ def _guessed_attempts(
                 worked = True
                 attempt.guessed = any(isinstance(v, ConfigGuess) and v.guesses for v in arguments.values())
                 yield attempt
-            if len(failures) > before + _MAX_FAILURES and not worked:
+            if (len(failures) > before + _MAX_FAILURES or time.process_time() > end) and not worked:
                 break
-        if worked and thorough:
+        if (worked and thorough) or (time.process_time() > end and not worked):
             return
 
 
@@ -220,13 +221,13 @@ def _captured_attempts(
         function = target if not inspect.isclass(target) else _call_method(target)
         parameters = [p for p in signature_of(function) if p.name in call.arguments]
         roles = roles_of([p.replace(default=p.empty) for p in parameters])
-        if not set(roles.values()) & set(_ARRAY_ROLES):
-            continue
         arrays = {n: v for n, v in call.arguments.items() if roles.get(n) in _ARRAY_ROLES and is_array(v)}
         inputs = {n: seeded_array(n, tuple(v.shape), seed) for n, v in arrays.items()}
+        if not inputs:
+            continue
         constants = {n: v for n, v in call.arguments.items() if n not in inputs}
         library = "numpy" if any(isinstance(v, np.ndarray) for v in arrays.values()) else "torch"
-        made, ops, buffers, text = target, {}, {}, target.__name__
+        made, ops, buffers, text = target, dict[int, list[Op]](), dict[str, Any](), str(target.__name__)
         try:
             if inspect.isclass(target):
                 made, ops, buffers = instantiate(target, call.created, seed)
@@ -236,16 +237,22 @@ def _captured_attempts(
             subject = RepeatedCall(
                 functools.partial(_call_by_name, made), inputs, library, {}, buffers, ops, constants, text, made
             )
-            subject.plain()
-            if is_module(made):
-                fill_parameters(made, seed)
-                subject.parameters |= dict(made.named_parameters())
-            subject.plain()
+            _filled(subject, made, seed)
         except Exception as error:
             failures.append(failure(error, text, file))
             continue
         masks = {n: r for n, r in roles.items() if r in ("mask", "padding") and n not in inputs}
         yield Attempt(subject, {n: roles[n] for n in inputs}, masks, [], made, parameters, sizes, None, call.guessed)
+
+
+def _filled(subject: RepeatedCall, made: Any, seed: int) -> list[Array]:
+    """Fill the parameters of a module, after a first call that creates lazy ones, and return the outputs."""
+    outputs = subject.plain()
+    if not is_module(made):
+        return outputs
+    fill_parameters(made, seed)
+    subject.parameters |= dict(made.named_parameters())
+    return subject.plain()
 
 
 def _call_by_name(made: Any, values: Mapping[str, Any]) -> Any:
@@ -289,8 +296,8 @@ def _applied(cls: Any) -> Callable[..., Any]:
     return apply
 
 
-_MAX_FAILURES, _MAX_MISSING = 1500, 3
-"""Calls of one size that fail, and calls of one object that lack a package, after which no other is tried."""
+_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 1500, 3, 12.0
+"""Failed calls of one size, calls of one object that lack a package, and CPU seconds, after which the search ends."""
 
 
 def _created(cls: type, arguments: Mapping[str, Any]) -> str:
@@ -396,11 +403,7 @@ def _call_attempts(
             continue  # guesses only where nothing better runs
         subject.buffer_ops, subject.buffers = ops, buffers
         try:
-            subject.plain()
-            if is_module(made):
-                fill_parameters(made, seed)
-                subject.parameters |= dict(made.named_parameters())
-            outputs = subject.plain()
+            outputs = _filled(subject, made, seed)
             if form.mask is not None and not all(np.isfinite(array).all() for array in outputs):
                 raise ValueError("its output is not finite: this mask hides everything")
         except Exception as error:
@@ -421,10 +424,12 @@ def _unpacked(
     flat: list[inspect.Parameter] = []
     for parameter in parameters:
         unpacking = re.search(rf"^\s*\(?(\w+(?:, *\w+)+)\)? = {parameter.name}(?: *#.*)?$", source_of(function), re.M)
-        if unpacking is None or parameter.default is not parameter.empty:
+        items = re.findall(rf"^\s*(\w+) = .*\b{parameter.name}\[(\d)\]", source_of(function), re.M)
+        listed = [number for _, number in items] in (["0", "1"], ["0", "1", "2"])  # one by one
+        if (unpacking is None and not listed) or parameter.default is not parameter.empty:
             flat.append(parameter)
             continue
-        packed[parameter.name] = re.findall(r"\w+", unpacking[1])
+        packed[parameter.name] = re.findall(r"\w+", unpacking[1]) if unpacking else [name for name, _ in items]
         flat += [inspect.Parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in packed[parameter.name]]
     return flat, packed
 

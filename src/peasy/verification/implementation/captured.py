@@ -8,6 +8,7 @@ import ast
 import contextlib
 import importlib
 import inspect
+import os
 import re
 import sys
 import time
@@ -17,7 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts
-from peasy.verification.implementation.loading import StandInFinder, StatementFinder, package_root, project_folders
+from peasy.verification.implementation.loading import (
+    StandInFinder,
+    StatementFinder,
+    definitions,
+    package_root,
+    project_folders,
+)
 from peasy.verification.implementation.repeated_call import quiet
 
 _MAX_SECONDS, _MAX_CALLERS, _MAX_FILES, _MAX_TRIALS = 8.0, 12, 2000, 12
@@ -88,7 +95,7 @@ def _kept_in(call: CapturedCall, target: Any) -> Iterator[None]:
         raise Reached
 
     own = {each: vars(target)[each] for each in ("__init__", name) if each in vars(target)}
-    target.__init__ = keep_creation
+    setattr(target, "__init__", keep_creation)  # noqa: B010 (mypy: a method)
     setattr(target, name, keep_call)
     try:
         yield
@@ -149,24 +156,13 @@ def _callers(target: Any, file: Path) -> Iterator[type]:
 
 
 def _class_sources(file: Path) -> list[tuple[Path, str, str]]:
-    """Return the classes of the project's files, those of the same file first: file, name, source."""
-    root = project_folders(file)[-1] if file.suffix == ".py" else file.parent
-    others = sorted(path for path in root.rglob("*.py") if path != file)[:_MAX_FILES] if file.suffix == ".py" else []
-    near = sorted(others, key=lambda path: -len(_common(path, file)))
-    found = []
-    for path in [file, *near]:
-        with contextlib.suppress(SyntaxError, UnicodeDecodeError, OSError, ValueError):
-            text = path.read_text(encoding="utf-8-sig")
-            nodes = ast.parse(text).body if "class " in text else []
-            found += [
-                (path, node.name, ast.get_source_segment(text, node) or "") for node in nodes
-                if isinstance(node, ast.ClassDef)
-            ]  # fmt: skip
-    return found
-
-
-def _common(one: Path, other: Path) -> list[str]:
-    return [a for a, b in zip(one.parts, other.parts, strict=False) if a == b]
+    """Return the classes of the project's files, those of the same file and folder first: file, name, source."""
+    others = project_folders(file)[-1].rglob("*.py") if file.suffix == ".py" else ()
+    near = sorted(others, key=lambda path: (-len(os.path.commonpath([path, file])), path))[:_MAX_FILES]
+    return [
+        (path, node.name, source) for path in dict.fromkeys([file, *near]) for node, source in definitions(path)
+        if isinstance(node, ast.ClassDef)
+    ]  # fmt: skip
 
 
 def _imported(path: Path, name: str, file: Path) -> Any:

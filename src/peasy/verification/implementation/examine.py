@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from peasy.errors import InvalidInput
-from peasy.verification.implementation.arguments import SIZES, Sizes, signature_of, source_of
+from peasy.verification.implementation.arguments import SIZES, Sizes, required_scale, signature_of, source_of
 from peasy.verification.implementation.by_output import judge_by_output
 from peasy.verification.implementation.calls import (
     Attempt,
@@ -269,7 +269,7 @@ def _context(state: Examination, attempt: Attempt) -> Context:
     words = f"{state.name} {type(attempt.module).__name__ if is_module(attempt.module) else ''}".lower()
     free = "t5" in words
     unscaled = _why_unscaled(state)
-    argument = any(role_of(parameter.name) == "scale" for parameter in attempt.parameters)
+    argument = any(role_of(p.name) == "scale" for p in attempt.parameters) or required_scale(state.target)
     return Context(int(first.shape[-1]), roles, _named_causal(state.name), free, not names, names, unscaled, argument)
 
 

@@ -62,22 +62,27 @@ def role_of(name: str, constructor: bool = False) -> str:
         other = words & {"q", "query", "queries", "head", "heads"}  # it hides queries or heads, not keys
         return "padding" if words & {"pad", "padding"} else "" if other else "mask"
     if not role and not constructor:
-        words |= {"kv"} if words & {"key", "keys"} and words & {"value", "values"} else set()
-        return next((role for role, known in _CALL_WORDS.items() if words & known), "")
+        return _call_role_by_words(words)
     return role if constructor or plain not in ("d", "c", "t", "b", "h") else ""
-
-
-_CALL_WORDS = {
-    "valid_lengths": {"lengths", "lens"}, "source": {"kv", "memory"}, "query": {"query", "queries"},
-    "key": {"keys"}, "value": {"values"},
-}  # fmt: skip
-"""Words in the names of arguments that say their role."""
 
 
 _SIZE_WORDS = frozenset((
     "dim", "dims", "dimension", "size", "width", "embed", "embedding", "embd", "hidden", "hiddens", "channels",
     "features", "units",
 ))  # fmt: skip
+
+
+def _call_role_by_words(words: set[str]) -> str:
+    """Return the role of an argument of a call from single words of its name."""
+    keys, values = words & {"key", "keys", "kv"}, words & {"value", "values", "kv"}
+    if words & {"head", "heads"}:
+        return "key_heads" if keys else ""
+    if words & {"lengths", "lens"}:
+        return "valid_lengths"
+    if words & {"n", "num", "len", *_SIZE_WORDS}:
+        return ""
+    both = "source" if keys and values else "key" if "keys" in keys else "value" if "values" in values else ""
+    return both or ("query" if words & {"query", "queries"} else "source" if "memory" in words else "")
 
 
 def _role_by_words(words: set[str]) -> str:

@@ -190,6 +190,29 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     assert probabilities(page) == before
 
 
+IN_VIEW = (
+    "(part) => { const { top, bottom } = part.getBoundingClientRect(); return top >= 0 && bottom <= innerHeight; }"
+)
+
+
+def test_on_a_phone_the_switch_its_effect_and_the_textbook_are_in_view(home):
+    window = home("/", width=390, height=844)
+    page = window.page
+    answer = page.get_by_role("list", name="Next token")
+    assert "→" not in answer.inner_text()
+    page.get_by_role("button", name="Switch this head off").click()
+    window.wait_until_idle()
+    now = window.request(
+        "forward-pass", model="stories", text="The pizza came out of the oven and it", ablations=False,
+        edit=[{"kind": "zero", "layer": 1, "head": 0}],
+    )["next_tokens"][0]  # fmt: skip
+    assert re.fullmatch(rf"{now['piece']}\s+0\.46 → {now['probability']:.2f}", answer.locator("li").first.inner_text())
+    for part in (answer, page.get_by_role("button", name="Switch this head on"), page.locator(".story")):
+        assert part.evaluate(IN_VIEW), "what is switched and what changes are seen together"
+    page.get_by_role("button", name="Textbook").click()
+    assert page.get_by_role("heading", name="A summary of the context").evaluate(IN_VIEW)
+
+
 def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
     window = home("/home?m=stories&t=%D0%9F%D0%B8%D1%86%D1%86%D0%B0&ch=1")
     page = window.page

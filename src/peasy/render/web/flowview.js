@@ -1,7 +1,7 @@
 // Picture of a forward pass with its story: the flow, a caption of measured numbers, one head opened, heads off.
 
 import { Board } from "./board.js";
-import { bdi, button, byteNote, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
+import { bar, bdi, button, byteNote, caveatLine, fill, make, prefersStills, quiet } from "./figure.js";
 import { ModelFlow } from "./modelflow.js";
 import { headKeys } from "./moves.js";
 import { argmax, clamp, writeNumber } from "./numbers.js";
@@ -82,9 +82,11 @@ export class FlowView {
 		);
 		this.rail = make("div.card.flow-rail");
 		this.switches = make("div");
+		this.answer = make("div.bars");
 		this.element = make(
 			"div.home-main",
 			make("div.story-row", this.caption, this.switches),
+			this.answer,
 			this.flow.element,
 			this.rail,
 			legend(),
@@ -203,7 +205,24 @@ export class FlowView {
 		return [`Without ${heads}: `, ...first, ...(second ? [", ", ...second] : []), "."];
 	}
 
+	/** On a phone, where the picture ends far below the switch: the likeliest next tokens, before and now. */
+	#answerBars() {
+		if (window.innerWidth >= PHONE || !this.pass.next_tokens.length) return [];
+		const items = this.pass.next_tokens.slice(0, 4).map(({ id, piece, probability }) => {
+			const before = this.off.length > 0 && this.base.next_tokens.find((token) => token.id === id)?.probability;
+			const written = writeNumber(probability, 2);
+			return make(
+				"li",
+				bdi(piece),
+				make("span", before && bar(before, "was"), bar(probability)),
+				make("span.number", before ? `${writeNumber(before, 2)} → ${written}` : written),
+			);
+		});
+		return make("ol", { "aria-label": "Next token" }, items);
+	}
+
 	#drawRail() {
+		fill(this.answer, this.#answerBars());
 		const { layer, head, part, stack } = this.open;
 		const isOff = this.isOff(stack, layer, part, head);
 		fill(

@@ -160,5 +160,7 @@ def test_a_training_step_of_a_translator_and_of_an_encoder():
         "locales-fr", "3 days ago", head_numbers=named, gradients=True, ablations=False, story=False
     )
     assert np.abs(crossing.head_numbers[0].steps["gradient"]).max() > 0
+    recurrent = forward_pass("locales-fr-2015", "3 days ago", gradients=True, story=False).head_numbers[0].steps
+    assert np.shape(recurrent["gradient"]) == np.shape(recurrent["context"]), "one row for each output token"
     embedded = forward_pass("sentences", "My phone broke.", head_numbers=[], gradients=True)
     assert embedded.loss is None, "an encoder of sentences guesses no next token"

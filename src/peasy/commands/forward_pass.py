@@ -322,13 +322,13 @@ def _backward_pass(
     loaded: LoadedModel, inputs: LabelledInput, edit: Sequence[EditLike]
 ) -> tuple[float, list[Activation]]:
     """Return the loss of a training step on this text, and its gradient by the context of every head."""
-    added: dict[ModulePath, torch.Tensor] = {}
+    added: list[tuple[ModulePath, torch.Tensor]] = []  # an RNN attends once for each row
 
     def add_zeros(address: Address, array: torch.Tensor) -> torch.Tensor | None:
         if address.step != "context":
             return None
-        added[address.path] = torch.zeros_like(array, requires_grad=True)
-        return array + added[address.path]
+        added.append((address.path, torch.zeros_like(array, requires_grad=True)))
+        return array + added[-1][1]
 
     model, given = loaded.model, inputs.model_input
     with torch.enable_grad():
@@ -336,11 +336,17 @@ def _backward_pass(
         intervention = make_intervention((*edit, add_zeros), edit_context(loaded, inputs))
         hidden = model.hidden(ids, intervention=intervention, source=source if model.is_encoder_decoder else None)
         logits = model.logits(hidden)[0].float()
-        likeliest = logits.detach()[-1:].argmax(dim=-1)
-        labels = ids.new_tensor(inputs.outputs.ids) if inputs.outputs else torch.cat((ids[0, 1:], likeliest))
-        loss = cross_entropy(logits[: len(labels)], labels)
-        arrays = torch.autograd.grad(loss, list(added.values()))
-    return float(loss), [Activation(path, "gradient", 1000 * array) for path, array in zip(added, arrays, strict=True)]
+        if inputs.outputs is None:
+            labels, start = torch.cat((ids[0, 1:], logits.detach()[-1:].argmax(dim=-1))), 0
+        else:
+            labels = ids.new_tensor(inputs.outputs.ids)
+            start = len(model.config.special_tokens.decoder_prompt) - 1
+        loss = cross_entropy(logits[start : start + len(labels)], labels)
+        arrays = torch.autograd.grad(loss, [zeros for _, zeros in added])
+    rows: dict[ModulePath, list[torch.Tensor]] = {}
+    for (path, _), array in zip(added, arrays, strict=True):
+        rows.setdefault(path, []).append(1000 * array)
+    return float(loss), [Activation(path, "gradient", torch.cat(parts, dim=-2)) for path, parts in rows.items()]
 
 
 def _numbers(array: torch.Tensor) -> list[list[float | None]]:

@@ -407,15 +407,14 @@ export class Board {
 			: back.score < 0
 				? "falls if this score rises"
 				: "falls if this score falls";
-		return [
-			...shown,
-			null,
-			`of the weight: gradient of the sum · v = ${writeProducts(gradient[this.row], value[this.key], writeNumber)}` +
-				` = ${ofWeight}\n` +
-				`of the score: ${writeNumber(given)} · (${ofWeight} − ${parenthesize(back.mean, writeNumber)}) = ${score}, ` +
-				`where ${mean} is the weighted mean of the row\n` +
-				`The loss ${effect}.`,
+		const products = writeProducts(gradient[this.row], value[this.key], writeNumber);
+		const distance = `(${ofWeight} − ${parenthesize(back.mean, writeNumber)})`;
+		const gradientLines = [
+			`of the weight: gradient of the sum · v = ${products} = ${ofWeight}`,
+			`of the score: ${writeNumber(given)} · ${distance} = ${score}, where ${mean} is the weighted mean of the row`,
+			`The loss ${effect}.`,
 		];
+		return [...shown, null, gradientLines.join("\n")];
 	}
 }
 

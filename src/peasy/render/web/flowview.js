@@ -178,7 +178,9 @@ export class FlowView {
 		const keys = isCross ? this.pass.stacks[0].tokens.pieces : queries;
 		const begin = isCross
 			? ["Writing ", word(story.token), ", this head looks at ", word(keys[story.key])]
-			: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
+			: story.key === story.query
+				? ["In this head, ", word(queries[story.query]), " looks at itself"]
+				: ["This head looks from ", word(queries[story.query]), " back to ", word(keys[story.key])];
 		if (story.before - story.after < 0.01)
 			return [...begin, ". No single head changes the next token by more than 0.01."];
 		const change = ` falls from ${writeNumber(story.before, 2)} to ${writeNumber(story.after, 2)}.`;

@@ -25,7 +25,7 @@ const PRESETS = [
 	{ label: "3 days ago → French", m: "locales-fr", t: "3 days ago" },
 	{ label: "Which sentences are alike?", m: "sentences", t: "My phone broke, great." },
 ];
-const SMALL = 5e6; // parameters of models whose picture, story and arithmetic are computed in one request
+const SMALL = 3e7; // parameters times letters of the text, up to which picture, story and arithmetic are one request
 // sentences that an encoder's picture compares with
 const COMPARED = ["Our printer switched itself off again.", "The pizza tasted awful.", "The pizza was wonderful."];
 
@@ -88,11 +88,11 @@ export class Page {
 		this.name = state.m ?? first?.m ?? (await this.shell.modelName("look"));
 		const entry = entries.find(({ name }) => name === this.name);
 		this.isRun = entry?.source === "run";
-		this.isSmall = entry?.parameters < SMALL;
 		await this.drawCheckpoints(Number(state.ck));
 		this.view.similar = null;
 		this.text =
 			state.t?.trim() || (PRESETS.find(({ m }) => m === this.name)?.t ?? "The pizza came out of the oven and it");
+		this.isSmall = entry?.parameters * this.text.length < SMALL;
 		this.shell.bar.setDefaults({ m: this.name, t: this.text });
 		this.view.off = readHeads(state.off);
 		this.opening = { open: state.l === undefined ? null : headFromUrl(state) };

@@ -18,7 +18,7 @@ PICTURES = Path(__file__).parent / "pictures"
 PIZZA = "The pizza came out of the oven and it"
 PAGES = {
     "home": "",
-    "work": "",
+    "work": urlencode({"s": 3, "c": "scores,1,2"}),
     "look": urlencode({"m": "stories", "t": PIZZA, "l": 1, "h": 0, "q": 9}),
     "generate": urlencode({"m": "stories", "t": PIZZA}),
     "translate": urlencode({"t": "Sunday, November 15, 2026"}),

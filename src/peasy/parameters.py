@@ -94,12 +94,22 @@ def check_bounds(
 
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
-class FrozenSettings:
-    """Base class whose subclasses are frozen dataclasses, without a decorator; `eq=False` where a field is an array."""
+class Record:
+    """Base class whose subclasses are frozen dataclasses, without a decorator; not those with `is_record=False`.
 
-    def __init_subclass__(cls, *, eq: bool = True, **options: object) -> None:
+    `eq=False` where a field is an array; `repr` and `kw_only` as in `dataclass`.
+    """
+
+    def __init_subclass__(
+        cls, *, eq: bool = True, repr: bool = True, kw_only: bool = False, is_record: bool = True, **options: object
+    ) -> None:
         super().__init_subclass__(**options)
-        dataclasses.dataclass(frozen=True, eq=eq)(cls)
+        if is_record:
+            dataclasses.dataclass(frozen=True, eq=eq, repr=repr, kw_only=kw_only)(cls)
+
+
+class FrozenSettings(Record, is_record=False):
+    """Base class of settings: frozen dataclasses."""
 
 
 class BoundedSettings(FrozenSettings, eq=False):

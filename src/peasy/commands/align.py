@@ -1,7 +1,7 @@
 """`align`: word alignment of a translation from cross-attention, with word order and the head that aligns best."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from unicodedata import category
 
@@ -13,6 +13,7 @@ from peasy.commands.result import JsonDict, Result, plain_data
 from peasy.datasets import Corpus, TextPair
 from peasy.errors import InvalidInput
 from peasy.inspection.results import Alignment, Tokens
+from peasy.parameters import Record
 from peasy.views.document import Document, Paragraph, pluralize
 from peasy.views.inspection import alignment_document
 
@@ -25,8 +26,7 @@ LayerHead = tuple[int, int]
 """(layer, head)."""
 
 
-@dataclass(frozen=True)
-class WordOrder:
+class WordOrder(Record):
     """Alignment links and word order of a translation; words are indexed as displayed.
 
     `links` are (source word, target word): the source word with the largest weight for each target word. `crossings`
@@ -40,8 +40,7 @@ class WordOrder:
     multiply_aligned: tuple[int, ...]
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class AlignResult(Result):
+class AlignResult(Result, eq=False):
     """Result of `align`: the word alignment by one head; `alignment.scores` ranks all heads."""
 
     kind: str

@@ -1,6 +1,5 @@
 """Attention over training: maps of the tracked sentence at every checkpoint of a run."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.checkpoint.paths import resolve_model
@@ -42,8 +41,7 @@ def attention_history(run: str | Path) -> AttentionHistoryResult:
     return AttentionHistoryResult(folder.name, source or tokens, tokens if source else None, tuple(frames))
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class ModuleHistoryResult(Result):
+class ModuleHistoryResult(Result, eq=False):
     """Weights of one attention module at every checkpoint; `module_paths` lists all recorded modules."""
 
     history: AttentionHistory

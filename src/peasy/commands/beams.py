@@ -1,6 +1,6 @@
 """`beams`: beam search as a tree of all kept prefixes and the finished hypotheses."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import exp
 from typing import Annotated, Literal
 
@@ -11,13 +11,13 @@ from peasy.commands.result import JsonDict, Result
 from peasy.commands.trace import RecordedSteps, prompt_tokens, record_steps
 from peasy.generation.request import Ended, Hypothesis, Request
 from peasy.generation.sampling_params import BeamSearchParams
+from peasy.parameters import Record
 from peasy.views.document import Cell, Document, Paragraph, Table, short_title
 
 _TokenIds = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class BeamNode:
+class BeamNode(Record):
     """Node of the beam search tree: one token; `parent` is the index of the previous node, -1 at the root.
 
     `probability` is that of the token, `logprob` the log-probability of the whole prefix. `status`: extended, pruned or
@@ -34,7 +34,6 @@ class BeamNode:
     is_best: bool = False
 
 
-@dataclass(frozen=True, repr=False)
 class BeamTreeResult(Result):
     """Beam search tree: `branches` with parents before children; `hypotheses` are (text, score), best first."""
 

@@ -5,7 +5,6 @@ import os
 import platform
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +16,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
 from peasy.generation.sampling_params import SamplingParams
+from peasy.parameters import Record
 from peasy.views.document import Document, Paragraph, Table
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ _PACKED_FORMATS: "tuple[WeightFormat, ...]" = ("float32", "int8")
 OnStatus = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Throughput:
+class Throughput(Record):
     """Tokens per second of one weight format, phase and batch size: median, minimum and maximum of all repeats."""
 
     weight_format: str
@@ -39,7 +38,6 @@ class Throughput:
     maximum: float
 
 
-@dataclass(frozen=True, repr=False)
 class BenchResult(Result):
     """Result of `bench`: `throughputs` are tokens per second of the whole batch."""
 

@@ -1,7 +1,6 @@
 """`cache`: files that can be made or downloaded again: where they are, how large they are, and their deletion."""
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.atomic import set_aside
@@ -9,6 +8,7 @@ from peasy.checkpoint import hub, paths
 from peasy.checkpoint.ram import format_bytes
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError, lookup
+from peasy.parameters import Record
 from peasy.views.document import Document, Paragraph, Table
 
 _FOLDERS = {
@@ -21,8 +21,7 @@ _FOLDERS = {
 _HUB = "hub"
 
 
-@dataclass(frozen=True)
-class CacheFolder:
+class CacheFolder(Record):
     """Folder of files that can be made or downloaded again."""
 
     name: str
@@ -32,7 +31,6 @@ class CacheFolder:
     num_bytes: int
 
 
-@dataclass(frozen=True, repr=False)
 class CacheResult(Result):
     """All cache folders with their sizes; `removed` are those that were deleted just now."""
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from peasy.commands.result import JsonDict, Result
@@ -21,7 +21,6 @@ _MAX_FILES = 2_000
 """Maximum number of files of one check."""
 
 
-@dataclass(frozen=True, repr=False)
 class CheckResult(Result):
     """Result of `check`: a verdict on every written cell."""
 
@@ -76,7 +75,6 @@ class CheckResult(Result):
         }
 
 
-@dataclass(frozen=True, repr=False)
 class CheckFilesResult(Result):
     """Result of `check_files`: one result per file, and the files that could not be read with the reason."""
 
@@ -112,7 +110,6 @@ class CheckFilesResult(Result):
         }
 
 
-@dataclass(frozen=True, repr=False)
 class DifferenceResult(Result):
     """Result of `check` with `expected`: what turns the tables of one file into those of the other."""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 from peasy.views.document import Document, Heading, Table
 
 if TYPE_CHECKING:
@@ -23,16 +24,14 @@ _MAX_LABELS = 10
 """Labels shown for a single text."""
 
 
-@dataclass(frozen=True)
-class LabelScore:
+class LabelScore(Record):
     """A label and its probability."""
 
     label: str
     probability: float
 
 
-@dataclass(frozen=True)
-class TokenLabel:
+class TokenLabel(Record):
     """Most probable label of a token at characters `start` to `end` of the text."""
 
     piece: str
@@ -42,8 +41,7 @@ class TokenLabel:
     probability: float
 
 
-@dataclass(frozen=True)
-class TextLabels:
+class TextLabels(Record):
     """Labels of one text: all `scores`, most probable first, or one label per token in `tokens`."""
 
     text: str
@@ -71,8 +69,7 @@ class TextLabels:
         return {"text": self.text, "label": self.label, **{n: [asdict(one) for one in v] for n, v in many.items()}}
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class ClassifyResult(Result):
+class ClassifyResult(Result, eq=False):
     """Result of `classify`: `labels` has one entry per text, with its `scores` or its labelled `tokens`."""
 
     name: str

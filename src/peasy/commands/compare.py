@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from peasy.commands.train import train_events
 from peasy.datasets import open_corpus
 from peasy.errors import UsageError
 from peasy.models.preset import ModelSize
+from peasy.parameters import Record
 from peasy.training.run_folder import random_run_name
 from peasy.views.document import Curves, Document, DocumentPart, Paragraph, Table, format_duration
 
@@ -30,8 +31,7 @@ _MEASURES = ("loss", "bits per byte", "accuracy", "ending accuracy", "BLEU", "ex
              "retrieval accuracy", "nearest-neighbour accuracy")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ComparedModel:
+class ComparedModel(Record):
     """Trained model in a comparison. `curve` is (seconds, y)."""
 
     kind: str
@@ -43,7 +43,6 @@ class ComparedModel:
     curve: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, repr=False)
 class CompareResult(Result):
     """Result of `compare`: models ranked by `metric`, best first; `run_folders` are their run folders by kind."""
 

@@ -1,7 +1,6 @@
 """`data`: list the built-in corpora, or show the card of one corpus."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
 
@@ -18,8 +17,7 @@ _OWN_DATA_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class CatalogueResult(Result):
+class CatalogueResult(Result, repr=True):
     """The corpora that come with peasy."""
 
     corpora: tuple[str, ...] = tuple(BUILT_IN)
@@ -34,7 +32,6 @@ class CatalogueResult(Result):
         return {"corpora": [{key: getattr(corpus, key) for key in _COLUMNS} for corpus in BUILT_IN.values()]}
 
 
-@dataclass(frozen=True, repr=False)
 class DataResult(Result):
     """One corpus with its dataset card."""
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -21,8 +20,7 @@ _MAX_SHOWN = 24
 """Maximum number of rows and columns shown."""
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class EmbedResult(Result):
+class EmbedResult(Result, eq=False):
     """Result of `embed`: `vectors` is [text, d_model], also as `np.asarray(result)`; iterating yields them."""
 
     name: str

@@ -16,6 +16,7 @@ from peasy.commands.result import JsonDict, OnProgress, Result
 from peasy.commands.runs import recipe_of
 from peasy.datasets import Corpus, DataProblems, LabelledText, Sample, TextPair, open_corpus
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ _MAX_PROBES = 2_000
 """Maximum number of endings to choose between, unless `max_samples` is given."""
 
 
-@dataclass(frozen=True)
-class EvaluationMetric:
+class EvaluationMetric(Record):
     """Metric: name, value and description; `is_fraction`: a fraction of 1, shown in percent."""
 
     name: str
@@ -51,7 +51,6 @@ class EvaluationMetric:
         return f"{self.value:,.2f}" if abs(self.value) >= 10 else self.short
 
 
-@dataclass(frozen=True, repr=False)
 class EvaluateResult(Result):
     """Result of `evaluate`: `result["loss"]` is one measure, `data()` has all of them.
 
@@ -158,8 +157,7 @@ def evaluate(
     return _Evaluation(loaded, corpus, split, max_samples, seq_len, on_progress).run()
 
 
-@dataclass(frozen=True)
-class _Evaluation:
+class _Evaluation(Record):
     loaded: LoadedModel
     corpus: Corpus
     split: str

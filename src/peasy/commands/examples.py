@@ -1,14 +1,11 @@
 """`examples`: list the worked examples of the library."""
 
-from dataclasses import dataclass
-
 from peasy.commands.result import JsonDict, Result
 from peasy.views.document import Document, Paragraph, Table
 from peasy.worked import Example, example_names, load_example
 
 
-@dataclass(frozen=True)
-class ExamplesResult(Result):
+class ExamplesResult(Result, repr=True):
     """Result of `examples`: the worked examples that come with peasy, by name."""
 
     examples: tuple[tuple[str, Example], ...]

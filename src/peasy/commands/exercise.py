@@ -1,6 +1,6 @@
 """`exercise`: a worksheet with small numbers, and its answer key."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +13,7 @@ from peasy.worked.checking.step_aliases import table_caption
 from peasy.worked.exercise import Exercise, make_exercise
 
 
-@dataclass(frozen=True)
-class Worksheet(Result):
+class Worksheet(Result, repr=True):
     """A worksheet; `key()` is the answer key, `save_key(path)` writes it to a file."""
 
     exercise: Exercise

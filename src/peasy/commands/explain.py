@@ -73,7 +73,6 @@ class _StepValues:
         return result.worked.step(self.name).values
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
 class ExplainResult(Result):
     """A worked example: `steps` in order; `e.weights`, `e.context` ... are arrays; `e.cell(...)` is one number."""
 

@@ -1,6 +1,5 @@
 """`export`: write a model as a Hugging Face folder, GGUF or ONNX."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,8 +18,7 @@ _FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class ExportResult(Result):
+class ExportResult(Result, repr=True):
     """Result of `export`: the files written to `folder`, with their sizes in bytes."""
 
     name: str

@@ -5,7 +5,6 @@ The studio's home page draws it; the arithmetic of one head is requested when it
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import isfinite
 
 import numpy as np
@@ -24,6 +23,7 @@ from peasy.models.transformer import CausalTransformer
 from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
+from peasy.parameters import Record
 from peasy.views.document import Document, Table, capitalized_note, short_title
 
 MAX_MAP = 64
@@ -43,8 +43,7 @@ _MIN_STORY_WEIGHT = 0.3
 _NUM_NEXT_TOKENS = 8
 
 
-@dataclass(frozen=True)
-class HeadMaps:
+class HeadMaps(Record):
     """Attention of one layer: `maps` are the weights of its heads as base64 bytes `[head, row, column]`, 255 = 1.
 
     A cell stands for `tile` queries by `tile` keys, and is the largest of their weights.
@@ -60,8 +59,7 @@ class HeadMaps:
     maps: str
 
 
-@dataclass(frozen=True)
-class LayerPass:
+class LayerPass(Record):
     """One layer: what each sublayer adds to the residual stream of each token, and the stream after the layer.
 
     `added` are the norms of the outputs by part and token, `norms` those of the stream, `vectors` its first numbers,
@@ -76,8 +74,7 @@ class LayerPass:
     lens: tuple[TokenProbability, ...] = ()
 
 
-@dataclass(frozen=True)
-class StackPass:
+class StackPass(Record):
     """One stack of layers with its tokens; `recurrent`: an RNN, whose states pass from token to token."""
 
     name: str
@@ -89,8 +86,7 @@ class StackPass:
     recurrent: bool = False
 
 
-@dataclass(frozen=True)
-class HeadStory:
+class HeadStory(Record):
     """The head whose ablation changes the next token most: where the last token attends, and the change."""
 
     stack: str
@@ -105,8 +101,7 @@ class HeadStory:
     after: float
 
 
-@dataclass(frozen=True)
-class HeadNumbers:
+class HeadNumbers(Record):
     """Numbers of one head, `steps[name][row][column]`; a masked score is None."""
 
     stack: str
@@ -117,8 +112,7 @@ class HeadNumbers:
     """Of a training step also `gradient`: that of the loss by the head's context, in thousandths."""
 
 
-@dataclass(frozen=True)
-class AblatedHead:
+class AblatedHead(Record):
     """Next tokens of the model without one head."""
 
     layer: int
@@ -126,8 +120,7 @@ class AblatedHead:
     next_tokens: tuple[TokenProbability, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class ForwardPass(Result):
+class ForwardPass(Result, eq=False, repr=True):
     """Forward pass of one text: a picture of the whole model with its numbers."""
 
     json_decimals = 5

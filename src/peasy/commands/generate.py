@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack, cast, get_args
 
@@ -14,6 +14,7 @@ from peasy.commands.load import LoadedModel, load
 from peasy.commands.result import JsonDict, Result
 from peasy.errors import InvalidInput, did_you_mean
 from peasy.generation.sampling_params import LongPrompt, SamplingOptions, SamplingParams, WeightFormat
+from peasy.parameters import Record
 from peasy.views.document import CacheFigure, Cell, Document, DocumentPart, Heading, Paragraph, Table, short_title
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ class GenerateSampling(SamplingParams):
     max_tokens: Annotated[int, Ge(1)] = 64
 
 
-@dataclass(frozen=True)
-class GeneratedToken:
+class GeneratedToken(Record):
     """Generated token: printable piece, probability, and the most likely candidates at its position."""
 
     id: int
@@ -40,8 +40,7 @@ class GeneratedToken:
     candidates: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class GeneratedText:
+class GeneratedText(Record):
     """Generated text of one prompt and its finish reason; `error` is set if generation failed.
 
     `note` says what was done if prompt and text are longer than the context.
@@ -64,8 +63,7 @@ class GeneratedText:
         return [note for note in (unknown if count else "", self.note) if note]
 
 
-@dataclass(frozen=True)
-class CacheStep:
+class CacheStep(Record):
     """One decoding step with and without a KV cache: cached and computed tokens, multiplications, milliseconds, and the
     largest difference between their logits."""
 
@@ -87,7 +85,6 @@ _FINISH_REASONS = {
 }
 
 
-@dataclass(frozen=True, repr=False)
 class GenerateResult(Result):
     """Result of `generate`: `completions` in the order of the prompts, with the `n` samples of a prompt together."""
 

@@ -1,7 +1,7 @@
 """Generation stream with attention, next-token probabilities before and after sampling, and savings of the KV cache."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Unpack
 
 import torch
@@ -18,11 +18,11 @@ from peasy.generation.sampling import Sampler
 from peasy.generation.sampling_params import SamplingOptions, SamplingParams
 from peasy.inspection.results import CAVEAT, TraceStep
 from peasy.models.transformer import check_token_range
+from peasy.parameters import Record
 from peasy.views.document import Document, Paragraph, Table
 
 
-@dataclass(frozen=True, eq=False)
-class GenerationStart:
+class GenerationStart(Record, eq=False):
     """First event: pieces and ids before the first generated token, and the pieces of a translator's source."""
 
     pieces: tuple[str, ...]
@@ -31,8 +31,7 @@ class GenerationStart:
     caveat: str = CAVEAT
 
 
-@dataclass(frozen=True)
-class GenerationEnd:
+class GenerationEnd(Record):
     """Last event. Reason: the model ended the text ("eos") or the maximum length was reached ("length")."""
 
     reason: str
@@ -72,8 +71,7 @@ def stream_generation(
         yield step
 
 
-@dataclass(frozen=True)
-class TokenChoice:
+class TokenChoice(Record):
     """Candidate for the next token: its probability before and after temperature, top-k and top-p; 0 = cut off."""
 
     piece: str
@@ -82,8 +80,7 @@ class TokenChoice:
     adjusted_probability: float
 
 
-@dataclass(frozen=True)
-class NextTokenResult(Result):
+class NextTokenResult(Result, repr=True):
     """Most likely next tokens before and after temperature, top-k and top-p; `num_candidates` can still be sampled."""
 
     name: str
@@ -131,8 +128,7 @@ def next_token_probs(
     return NextTokenResult(model.name, choices, int((after > 0).sum()), len(before), rest)
 
 
-@dataclass(frozen=True)
-class CacheSavingsResult(Result):
+class CacheSavingsResult(Result, repr=True):
     """Each generated token with and without the KV cache: work, time, and the largest difference of the logits."""
 
     name: str

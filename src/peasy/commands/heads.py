@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Annotated
 
 from annotated_types import Ge
@@ -20,8 +20,7 @@ _RANK_KEYS = tuple(f.name for f in fields(HeadScore) if f.name not in ("path", "
 """Head scores that can be ranked by."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class HeadRankingResult(RecordResult, HeadReport):
+class HeadRankingResult(RecordResult, HeadReport, eq=False, kw_only=True):
     """Scores of every head of a model over some sentences, displayed in the order of one score."""
 
     by: str = field(repr=False)

@@ -1,7 +1,6 @@
 """`import`: convert a Hugging Face model into a peasy checkpoint, under a name."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.atomic import refuse_existing
@@ -14,8 +13,7 @@ from peasy.errors import UsageError
 from peasy.views.document import Document, Paragraph, Table
 
 
-@dataclass(frozen=True)
-class ImportResult(Result):
+class ImportResult(Result, repr=True):
     """Result of `import`: the loaded `model` and the `folder` of its new checkpoint."""
 
     name: str

@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, lookup
-from peasy.parameters import check_keywords, checked_call, checked_options, parameter_names
+from peasy.parameters import Record, check_keywords, checked_call, checked_options, parameter_names
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -98,8 +98,7 @@ def _command_method(module: str, name: str) -> Callable[..., object]:
     return method
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class LoadedModel(ModelBundle, DisplayMixin):
+class LoadedModel(ModelBundle, DisplayMixin, Record, repr=False, eq=False):
     """A model with its tokenizer, as returned by `peasy.load`; its abilities depend on its kind."""
 
     if TYPE_CHECKING:

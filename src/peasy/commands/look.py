@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -313,8 +313,7 @@ def look_view(
     return result
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SavedActivationsResult(RecordResult, ActivationStore):
+class SavedActivationsResult(RecordResult, ActivationStore, eq=False, kw_only=True):
     """Activations of several texts, saved to a folder."""
 
     steps: tuple[str, ...] = field(repr=False)

@@ -1,10 +1,10 @@
 """Result of `look`: labelled attention weights by layer and head, and the analyses that start from them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from numbers import Integral
-from typing import Annotated, cast, overload
+from typing import TYPE_CHECKING, Annotated, cast, overload
 
 import numpy as np
 from annotated_types import Ge
@@ -28,6 +28,7 @@ from peasy.inspection.words import merge_words, strongest_links, token_piece, to
 from peasy.models.protocol import Model
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
+from peasy.parameters import Record
 from peasy.render.figure import Figure
 from peasy.views import attention as attention_views
 from peasy.views import inspection as views
@@ -42,8 +43,7 @@ _MAX_TOKENS = 40
 """Largest number of queries and keys of one head step by step; of a longer text, the last keys are shown."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeadMatrices(CheckedMethods):
+class HeadMatrices(CheckedMethods, Record, eq=False):
     """One attention step of all captured layers: `heads[layer, head]` is a labelled matrix, `np.asarray` stacks them.
 
     `merge_words` merges sub-words; `measure` "value" multiplies weights by the norm of their value vectors, "norm"
@@ -129,8 +129,7 @@ class HeadMatrices(CheckedMethods):
         return sum(len(capture.heads) for capture in self._captures().values())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class WordAttentionResult(RecordResult):
+class WordAttentionResult(RecordResult, eq=False):
     """Largest attention weights of one query word in every captured head."""
 
     model: str
@@ -145,8 +144,7 @@ class WordAttentionResult(RecordResult):
         return attention_views.word_attention_document(self.record, self.query, self.heads, self.measure)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StrongestLinksResult(RecordResult):
+class StrongestLinksResult(RecordResult, eq=False):
     """Strongest attention links between words in every captured head."""
 
     model: str
@@ -166,8 +164,7 @@ class LensResult(RecordResult, records.LensTable):
     document = views.lens_document
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class RolloutResult(RecordResult, records.LabelledMatrix):
+class RolloutResult(RecordResult, records.LabelledMatrix, eq=False, kw_only=True):
     """Attention rollout: the product of all layers' weights, as a matrix with tokens as labels."""
 
     record: records.AttentionRecord = field(repr=False)
@@ -192,13 +189,13 @@ class AttributionResult(RecordResult, records.LogitAttribution):
 class EffectResult(RecordResult, records.Effect):
     """Effect of an intervention; `.text` is the input text, `str(x)` the displayed document."""
 
-    text: str  # type: ignore[assignment]
+    if TYPE_CHECKING:
+        text: str  # type: ignore[assignment]
 
     document = views.effect_document
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LookResult(RecordResult, records.AttentionRecord):
+class LookResult(RecordResult, records.AttentionRecord, eq=False, kw_only=True):
     """Result of `look` on one text: captured arrays with their labels, views and analyses.
 
     `.text` is the input text; `str(x)` is the displayed document. `overviews` are empty unless an overview was asked
@@ -441,8 +438,7 @@ class LookResult(RecordResult, records.AttentionRecord):
         return f"LookResult({self.model}: {len(self.tokens)} tokens, {steps}{edits})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LookBatch(RecordResult, Sequence["LookResult"]):
+class LookBatch(RecordResult, Sequence["LookResult"], eq=False):
     """Results of `look` on several texts, in their order: `batch[0].weights[1, 2]`."""
 
     results: tuple[LookResult, ...]
@@ -472,8 +468,7 @@ class LookBatch(RecordResult, Sequence["LookResult"]):
         return f"LookBatch({len(self)} texts:\n{shown}{' ...' if len(self) > 3 else ''})"
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class HeadResult(LookResult):
+class HeadResult(LookResult, eq=False, kw_only=True):
     """One head step by step: its captured queries, keys, values and weights."""
 
     path: ModulePath = field(repr=False)

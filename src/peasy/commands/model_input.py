@@ -1,7 +1,6 @@
 """Labelled model input: token ids of a text (and of a translation), with a label for every token; edits of it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral
 
@@ -15,13 +14,13 @@ from peasy.inspection.edit import EditLike, Texts
 from peasy.inspection.forward import ModelInput, check_input
 from peasy.inspection.results import Tokens, attention_axes
 from peasy.inspection.words import label_ids, label_tokens
+from peasy.parameters import Record
 
 _MAX_TEXTS = 256
 """Texts that are read of a data set; a list of texts is read completely."""
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledInput:
+class LabelledInput(Record, eq=False):
     """Model input with token labels. `outputs` are a translator's output tokens: the target shifted by one."""
 
     model_input: ModelInput

@@ -1,6 +1,6 @@
 """`models`: list built-in models, runs and the Hugging Face cache; show the architecture of one, or delete one."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from peasy.commands.runs import RECIPE, RemoveResult, remove_folder, remove_run
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
 from peasy.models.built_in import CARD_FILE
 from peasy.models.config import read_config
+from peasy.parameters import Record
 from peasy.views.document import Cell, Document, DocumentPart, Paragraph, Table
 from peasy.views.model import model_document
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from peasy.models.protocol import Model
 
 
-@dataclass(frozen=True)
-class ModelEntry:
+class ModelEntry(Record):
     """One row of the model list; `error` is the reason why a model cannot be used.
 
     `capabilities`: what a model of this type can do, its main use first.
@@ -68,7 +68,6 @@ _KIND_OF_FAMILY = {family: kind for kind, families in _FAMILIES_BY_KIND.items() 
 """Kinds of Hugging Face model types that are no decoders."""
 
 
-@dataclass(frozen=True, repr=False)
 class ModelsResult(Result):
     """All models available without a download."""
 
@@ -88,7 +87,6 @@ class ModelsResult(Result):
         return f"ModelsResult({', '.join(entry.name for entry in self.models)})"
 
 
-@dataclass(frozen=True, repr=False)
 class ModelResult(Result):
     """Architecture of one model as nested boxes; its weights are not read."""
 

@@ -1,7 +1,6 @@
 """`plan`: estimate memory and time of a training run, from a few real steps or from formulas for another machine."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,6 +21,7 @@ from peasy.errors import UsageError
 from peasy.extras import require_extra
 from peasy.models import preset as models
 from peasy.models.preset import ModelSize
+from peasy.parameters import Record
 from peasy.views.document import Arithmetic, Document, DocumentPart, Heading, Paragraph, Table, format_duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ _DRY_RUN_CHARACTERS = 1_000_000
 _DRY_RUN_STEPS = 3
 
 
-@dataclass(frozen=True, repr=False)
 class PlanResult(Result):
     """Plan of a training run: `numbers` has every quantity in bytes, seconds and counts.
 
@@ -190,8 +189,7 @@ class TruncatedCorpus(Corpus):
                 return
 
 
-@dataclass(frozen=True)
-class _DryRun:
+class _DryRun(Record):
     sizes: "ModelSizes | None"
     parameters: int
     activation_bytes: int

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +36,6 @@ RIGHTS = "The code runs with your rights: examine only code that you would run y
 _Announce = Callable[[str], None]
 
 
-@dataclass(frozen=True, repr=False)
 class ProveResult(Result):
     """Verdicts on all equalities of a model. `passed` is true when none fails."""
 
@@ -61,7 +60,6 @@ class ProveResult(Result):
         return {"passed": self.passed, "verdict": self.verdict, **asdict(self.proof)}
 
 
-@dataclass(frozen=True, repr=False)
 class DoctorResult(Result):
     """Diagnosis of attention code. `passed`: True = equal to the formula, False = wrong, None = not compared."""
 
@@ -96,7 +94,6 @@ class DoctorResult(Result):
         return _save_junit(path, [self.diagnosis]) if str(path).endswith(".xml") else super().save(path)
 
 
-@dataclass(frozen=True, repr=False)
 class FolderResult(Result):
     """Diagnoses of everything in a folder that looks like attention."""
 

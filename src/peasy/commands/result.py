@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,6 +11,7 @@ from peasy import render
 from peasy.atomic import write_atomic
 from peasy.config import JsonDict as JsonDict
 from peasy.display import DisplayMixin
+from peasy.parameters import Record
 from peasy.render import json
 from peasy.views.document import Document
 
@@ -17,14 +19,17 @@ OnProgress = Callable[[int, int], None]
 """Called with the amount done and the total."""
 
 
-class Result(DisplayMixin, ABC):
-    """Result of a command. A subclass is a dataclass and defines what is shown (`document`).
+class Result(DisplayMixin, Record, ABC, is_record=False):
+    """Result of a command. A subclass with fields is a frozen dataclass; it defines what is shown (`document`).
 
     Its fields are what it contains (`data`); a field declared with `field(repr=False)` is left out there.
     """
 
     json_decimals: ClassVar[int | None] = None
     """Decimals of the numbers in `data`; None: all."""
+
+    def __init_subclass__(cls, *, repr: bool = False, **options: Any) -> None:
+        super().__init_subclass__(repr=repr, is_record=bool(get_annotations(cls)), **options)
 
     @abstractmethod
     def document(self) -> Document:

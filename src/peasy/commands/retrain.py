@@ -4,7 +4,6 @@ import json
 import math
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.checkpoint.paths import built_in_models
@@ -31,7 +30,6 @@ _TOLERANCE = 0.02
 _OnEvent = Callable[[Event], None]
 
 
-@dataclass(frozen=True, repr=False)
 class RetrainResult(Result):
     """A retrained built-in model: its new card and the card shipped with peasy."""
 

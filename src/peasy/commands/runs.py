@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from peasy.checkpoint.hub import Confirm
 from peasy.commands.result import JsonDict, Result
 from peasy.config import parse_json
 from peasy.errors import NotFound, PeasyError, UsageError, did_you_mean
+from peasy.parameters import Record
 from peasy.training.metrics_log import METRICS_FILE, SAMPLES_FILE, read_log
 from peasy.training.run_folder import is_locked, run_lock
 from peasy.views.document import Cell, Curves, Document, DocumentPart, Heading, Paragraph, Table, format_duration
@@ -22,8 +23,7 @@ _MAX_POINTS = 24
 """Maximum number of points of a curve; metrics.jsonl has all of them."""
 
 
-@dataclass(frozen=True)
-class RunFacts:
+class RunFacts(Record):
     """Facts about a run, read from its folder. Curves are (step, loss); samples are (prompt, text)."""
 
     name: str
@@ -46,7 +46,6 @@ class RunFacts:
     settings: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, repr=False)
 class Run(Result):
     """One training run: its folder, read without its weights."""
 
@@ -132,7 +131,6 @@ class Run(Result):
         return f"{type(self).__name__}({self.name}: {self.facts().state})"
 
 
-@dataclass(frozen=True, repr=False)
 class RunsResult(Result):
     """List of all training runs."""
 
@@ -159,7 +157,6 @@ class RunsResult(Result):
         return f"RunsResult({', '.join(run.name for run in self.runs)})"
 
 
-@dataclass(frozen=True, repr=False)
 class MetricsResult(Run):
     """Metrics of a run from event number `since` on; `live` while it is being trained."""
 
@@ -173,7 +170,6 @@ class MetricsResult(Run):
         return {"run": self.name, **position, "events": list(self.events), "samples": self.samples()[-6:]}
 
 
-@dataclass(frozen=True, repr=False)
 class DiffResult(Result):
     """Difference between two runs."""
 
@@ -228,8 +224,7 @@ _RESULTS: dict[str, Callable[[RunFacts], str]] = {
 """Results of a run that are compared with those of another."""
 
 
-@dataclass(frozen=True)
-class RemoveResult(Result):
+class RemoveResult(Result, repr=True):
     """A deleted run or imported model."""
 
     removed: str

@@ -1,7 +1,7 @@
 """Semantic maps: texts and word vectors in two dimensions, with clusters and neighbours; similarity by word pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -14,6 +14,7 @@ from peasy.errors import InvalidInput
 from peasy.inspection.results import Array, Similarity
 from peasy.inspection.words import label_text
 from peasy.metrics.kmeans import spherical_kmeans, unit_vectors
+from peasy.parameters import Record
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Plane, Table
 from peasy.views.embedding import PCA_AXES, nearest_neighbours, pca_2d, similarity_document
 
@@ -24,8 +25,7 @@ MAX_POINTS = 500
 """Maximum number of texts or words; more points on one map cannot be read."""
 
 
-@dataclass(frozen=True)
-class MapPoint:
+class MapPoint(Record):
     """Point of a semantic map: a text or a word. `neighbours` are (index, cosine), nearest first.
 
     `kind` is sentence, document or word; `document_index` the index of the document that contains a sentence.
@@ -50,8 +50,7 @@ def _format_neighbours(points: tuple[MapPoint, ...], point: MapPoint) -> str:
     return ", ".join(f"{points[other].name} {cosine:.2f}" for other, cosine in point.neighbours)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class TextMapResult(Result):
+class TextMapResult(Result, eq=False):
     """Map of text embeddings: `points` in the order of the texts; with several documents, their means come last."""
 
     model: str
@@ -70,8 +69,7 @@ class TextMapResult(Result):
         return Document("Texts by meaning", (_map_figure("Texts", self.points), note, neighbours)).with_note(self.note)
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class WordMapResult(Result):
+class WordMapResult(Result, eq=False):
     """Two maps of word vectors: at initialization (`is_exact_init`: the run's own weights) and after training."""
 
     model: str

@@ -1,7 +1,7 @@
 """`sweep`: one intervention for each head, attention pattern or position, and a metric of each: a heat map."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, get_args
 
 import numpy as np
@@ -15,6 +15,7 @@ from peasy.inspection import sweep as sweeps
 from peasy.inspection.edit import TextOrIds, Texts
 from peasy.inspection.forward import ModelInput, forward_logits
 from peasy.inspection.results import Array, LabelledMatrix, Tokens
+from peasy.parameters import Record
 from peasy.views.document import Document
 from peasy.views.inspection import sweep_document
 
@@ -22,8 +23,7 @@ SweepAxis = Literal["heads", "layers×positions", "patterns"]
 SweepMethod = Literal["patch", "zero", "mean"]
 
 
-@dataclass(frozen=True)
-class LogitDifference:
+class LogitDifference(Record):
     """Metric: logit of one word minus that of another, after the last token."""
 
     first: str
@@ -47,8 +47,7 @@ def logit_difference(first: str, second: str) -> LogitDifference:
     return LogitDifference(first, second)
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SweepResult(RecordResult, LabelledMatrix):
+class SweepResult(RecordResult, LabelledMatrix, eq=False, kw_only=True):
     """Metric of each variant as a labelled matrix; `clean` and `corrupt` are those of the two texts without a change.
 
     `corrupt` is None for ablations, which change the clean text.

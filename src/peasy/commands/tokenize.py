@@ -1,6 +1,5 @@
 """`tokenize`: tokens of a text with ids, character offsets and words."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from peasy.checkpoint.hub import Confirm
@@ -17,7 +16,6 @@ _MAX_TOKENS = 500
 """Maximum number of tokens shown."""
 
 
-@dataclass(frozen=True, repr=False)
 class TokenizeResult(Result):
     """Tokens of a text: `encoding` has ids, pieces, offsets and words."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import exp
-from typing import Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 import torch
 from annotated_types import Ge, Le
@@ -32,7 +32,8 @@ RecordedSteps = dict[tuple[int, ...], DecodingStep]
 class TraceResult(RecordResult, GenerationTrace):
     """Trace of one generation; `.text` is the generated text, `str(x)` the displayed document."""
 
-    text: str  # type: ignore[assignment]
+    if TYPE_CHECKING:
+        text: str  # type: ignore[assignment]
 
     document = trace_document
 

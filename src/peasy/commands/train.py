@@ -6,7 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
@@ -24,7 +24,7 @@ from peasy.datasets.shards import prepare_shards, shards_fingerprint
 from peasy.errors import InvalidInput, UsageError
 from peasy.generation.sampling_params import SamplingParams
 from peasy.models.preset import ModelSize
-from peasy.parameters import check_keywords, parameter_names
+from peasy.parameters import Record, check_keywords, parameter_names
 from peasy.tokenization.chat_template import apply_chat_template
 from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name
@@ -202,8 +202,7 @@ def _plan_run(kind: str, data: DataSource | None, options: TrainOptions) -> Plan
     return plan(kind, data, preset=options.get("preset") or "small", **given)
 
 
-@dataclass(frozen=True)
-class _TrainRequest:
+class _TrainRequest(Record):
     """Arguments of `train`: only those given explicitly, so that resuming does not change other settings."""
 
     kind: str

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,6 +16,7 @@ from peasy.errors import InvalidInput, PeasyError
 from peasy.generation.limits import UNLIMITED
 from peasy.generation.sampling_params import BeamSearchParams
 from peasy.metrics.scores import AlignmentErrors
+from peasy.parameters import Record
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table, short_title
 
 if TYPE_CHECKING:
@@ -25,8 +26,7 @@ BATCH_SIZE = 16
 """Most sources translated at the same time; the next starts when one is finished."""
 
 
-@dataclass(frozen=True)
-class TranslationHypothesis:
+class TranslationHypothesis(Record):
     """Translation hypothesis: `score` is its log-probability, length-normalised in beam search."""
 
     text: str
@@ -36,8 +36,7 @@ class TranslationHypothesis:
     logprob: float
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class Translation(DisplayMixin):
+class Translation(DisplayMixin, Record, repr=False, eq=False):
     """One translation: `text`, its `score`, and the `others` of the beams, best first."""
 
     source: str
@@ -103,8 +102,7 @@ class Translation(DisplayMixin):
         return f"Translation({self.text!r})"
 
 
-@dataclass(frozen=True, repr=False, eq=False)
-class TranslateResult(Result):
+class TranslateResult(Result, eq=False):
     """Translations of all sources, in their order; `alignments` are empty unless requested."""
 
     name: str

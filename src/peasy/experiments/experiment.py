@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
@@ -47,8 +46,7 @@ class ExperimentOptions(TypedDict, total=False):
     words: "ModelSource"
 
 
-@dataclass(frozen=True)
-class ExperimentsResult(Result):
+class ExperimentsResult(Result, repr=True):
     """List of all experiments, each with its question."""
 
     experiments: Sequence[Experiment] = tuple(EXPERIMENTS.values())

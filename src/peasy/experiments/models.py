@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,6 +13,7 @@ from peasy.commands.train import train_events
 from peasy.datasets import Corpus, open_corpus
 from peasy.experiments.result import OnStatus, Points
 from peasy.extras import require_extra
+from peasy.parameters import Record
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -74,8 +75,7 @@ def format_head(head: LayerHead) -> str:
     return f"{head[0]}.{head[1]}"
 
 
-@dataclass(frozen=True)
-class TrainedModel:
+class TrainedModel(Record):
     """Trained model with its validation loss by step."""
 
     model: LoadedModel

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, get_args
 
@@ -15,6 +15,7 @@ from peasy.checkpoint.paths import data_dir
 from peasy.commands.result import JsonDict, Result
 from peasy.experiments.statistics import Comparison, Outcome, claim_outcome, format_p
 from peasy.experiments.stored import SeedsResult, stored_result
+from peasy.parameters import Record
 from peasy.render import json as plain_json
 from peasy.views.document import Curves, Document, DocumentPart, Node, Paragraph, Rows, Table, Vectors
 
@@ -41,7 +42,6 @@ def ignore_status(_: str) -> None:
     """Ignore status messages."""
 
 
-@dataclass(frozen=True, repr=False)
 class ExperimentResult(Result):
     """Claim, numbers that decide it (`verdict`, `comparisons`), caveat; `numbers` is plain data."""
 
@@ -106,8 +106,7 @@ def _tone(outcome: Outcome) -> str:
     return {Outcome.SUPPORTED: "good", Outcome.NOT_SUPPORTED: "bad"}.get(outcome, "main")
 
 
-@dataclass(frozen=True)
-class Experiment:
+class Experiment(Record):
     """An experiment: name, title, claims it tests, duration; claim as a sentence, question and caveat of its result.
 
     `seeds`: what a seed varies.

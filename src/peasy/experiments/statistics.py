@@ -5,12 +5,12 @@ A claim is decided by comparisons, each of a measured value with its control, in
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 ALPHA = 0.05
 """Significance level of every test: how often a claim would pass if chance alone were at work."""
@@ -32,8 +32,7 @@ class Outcome(StrEnum):
     CANNOT_TELL = "cannot tell"
 
 
-@dataclass(frozen=True)
-class MeanInterval:
+class MeanInterval(Record):
     """Mean of some values with its 95 % confidence interval (Student's t)."""
 
     mean: float
@@ -158,8 +157,7 @@ def decide(p_value: float, *, can_reach: bool = True) -> Outcome:
     return Outcome.SUPPORTED if p_value < ALPHA else Outcome.NOT_SUPPORTED
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """One part of a claim: a measured value that must be larger than its control, or `lower`.
 
     `exact`: one comparison decides, such as equal numbers or an identity of the formula. Otherwise `p_value` of a test
@@ -194,8 +192,7 @@ class Comparison:
         return Outcome.CANNOT_TELL if self.p_value is None else decide(self.p_value)
 
 
-@dataclass(frozen=True)
-class SeedsComparison:
+class SeedsComparison(Record):
     """One part of a claim over several seeds: `values` and `controls` by seed, compared in pairs."""
 
     name: str

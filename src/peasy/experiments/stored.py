@@ -3,7 +3,7 @@
 import ast
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
@@ -22,8 +22,7 @@ _NOT_MEASURING = frozenset({"result", "statistics", "stored"})
 """Modules that compare and show values, but do not measure them."""
 
 
-@dataclass(frozen=True)
-class SeedsResult(Result):
+class SeedsResult(Result, repr=True):
     """Result of an experiment over several seeds: each part of the claim compared with its control, seed by seed."""
 
     experiment: str

@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from peasy.experiments.models import stories_for_steps, train_temporary
 from peasy.experiments.result import ExperimentResult, OnStatus, Points, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, Outcome, claim_outcome
 from peasy.formula import attend
+from peasy.parameters import Record
 from peasy.views.document import Document, DocumentPart, Matrix, Paragraph, Table
 
 MAX_D_K = 4096
@@ -23,8 +24,7 @@ _NUM_KEYS, _NUM_SAMPLES = 32, 400
 NUM_SHOWN_KEYS, _NUM_SHOWN_SAMPLES = 8, 200
 
 
-@dataclass(frozen=True)
-class ScoreStatistics:
+class ScoreStatistics(Record):
     """Attention statistics of random queries and keys of one width: score variance, weight entropy, softmax gradient.
 
     `entropy` is relative to its maximum; `gradient` is the median norm of the softmax Jacobian.
@@ -35,8 +35,7 @@ class ScoreStatistics:
     gradient: float
 
 
-@dataclass(frozen=True)
-class ScaleResult(Result):
+class ScaleResult(Result, repr=True):
     """Attention weights of one query `with` and `without` the scale, and average statistics of such weights."""
 
     d_k: int

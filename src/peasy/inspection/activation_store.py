@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,12 @@ from peasy.inspection.forward import ModelInput, check_input, forward_hidden, fo
 from peasy.inspection.results import Array, Capture
 from peasy.models.protocol import Model
 from peasy.nn.module_path import ModulePath
+from peasy.parameters import Record
 
 _INDEX_FILE = "index.json"
 
 
-@dataclass(frozen=True)
-class ActivationStore:
+class ActivationStore(Record):
     """Folder of activation shards: number of sequences and files, bytes of arrays."""
 
     folder: Path

@@ -1,7 +1,6 @@
 """Applies edits during a forward pass: resolves them to addresses, heads and positions; wraps whole models."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ from peasy.nn.intervention import EDITABLE_STEPS, EditFunction, Intervention, In
 from peasy.nn.module_path import Address, ModulePath
 from peasy.nn.stack import Stack
 from peasy.nn.tap import HEAD_STEPS, Activation, Tap
+from peasy.parameters import Record
 
 _Change = Callable[[Tensor, Tensor], Tensor]
 """From an activation and the positions of its tokens to the changed activation."""
@@ -27,8 +27,7 @@ _Change = Callable[[Tensor, Tensor], Tensor]
 _PARTS = ("attention", "cross_attention", "feedforward")
 
 
-@dataclass(frozen=True, eq=False)
-class EditContext:
+class EditContext(Record, eq=False):
     """What edits are resolved with: the model, its tokens (to find words), and how texts become input.
 
     `axes`: tokens of the queries and keys of a module. `tokenize`: input of a text, for patches. `read_texts`: inputs

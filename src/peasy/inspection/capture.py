@@ -1,7 +1,7 @@
 """Capture of activations: what to keep of a forward pass, the memory that it needs, and the recorder that keeps it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from peasy.nn.attention import Attention
 from peasy.nn.capture import AttentionInputs
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import FORMULA_STEPS, HEAD_STEPS, KNOWN_STEPS, TOKEN_STEPS, Activation, Tap
+from peasy.parameters import Record
 
 ROW_BLOCK = 256
 """Rows per callback: besides the stored arrays, only these are held in full precision."""
@@ -42,8 +43,7 @@ def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     raise ResourceUnavailable(message, hint=hint)
 
 
-@dataclass(frozen=True)
-class CaptureSpec:
+class CaptureSpec(Record):
     """What to capture; None = all, -1 is the last. `rows`: query positions; `parts` and `stacks` as in `Tap`."""
 
     steps: tuple[str, ...] = ("weights",)

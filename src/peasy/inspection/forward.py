@@ -1,7 +1,5 @@
 """Forward pass of one input through any model, with optional tap and intervention; attentions and sizes of a model."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,6 +14,7 @@ from peasy.nn.feedforward import FeedForward
 from peasy.nn.intervention import InterventionLike
 from peasy.nn.module_path import ModulePath
 from peasy.nn.tap import Activation, Tap
+from peasy.parameters import Record
 
 
 def attentions_of(model: Model) -> tuple[AttentionInfo, ...]:
@@ -38,8 +37,7 @@ def attentions_of(model: Model) -> tuple[AttentionInfo, ...]:
     return tuple(infos)
 
 
-@dataclass(frozen=True)
-class ModelDims:
+class ModelDims(Record):
     """Dimensions of a model: residual stream, head, feed-forward, layers per stack, vocabulary; 0 = it has none."""
 
     d_model: int
@@ -70,8 +68,7 @@ def default_stack(model: Model) -> str:
     return "encoder" if type(model.config).kind == "encoder" else "decoder"
 
 
-@dataclass(frozen=True)
-class ModelInput:
+class ModelInput(Record):
     """Token ids of one input; for an encoder-decoder model, `ids` is the source and `target` the decoder input."""
 
     ids: tuple[int, ...]

@@ -5,7 +5,7 @@ interventions, scaling, storage dtype.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from peasy.errors import InvalidInput, NotFound, did_you_mean
 from peasy.formula.step import FormulaStep
 from peasy.metrics.scores import AlignmentErrors
 from peasy.nn.module_path import LayerTopK, ModulePath
+from peasy.parameters import Record
 
 _Index = int | slice | str
 """Index of a labelled matrix: a position, a slice, or a word."""
@@ -38,8 +39,7 @@ WORD_MERGE_NOTE = "Words: weights summed over the tokens of a key word, averaged
 """How sub-words are merged; shown wherever words are shown."""
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(Record):
     """Tokens of a sequence, as labels of one axis.
 
     `pieces` are printable (`·the`, `⏎`, `<eos>`). `words` are whole words, and `word_positions` the token positions of
@@ -88,8 +88,7 @@ def attention_axes(path: ModulePath, tokens: Tokens, target: Tokens | None) -> t
     return queries, tokens if path.part == "cross_attention" else queries
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledMatrix(DisplayMixin):
+class LabelledMatrix(DisplayMixin, Record, eq=False):
     """Matrix with a label for each row and column; `np.asarray` and `torch.from_dlpack` give the bare array.
 
     Rows are queries and columns are keys by default. `matrix["it", "pizza"]` is the cell of two words, `matrix["it"]`
@@ -166,8 +165,7 @@ class LabelledMatrix(DisplayMixin):
         return f"{type(self).__name__}({self.name}: {size}, {self.row_axis} x {self.column_axis}; {words})"
 
 
-@dataclass(frozen=True)
-class AttentionInfo:
+class AttentionInfo(Record):
     """Configuration of one attention, shown with every picture of it.
 
     `kv_head[h]`: KV head of query head h (grouped-query attention; h itself without grouping). `window`: sliding window
@@ -190,8 +188,7 @@ class AttentionInfo:
         return len(set(self.kv_head)) < self.num_heads
 
 
-@dataclass(frozen=True)
-class TokenProbability:
+class TokenProbability(Record):
     """Candidate next token and its probability."""
 
     piece: str
@@ -205,8 +202,7 @@ AttentionMeasure = Literal["weight", "value", "norm"]
 NO_OUTPUT_PROJECTION = "This attention has no output projection: there is no norm-based attention."
 
 
-@dataclass(frozen=True, eq=False)
-class Capture:
+class Capture(Record, eq=False):
     """Captured activation: one step at one module path, for one sequence.
 
     `array` is `[head, row, key]` for scores, scaled, masked and weights; `[head, row, width]` for query and context;
@@ -241,8 +237,7 @@ class Capture:
         return {"weight": lambda: self.array, "value": self.value_weighted, "norm": self.norm_based}[measure]()
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionOverview:
+class AttentionOverview(Record, eq=False):
     """Attention matrix reduced to square tiles of `tile` queries by `tile` keys: `tiles` `[head, row, column]`.
 
     `reduction` is "mean" or "max" over the cells of a tile; masked cells are 0, and the last tiles may be smaller.
@@ -259,8 +254,7 @@ class AttentionOverview:
     caveat: str = LOOK_CAVEAT
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionRecord:
+class AttentionRecord(Record, eq=False):
     """Captured activations of one input through one model.
 
     `tokens`: the input, for an encoder-decoder the source; `target`: the decoder input. `attentions` describe every
@@ -300,8 +294,7 @@ class AttentionRecord:
         return next((info for info in self.attentions if info.path == path), None)
 
 
-@dataclass(frozen=True)
-class HeadTopWords:
+class HeadTopWords(Record):
     """One head and the words, or links between words, with the largest attention weights, largest first."""
 
     path: ModulePath
@@ -309,8 +302,7 @@ class HeadTopWords:
     top_words: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, eq=False)
-class HeadScore:
+class HeadScore(Record, eq=False):
     """Scores of one head, averaged over the queries of all sentences.
 
     `entropy` in bits, and `sharpness` = 1 - entropy / maximum. `previous`, `next`, `first`, `own`: weight on the
@@ -344,8 +336,7 @@ class HeadScore:
         return best if behaviours[best] >= 0.4 else "broad" if self.sharpness < 0.2 else "mixed"
 
 
-@dataclass(frozen=True, eq=False)
-class HeadReport:
+class HeadReport(Record, eq=False):
     """Scores of every head of a model over some sentences."""
 
     model: str
@@ -361,8 +352,7 @@ class HeadReport:
         return tuple(sorted(scored, key=lambda head: -getattr(head, by)))
 
 
-@dataclass(frozen=True, eq=False)
-class LensTable:
+class LensTable(Record, eq=False):
     """Logit lens: top tokens of each layer by the model's own LM head; layer 0 is the embedding.
 
     `pieces[layer][row]`: top tokens at a position, best first; `probabilities` `[layer, row, rank]`; `rows`: positions.
@@ -382,8 +372,7 @@ class LensTable:
         return tuple(best[0] for best in self.pieces[-1])
 
 
-@dataclass(frozen=True, eq=False)
-class LogitComponent:
+class LogitComponent(Record, eq=False):
     """One addend of a logit: the embedding, a head, an MLP, a bias or an edit.
 
     `sources`: the part of each key token, for heads. `layer` and `head` are None where there is none.
@@ -404,8 +393,7 @@ class LogitComponent:
         return part if self.layer is None else f"{self.layer} {part}"
 
 
-@dataclass(frozen=True, eq=False)
-class LogitAttribution:
+class LogitAttribution(Record, eq=False):
     """Direct logit attribution: one logit, or the difference of two, as a sum over heads, MLPs, embedding and biases.
 
     `logit` is the model's own; `components` and `rounding` sum to it. `position` is the token after which `token` is
@@ -459,8 +447,7 @@ class LogitAttribution:
         return heads
 
 
-@dataclass(frozen=True, eq=False)
-class Similarity:
+class Similarity(Record, eq=False):
     """Cosine similarity of two sentences as a sum over word pairs: `pairs` `[word of first, word of second]`.
 
     The cells sum to `cosine`; `token_pairs` are the same by token.
@@ -475,8 +462,7 @@ class Similarity:
     note: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class TraceStep:
+class TraceStep(Record, eq=False):
     """One generated token: its alternatives, the top attention of each layer, and the work done.
 
     `num_computed` tokens went through the model in this step, `num_cached` came from the KV cache.
@@ -493,8 +479,7 @@ class TraceStep:
     num_cached: int
 
 
-@dataclass(frozen=True, eq=False)
-class GenerationTrace:
+class GenerationTrace(Record, eq=False):
     """Trace of one generation, token by token. Key positions count the prompt first, then the generated tokens.
 
     `source`: keys of cross-attention in an encoder-decoder. `beams`: all beams, best first, the first being this one
@@ -517,8 +502,7 @@ class GenerationTrace:
         return (*self.prompt.pieces, *(step.piece for step in self.steps))
 
 
-@dataclass(frozen=True)
-class AlignmentScore:
+class AlignmentScore(Record):
     """Alignment score of one head. `accuracy`: share of gold pairs it finds (None without gold pairs).
 
     `monotonicity`: correlation of source and target position, at least 0. `sharpness`: mean of the largest weight.
@@ -533,8 +517,7 @@ class AlignmentScore:
     score: float
 
 
-@dataclass(frozen=True, eq=False)
-class Alignment:
+class Alignment(Record, eq=False):
     """Word alignment from one cross-attention head: `weights` `[target word, source word]`.
 
     `path` and `head`: the head that is shown; `scores` rank all heads, best first. `gold`: known (source word, target
@@ -577,16 +560,14 @@ class Alignment:
         return tuple((int(s), int(t), float(self.weights[t, s])) for t, s in zip(target, source, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class CheckpointAttention:
+class CheckpointAttention(Record, eq=False):
     """Attention of one checkpoint: weights `[head, query, key]` by module path, after `step` steps."""
 
     step: int
     weights: Mapping[ModulePath, Array]
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionHistory:
+class AttentionHistory(Record, eq=False):
     """Attention of one sentence at every checkpoint of a run, in order."""
 
     run: str
@@ -597,8 +578,7 @@ class AttentionHistory:
     caveat: str = CAVEAT
 
 
-@dataclass(frozen=True, eq=False)
-class Effect:
+class Effect(Record, eq=False):
     """Effect of an intervention on the next-token distribution and on metrics.
 
     `before` and `after`: most likely next tokens; `tracked_words`: (piece, probability before, after).

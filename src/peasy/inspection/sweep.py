@@ -5,7 +5,6 @@ nothing is computed twice that no variant has changed yet: the batch grows from 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,13 +16,13 @@ from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import Address
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
+from peasy.parameters import Record
 
 MAX_BATCH_TOKENS = 4096
 """Tokens of all variants that run at once: more need memory and are not faster."""
 
 
-@dataclass(frozen=True)
-class SweepVariant:
+class SweepVariant(Record):
     """One changed activation: a head of an address, or a position of the residual stream."""
 
     address: Address

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peasy.errors import InvalidInput
+from peasy.parameters import Record
 
 
 @dataclass
@@ -103,8 +104,7 @@ class TranslationMetrics:
         return tuple((score.name, float(score.score), str(metric.get_signature())) for metric, score in results)
 
 
-@dataclass(frozen=True)
-class AlignmentErrors:
+class AlignmentErrors(Record):
     """Predicted and gold word links: precision, recall and alignment error rate (AER); counts can be added.
 
     >>> first = AlignmentErrors.of({(0, 0), (1, 2)}, {(0, 0), (1, 1)})

@@ -1,7 +1,6 @@
 """Figure for a paper: one heat map in a given size, as SVG, PDF or PNG; no title unless asked."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
@@ -9,6 +8,7 @@ from xml.sax.saxutils import escape
 from peasy.atomic import write_atomic
 from peasy.display import CheckedMethods
 from peasy.errors import UsageError
+from peasy.parameters import Record
 from peasy.render import font, palette, picture, sanitize
 from peasy.render.number import format_number
 from peasy.render.svg_layout import text_width, truncate_to_width
@@ -22,8 +22,7 @@ _SIZE, _GAP, _BAR, _MAX_LABEL = 7.0, 3.0, 6.0, 60.0
 """Font size, gap, width of the colour bar and longest label, in points."""
 
 
-@dataclass(frozen=True, eq=False)
-class Figure(CheckedMethods):
+class Figure(CheckedMethods, Record, eq=False):
     """One heat map with labels, `width_cm` wide; the height follows from its cells, which are square.
 
     >>> from peasy.inspection.results import LabelledMatrix

@@ -1,8 +1,8 @@
 """Grid layout of a matrix: formatted cells, labels, rounding, and a window if it is too large to show completely."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from peasy.parameters import Record
 from peasy.render import number, sanitize
 from peasy.render.palette import ColourScale, Shade, scale_for
 from peasy.views.document import Cell, Matrix, Table
@@ -13,8 +13,7 @@ _ShownIndices = tuple[int | None, ...]
 ELLIPSIS = "⋯"
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(Record):
     """Shown part of a matrix and the formatting of its cells."""
 
     matrix: Matrix
@@ -87,8 +86,7 @@ def shown_indices(count: int, max_count: int) -> _ShownIndices:
     return (*range(max_count - last), None, *range(count - last, count))
 
 
-@dataclass(frozen=True)
-class TableText:
+class TableText(Record):
     """Formatted table: header and rows of equal width, which columns are numeric, and the notice about omitted rows."""
 
     header: list[str]

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from peasy.parameters import Record
 from peasy.render.number import is_number
 from peasy.views.document import Cell
 
@@ -22,8 +22,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 _MIN_CLIPPED_VALUES, _CLIPPED_SHARE = 2_000, 0.005
 
 
-@dataclass(frozen=True)
-class Shade:
+class Shade(Record):
     """Shade of one cell: palette name and `level` from 0 to LEVELS."""
 
     palette: str
@@ -46,8 +45,7 @@ class Shade:
         return BARS[round(self.level / LEVELS * (len(BARS) - 1))]
 
 
-@dataclass(frozen=True)
-class ColourScale:
+class ColourScale(Record):
     """Colour scale of a matrix from `low` to `high`; `clipped` if larger numbers share the last colour.
 
     `lifted`: small numbers get more of the colours (by the square root).

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from peasy.parameters import Record
 from peasy.render import palette, sanitize
 from peasy.render.number import format_number
 from peasy.render.svg_layout import SvgFragment, text_at, text_width, truncate_to_width
@@ -25,8 +25,7 @@ _MAX_POINTS = 1000
 _MAX_LABELS, _NUM_TICKS, _MIN_LABEL_GAP = 300, 5, 16
 
 
-@dataclass(frozen=True)
-class PlotPoint:
+class PlotPoint(Record):
     """Point of a scatter plot in SVG coordinates; `group` selects its colour and shape."""
 
     label: str
@@ -35,8 +34,7 @@ class PlotPoint:
     group: int
 
 
-@dataclass(frozen=True)
-class _Axes:
+class _Axes(Record):
     """Axes: map data to SVG coordinates."""
 
     x_low: float

@@ -4,9 +4,10 @@ The file is self-contained (no scripts, fonts or links) and follows the reader's
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from textwrap import wrap
 
+from peasy.parameters import Record
 from peasy.render import figures_svg, heatmap, plot, sanitize, svg_layout, tex
 from peasy.render.svg_layout import BOLD_WIDTH_FACTOR, SvgFragment, rect_at, text_at, text_width
 from peasy.views import document as doc
@@ -45,8 +46,7 @@ def draw_inline(document: Document, styled: bool) -> str:
     return svg_layout.inline_svg(drawing, sanitize.one_line(document.title), _description(document), styled)
 
 
-@dataclass(frozen=True)
-class _Panel:
+class _Panel(Record):
     """Panel: a frame with a heading and lines of fragments."""
 
     heading: Heading | None

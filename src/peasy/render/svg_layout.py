@@ -3,8 +3,9 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
+
+from peasy.parameters import Record
 
 SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
 """Font families of all figures."""
@@ -24,8 +25,7 @@ _DARK = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SvgFragment:
+class SvgFragment(Record):
     """SVG fragment with its top left corner at (0, 0), sizes in pixels; `ends_line` starts a new line after it."""
 
     width: float

@@ -4,11 +4,11 @@ An unknown command is an error: captions are our own, so one that cannot be rend
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
 from peasy import config
+from peasy.parameters import Record
 
 _TABLES = config.load(Path(__file__).with_suffix(".toml"))
 _SYMBOLS: dict[str, str] = _TABLES["symbols"]
@@ -22,8 +22,7 @@ class UnknownTeX(ValueError):
     """TeX outside the supported subset."""
 
 
-@dataclass(frozen=True)
-class _TexNode:
+class _TexNode(Record):
     """Node of a formula. A leaf has `text`; its kind is a MathML tag, "function", "space" or "fence".
 
     Others have `children`: "row", "frac" (above, below), "sqrt", "scripts" (base, subscript, superscript) and "accent"

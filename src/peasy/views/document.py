@@ -5,8 +5,10 @@ once per document and applied by the renderer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
+
+from peasy.parameters import Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,8 +20,7 @@ CellFormula = Callable[[int, int, Callable[[str, int, int], str]], str]
 """Writes row and column of a matrix as a formula; the last argument gives the address of a cell of any matrix."""
 
 
-@dataclass(frozen=True)
-class Heading:
+class Heading(Record):
     """Section heading; `number` is set where sections are numbered."""
 
     text: str
@@ -31,8 +32,7 @@ class Heading:
         return "" if self.number is None else f"{self.number}. "
 
 
-@dataclass(frozen=True)
-class Paragraph:
+class Paragraph(Record):
     """Paragraph of plain text; `tone` is "plain", "note" (an aside), "main" (shown in pictures), "good", "bad"."""
 
     text: str
@@ -44,23 +44,20 @@ class Paragraph:
         return {"good": "✓ ", "bad": "✗ "}.get(self.tone, "")
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(Record):
     """Display formula, in the subset of TeX that `render/tex.py` supports."""
 
     tex: str
 
 
-@dataclass(frozen=True)
-class Arithmetic:
+class Arithmetic(Record):
     """Calculation of one number, line by line: `0.7071 = 1 / 1.4142`. The last line is the number itself."""
 
     title: str
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(Record):
     """Matrix with labelled rows and columns, shaded by value where `shaded`.
 
     `row_axis` and `column_axis` name the axes (query, key, d_model, ...). `marks` are (row, column) of highlighted
@@ -89,8 +86,7 @@ class Matrix:
         return len(self.rows), len(self.columns)
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Record):
     """Table with column headers; cells are text or numbers."""
 
     columns: tuple[str, ...]
@@ -98,8 +94,7 @@ class Table:
     title: str = ""
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(Record):
     """Scatter plot of named points or arrows (word vectors, a projection).
 
     `groups` holds the cluster of each point, `neighbours` the indices of the points nearest to it, nearest first.
@@ -115,8 +110,7 @@ class Plane:
     neighbours: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(Record):
     """Line plot: each line is a name with its (x, y) points."""
 
     title: str
@@ -125,8 +119,7 @@ class Curves:
     y_axis: str = ""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(Record):
     """Node of an architecture diagram: name, description, size, and the nodes inside it, first to last.
 
     `repeat` identical nodes are stacked and drawn once.
@@ -150,8 +143,7 @@ class Node:
             yield from block.walk(depth + 1)
 
 
-@dataclass(frozen=True)
-class Diagram:
+class Diagram(Record):
     """Architecture diagram: columns of nodes, drawn from bottom to top; as text, first to last."""
 
     title: str
@@ -164,16 +156,14 @@ class Diagram:
                 yield from block.walk()
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
+class Rows(Record, eq=False):
     """Exact rows of tiled heat maps: `values` is [down, across, row, column]."""
 
     positions: tuple[int, ...]
     values: "np.ndarray"
 
 
-@dataclass(frozen=True, eq=False)
-class Vectors:
+class Vectors(Record, eq=False):
     """Queries `[down, across, row, width]` and keys `[down, across, column, width]` behind the weights of heat maps.
 
     A score is their dot product times `scale`, limited by `softcap` where there is one.
@@ -185,8 +175,7 @@ class Vectors:
     softcap: float | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Maps:
+class Maps(Record, eq=False):
     """Grid of heat maps of one shape, one of them selected: layers by heads, or one head over checkpoints.
 
     `values` is [down, across, row, column]; NaN is an empty cell (a masked key). `rows` and `columns` are token labels,
@@ -225,8 +214,7 @@ class Maps:
         return ", ".join(f"{axis} {label}".strip() for axis, label in labels if label)
 
 
-@dataclass(frozen=True, eq=False)
-class Links:
+class Links(Record, eq=False):
     """Bipartite graph of two token sequences, lines drawn by weight: `weights` is [left, right].
 
     With `ribbons`, each side is a row of words and links are bands (an alignment); otherwise each side is a column (as
@@ -254,8 +242,7 @@ class Links:
         return [(int(left[i]), int(right[i]), float(weights[left[i], right[i]])) for i in order]
 
 
-@dataclass(frozen=True)
-class CacheFigure:
+class CacheFigure(Record):
     """KV cache use per decoding step.
 
     `tokens` are prompt and generated tokens; `steps` are (cached positions, computed positions), from the first token.
@@ -272,8 +259,7 @@ DocumentPart = (
 )
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(Record):
     """Document: a title and its parts, in order. `decimals` is the number of decimals shown.
 
     `settings` are lines `name: value` that state how the numbers were made, for formats that hold only tables.

@@ -1,7 +1,6 @@
 """Routes for worked examples (explain, check, exercise, examples), scale, meaning (meaning, words, why), glossary."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -129,8 +128,7 @@ def _parse(text: str, text_format: str) -> JsonDict:
     return data
 
 
-@dataclass(frozen=True)
-class GlossaryResult(Result):
+class GlossaryResult(Result, repr=True):
     """Result of `glossary`: groups of terms of the field, each with its meaning and the file that implements it."""
 
     groups: tuple[JsonDict, ...]

@@ -6,7 +6,7 @@ Jobs run in one subprocess.
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated
 
 from annotated_types import Ge, Le
@@ -50,8 +50,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 router = APIRouter(prefix="/api", lifespan=lifespan)
 
 
-@dataclass(frozen=True)
-class _StatusResult(Result):
+class _StatusResult(Result, repr=True):
     """Status in one sentence, with its JSON data."""
 
     title: str
@@ -232,7 +231,6 @@ class ExperimentVerdicts(ExperimentsResult):
         return data
 
 
-@dataclass(frozen=True, repr=False)
 class StoredExperimentResult(ExperimentResult):
     """Stored result of an experiment and its time in seconds since 1970."""
 

@@ -14,8 +14,8 @@ from tests.generation.tiny_models import choices_alone, final_events, model_of, 
 from peasy.errors import PeasyError
 from peasy.generation.engine import Engine
 from peasy.generation.limits import PAGE_SIZE, EngineLimits
-from peasy.generation.request import Ended, Request
-from peasy.generation.sampling_params import SamplingParams
+from peasy.generation.request import AttentionQuery, Ended, Request
+from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 
 BROKEN = 60
 """A prompt with this token makes the model fail, as long as the model is broken."""
@@ -24,6 +24,22 @@ PREFIXES = [(), (3, 4), tuple(range(1, PAGE_SIZE + 1)), tuple(range(1, 2 * PAGE_
 prompts = st.tuples(st.sampled_from(PREFIXES), st.lists(st.integers(1, 6), min_size=1, max_size=3)).map(
     lambda parts: (*parts[0], *parts[1])
 )
+
+
+STRATEGIES = {
+    "plain": {}, "scored": {"scores_prompt": True}, "uncached": {"use_cache": False}, "beams": {},
+    "speculative": {"max_draft_tokens": 3}, "attention": {"attention_query": AttentionQuery(None, None, 2)},
+}  # fmt: skip
+"""Options of a request that decodes in this way."""
+
+
+def beams_alone(model, request):
+    """Return the hypotheses of a beam search with nothing beside it."""
+    engine = Engine(model)
+    response = engine.submit(Request(request.prompt, beam_search=request.beam_search))
+    while engine.step():
+        pass
+    return response.pop_all()[-1].hypotheses
 
 
 class Clock:
@@ -52,12 +68,16 @@ class EngineMachine(RuleBasedStateMachine):
             prefix_cache_bytes=cache, slow_client_timeout=5.0,
         )  # fmt: skip
         self.engine = Engine(self.model, limits=limits, clock=self.clock)
+        assert self.engine.footprint, "measured before the model may fail"
         self.engine.max_pending_events = pending
         self.events, self.reasons, self.poisoned, self.unread_seconds = {}, {}, set(), {}
 
     def forward_varlen(self, sequences, states, **options):
-        """The model, which raises or gives NaN for a broken prompt while it is failing."""
+        """The model, which raises or gives NaN for a broken prompt while it is failing, or raises once for all."""
         all_logits = self.real(sequences, states, **options)
+        if self.failing == "once":  # in any phase, with all caches changed already
+            self.failing = "no"
+            raise MemoryError("once")
         bad = [state is not None and BROKEN in ids for ids, state in zip(sequences, states, strict=True)]
         if self.failing == "raise" and any(bad):
             raise RuntimeError("a pass broke")
@@ -70,12 +90,14 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(
         prompt=prompts, max_tokens=st.integers(1, 8), n=st.sampled_from([1, 1, 2]), seed=st.integers(0, 2),
         temperature=st.sampled_from([0.0, 0.9]), broken=st.booleans(), timeout=st.sampled_from([None, None, 3.0]),
-        scored=st.sampled_from([False, False, True]),
+        strategy=st.sampled_from([*STRATEGIES, "plain", "plain"]),
     )  # fmt: skip
-    def submit(self, prompt, max_tokens, n, seed, temperature, broken, timeout, scored):
+    def submit(self, prompt, max_tokens, n, seed, temperature, broken, timeout, strategy):
         prompt = (*prompt, BROKEN) if broken else prompt
-        sampling = SamplingParams(max_tokens, temperature, seed)
-        request = Request(prompt, sampling, n=n, timeout=timeout, scores_prompt=scored)
+        sampling, options = SamplingParams(max_tokens, temperature, seed), STRATEGIES[strategy]
+        if strategy == "beams":
+            n, options = 1, {"beam_search": BeamSearchParams(num_beams=2, n=2, max_tokens=max_tokens)}
+        request = Request(prompt, sampling, n=n, timeout=timeout, **options)
         try:
             response = self.engine.submit(request)
         except PeasyError:
@@ -86,7 +108,7 @@ class EngineMachine(RuleBasedStateMachine):
     def step(self, count):
         for _ in range(count):
             self.engine.step()
-            if self.failing != "no":
+            if self.failing in ("raise", "nan"):
                 self.poisoned |= {response for response in self.events if BROKEN in response.prompt}
 
     @precondition(lambda self: self.events)
@@ -108,7 +130,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Drop the prefix cache, as another model's load does."""
         self.engine.prefix_cache.clear()
 
-    @rule(how=st.sampled_from(["no", "raise", "nan"]))
+    @rule(how=st.sampled_from(["no", "raise", "nan", "once"]))
     def break_model(self, how):
         self.failing = how
 
@@ -167,6 +189,15 @@ class EngineMachine(RuleBasedStateMachine):
             events += response.pop_all()
             ends, allowed = final_events(events), self.reasons[response]
             assert ends.keys() == set(range(response.request.n)), "a choice has not ended"
+            if response.request.beam_search is not None:
+                assert ends[0].reason in allowed | ({"error"} if response in self.poisoned else set()), ends
+                if ends[0].reason == "length":
+                    expected = beams_alone(self.model, response.request)
+                    assert [found.ids for found in ends[0].hypotheses] == [one.ids for one in expected]
+                    assert [found.score for found in ends[0].hypotheses] == pytest.approx(
+                        [one.score for one in expected]
+                    )
+                continue
             for choice, expected in enumerate(choices_alone(self.kind, response.request)):
                 end, generated = ends[choice], token_ids(events, choice)
                 assert end.reason in allowed | ({"error"} if response in self.poisoned else set()), end
@@ -216,7 +247,12 @@ def test_a_request_that_is_not_released_would_be_found(monkeypatch):
 
     monkeypatch.setattr(Engine, "_finish_request", forgetful)
     found = settings(
-        max_examples=50, stateful_step_count=30, phases=[Phase.generate], report_multiple_bugs=False, **QUIET
+        max_examples=500,
+        stateful_step_count=30,
+        phases=[Phase.generate],
+        report_multiple_bugs=False,
+        derandomize=True,
+        **QUIET,
     )
     with pytest.raises(AssertionError):
         run_state_machine_as_test(EngineMachine, settings=found)

@@ -1,14 +1,17 @@
 """Examination in a child process: limits, descendants, errors with line numbers, packages, notebooks, scripts."""
 
+import errno
 import json
 import os
+import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from peasy.errors import InvalidInput, NotFound
+from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.verification.implementation.child import ChildLimits, ExaminationRequest, examine_in_child
 from peasy.verification.implementation.loading import attention_candidates, load_module, notebook_source
 
@@ -115,6 +118,17 @@ def test_number_of_processes_is_limited(run):
     )
     with pytest.raises(InvalidInput, match="more than 4 processes"):
         run(source, processes=4)
+
+
+def test_a_full_disk_is_an_error_with_a_path_and_leaves_nothing(run, monkeypatch, tmp_path):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResourceUnavailable, match=rf"The disk is full: {re.escape(str(tmp_path))}.*needed.*free"):
+        run("def attention(q, k, v): ...")
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("peasy-implementation")] == []
 
 
 def test_missing_name(run):

@@ -7,7 +7,6 @@ accidents, not from malice.
 import dataclasses
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from peasy.atomic import write_atomic
 from peasy.errors import InvalidInput, NotFound, PeasyError, UsageError
 from peasy.verification.implementation.process_tree import MARK, descendants, end_tree
 from peasy.verification.verdict import Diagnosis, ImplementationFinding
@@ -67,19 +67,20 @@ class ExaminationRequest:
 def examine_in_child(request: ExaminationRequest, limits: ChildLimits | None = None) -> Diagnosis:
     """Examine code in a child process. Errors of the code, also of its answer, name the file."""
     limits = limits or ChildLimits()
-    folder = Path(tempfile.mkdtemp(prefix="peasy-implementation-"))
     mark = uuid.uuid4().hex
-    output = open(folder / "output.txt", "wb")  # noqa: SIM115 (closed below)
-    process = _start(request, limits, folder, mark, output)
-    try:
-        _wait(process, request, limits, folder, mark)
-        return _read_answer(request, limits, process, folder)
-    finally:
-        end_tree(process, mark)
-        output.close()
-        if process.stdin is not None:
-            process.stdin.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="peasy-implementation-", ignore_cleanup_errors=True) as temporary,
+        open(Path(temporary, "output.txt"), "wb") as output,
+    ):
+        folder = Path(temporary)
+        process = _start(request, limits, folder, mark, output)
+        try:
+            _wait(process, request, limits, folder, mark)
+            return _read_answer(request, limits, process, folder)
+        finally:
+            end_tree(process, mark)
+            if process.stdin is not None:
+                process.stdin.close()
 
 
 def _start(
@@ -90,7 +91,7 @@ def _start(
         "name": request.name, "call": request.call, "seed": request.seed, "expected": request.expected,
         "folder": os.getcwd(), "limits": dataclasses.asdict(limits), "answer": str(folder / "answer.json"),
     }  # fmt: skip
-    (folder / "request.json").write_text(json.dumps(content), encoding="utf-8")
+    write_atomic(folder / "request.json", json.dumps(content))
     environment = {name: value for name, value in os.environ.items() if name in _PASSED_ENV_VARS}
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", MARK: mark}
     environment |= {"TORCHDYNAMO_DISABLE": "1", "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}

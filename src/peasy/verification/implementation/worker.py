@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from peasy.atomic import write_atomic
 from peasy.errors import PeasyError
 
 
@@ -22,10 +23,7 @@ def main() -> None:
     parent = os.dup(sys.stdin.fileno())
     os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())  # code that asks its user gets no answer, at once
     answer = _answer(request)
-    target = Path(request["answer"])
-    partial = target.with_suffix(".partial")
-    partial.write_text(json.dumps(answer), encoding="utf-8")
-    os.replace(partial, target)
+    write_atomic(request["answer"], json.dumps(answer))
     os.read(parent, 1)  # the parent ends this process; as long as it lives, its descendants can be found
 
 

@@ -64,6 +64,7 @@ class ChoiceBuilder:
     def __post_init__(self) -> None:
         prompt = () if self.is_encoder_decoder or self.echo else self.prompt
         self.is_first = self.with_logprobs and not self.tokenizer.decode(prompt)
+        self.run, self.before_run, self.run_start, self.is_broken = list[int](), list(prompt), 0, False
 
     @property
     def finished(self) -> bool:
@@ -108,13 +109,24 @@ class ChoiceBuilder:
 
     def _scored_fields(self, id: int, scored: SampledToken | None) -> JsonDict:
         """Return a token with its log-probability and its offset in the text, which then goes on after it."""
-        fields: JsonDict = {**self._token_fields(id), "logprob": None, "top": None, "offset": self.num_chars}
+        token = self._token_fields(id)
+        if not token["token"].startswith("bytes:"):
+            if (
+                self.is_broken or self.utf8.getstate()[0]
+            ):  # only the tokenizer knows how many replacement characters it writes for these bytes
+                self.num_chars = self.run_start + len(self.tokenizer.decode_continuation(self.before_run, self.run))
+            self.before_run, self.run, self.run_start = self.run[-1:] or self.before_run, [], self.num_chars
+            self.utf8.reset()
+            self.is_broken = False
+        fields: JsonDict = {**token, "logprob": None, "top": None, "offset": self.num_chars}
         if scored is not None and scored.logprob is not None:
             others = [{**self._token_fields(other.id), "logprob": other.logprob} for other in scored.top_logprobs]
             fields |= {"logprob": max(scored.logprob, _MIN_LOGPROB), "top": others}
         if not self.tokenizer.is_special(id):
-            self.num_chars += len(self.utf8.decode(self.tokenizer.to_bytes(id, is_first=self.is_first)))
-            self.is_first = False
+            text = self.utf8.decode(self.tokenizer.to_bytes(id, is_first=self.is_first))
+            self.num_chars += len(text)
+            self.run.append(id)
+            self.is_first, self.is_broken = False, self.is_broken or "\ufffd" in text
         return fields
 
     def _token_fields(self, id: int) -> JsonDict:

@@ -111,9 +111,8 @@ class ChoiceBuilder:
         """Return a token with its log-probability and its offset in the text, which then goes on after it."""
         token = self._token_fields(id)
         if not token["token"].startswith("bytes:"):
-            if (
-                self.is_broken or self.utf8.getstate()[0]
-            ):  # only the tokenizer knows how many replacement characters it writes for these bytes
+            if self.is_broken or self.utf8.getstate()[0]:
+                # only the tokenizer knows how many replacement characters it writes for these bytes
                 self.num_chars = self.run_start + len(self.tokenizer.decode_continuation(self.before_run, self.run))
             self.before_run, self.run, self.run_start = self.run[-1:] or self.before_run, [], self.num_chars
             self.utf8.reset()

@@ -187,7 +187,7 @@ class _GraphBuilder:
             bias = (f"b_{letter}",) if f"b_{letter}" in self.present else ()
             names = ("source_x" if inputs == "source" else inputs, f"w_{letter}")
             return (Route(op.Project(name, names), (inputs, f"w_{letter}", *bias)),)
-        separately = self.written & {"query", "key", "value", "key_transposed"}
+        separately = {node.rpartition(".")[2] for node in self.written} & {"query", "key", "value", "key_transposed"}
         if not self.projected and (self.example.x is not None or not separately):
             return (Route(op.Unchanged(), (inputs,)),)
         return ()

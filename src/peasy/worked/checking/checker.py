@@ -174,6 +174,7 @@ class TableChecker:
         self.cells: list[CheckedCell] = []
         self.row_findings: list[RowFinding] = []
         self.remarks: list[str] = []
+        self.coarse_tables: list[str] = []
         self.given_decimals: set[int] = set()
         self.slips: dict[str, Slip] = {}
         self.likelihood = 0.0
@@ -432,6 +433,7 @@ class TableChecker:
         self.remarks += table.remarks
         choices = sorted(verdict.choices for verdict in judged.values())
         if choices and choices[len(choices) // 2] > _COARSE:
+            self.coarse_tables.append(table.caption)
             self.remarks.append(
                 f"{table.caption}: too coarse to be judged in the last digits, "
                 "because the numbers it is calculated from have few decimals."

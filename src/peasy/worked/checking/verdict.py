@@ -246,6 +246,8 @@ def _finite_sum(numbers: np.ndarray) -> float:
 def length_findings(table: AlignedTable, exact: np.ndarray | None) -> list[RowFinding]:
     """Find rows of a wrong length and rows without a token."""
     findings = []
+    if not any(isinstance(read_or_mark(text), WrittenNumber) for _, row in table.misfits for text in row):
+        return []  # formulas
     for index, row in table.misfits:
         if index is None:
             reason = f"There should be {len(table.rows)} rows, one for each token; this row is extra."

@@ -128,15 +128,20 @@ class _ProgramOutput:
         named = parse_caption(table.table)
         if named is None or not self.tables or (UNKNOWN_ROW in table.rows and len(self.tables[-1].cells) > 1):
             return None
+        is_given = table in self.sheet.literals or len({cell for row in table.cells for cell in row}) == 1
+        if is_given or (named[1] and not any(" head " in other.table for other in self.tables)):
+            return None  # typed in, not calculated, or of other axes
         has_steps = not all(map(_is_input, self.tables))  # from X alone the projections are not known
-        for example in self.built([*self.tables, table], self.conventions(table), is_named=True):
+        usual, *others = self.conventions(table)  # a mask that nothing before it has is no mistake
+        same_mask = [convention for convention in others if convention["causal"] == usual["causal"]]
+        for example in self.built([*self.tables, table], [usual, *same_mask], is_named=True):
             if not _is_explained(replace(example, written=example.written[:-1]), mistaken):
                 continue
             checker, caption = TableChecker.best(example), table_caption(named[0])
             wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
             judged = sum(cell.table == caption for cell in checker.cells)
             is_known = (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged
-            if set(wrong) == {caption} and not checker.unread and is_known:
+            if set(wrong) == {caption} and not checker.unread and is_known and not checker.coarse_tables:
                 return example
         return None
 
@@ -217,7 +222,7 @@ def _is_explained(example: Example, mistaken: frozenset[str] = frozenset(), must
         checker = TableChecker.best(example, names_slips=False)
         last = table_caption(table_name(example.written[-1], example, [table.table for table in example.written]))
     is_judged = not must_judge or any(cell.table == last for cell in checker.cells)
-    return is_judged and _agrees(checker, mistaken)
+    return is_judged and last not in checker.coarse_tables and _agrees(checker, mistaken)
 
 
 def _agrees(checker: TableChecker, mistaken: frozenset[str]) -> bool:

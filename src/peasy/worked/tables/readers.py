@@ -8,7 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
-from itertools import groupby, zip_longest
+from itertools import groupby, takewhile, zip_longest
 
 from peasy.errors import InvalidInput
 from peasy.worked.checking.cell import MAX_CELL_LENGTH
@@ -56,7 +56,8 @@ _SPAN = re.compile(r"\\multi(?:column|row)\{[^}]*\}\{[^}]*\}\{([^}]*)\}")
 _COLOUR = re.compile(
     r"\\(?:cell|row|text)?color(?:\[[^\]]*\])?\{[^}]*\}|\\(?:centering|small|footnotesize|hspace\{[^}]*\})"
 )
-_LEFT_SIDE = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*=\s*(?:\\left\s*[\[(.|]\s*)?$")
+_LEFT_SIDE = re.compile(r"((?:[^\n$&;,]|\\[,;])+?)\s*&?\s*(?:=|≈|\\approx)\s*(?:\\left\s*[\[(.|]\s*)?$")
+_SYMBOL = re.compile(r"\s*[XQKVW](?:[_^](?:\{[^{}]*\}|\w))*\s*")
 _LATEX_CAPTION = re.compile(r"\\caption\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _TITLE = re.compile(r"\\(?:(?:sub)*section|paragraph|textbf|emph|title|textit)\*?\{((?:[^{}]|\{[^{}]*\})*)\}")
 _ESCAPES = {
@@ -290,7 +291,13 @@ def _latex_tables(text: str, before: str = "") -> Iterator[tuple[list[str], list
         last = match.end()
         if body:
             header = body.pop(0) if kind.startswith(("tab", "long", "array")) and len(body) > 1 else None
-            yield captions, header, body
+            yield from ((names, header, body) for names in _equal_names(captions))
+
+
+def _equal_names(captions: list[str]) -> Iterator[list[str]]:
+    """Yield the captions, or one of each table of a chain of equal ones: `Q = K = V = ...`."""
+    symbols = list(takewhile(_SYMBOL.fullmatch, captions))
+    yield from [[name] for name in symbols] if len(symbols) > 1 else [captions]
 
 
 def _latex_rows(inside: str, kind: str) -> list[list[str]]:

@@ -43,6 +43,9 @@ _COSINE = re.compile(r"\\lVert|‖|\bcosine\b", re.IGNORECASE)
 _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
 _ROUNDED = re.compile(r"^(?:np|torch)\.round\((.*?)(?:,\s*(?:decimals=)?\d+)?\)$|^(\w+)\.round\(.*\)$")
+_INDEX = re.compile(r"_\{?(\d{1,2})\}?(?!\d)|\^\{?\((\d{1,2})\)\}?")
+_WORD_INDEX = re.compile(r"_\{(?:\\\w+\{)?([a-z]{4,})\}")
+_ELISION = re.compile(r"\\[vd]dots|[⋮⋱]")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
 UNKNOWN_ROW = "?"
 """Label of a row whose token is found by its numbers: a printed vector."""
@@ -56,6 +59,8 @@ class Sheet:
     settings: JsonDict = field(default_factory=dict)
     head: int | None = None
     inferred: list[JsonDict] = field(default_factory=list)
+    literals: set[WrittenTable] = field(default_factory=set)
+    """Tables that a program holds in its text: they are given there, not calculated."""
     sequential: bool = False
     """True if tables are the output of a program, so that an input after results starts a new calculation."""
 
@@ -71,14 +76,20 @@ class Sheet:
             node = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
             name = node or next(iter(captions), "")
             is_table = any(cells) and (node is not None or _has_numbers(cells))
-        elif named := next(filter(None, map(parse_caption, captions)), None):
+        elif named := next(filter(None, (_parse_symbol(caption, cells) for caption in captions)), None):
             step, head = named[0], named[1] or self.head
+            if head and step == "output" and "output" not in captions[0].lower():
+                step = "context"  # O_1 = A_1 V_1
+            if _is_column(captions[0], cells):
+                cells = [[row[0] for row in cells]]
             if step == "scores" and captions[0].strip(" $*#:") == "E" and any(len(row) != len(cells) for row in cells):
                 step = "x"  # embeddings, not energies
             name = f"{step} head {head}" if head and step not in ("x", "source", "concat", "output") else step
             inferred, is_table = _infer_settings(step, captions, cells), True
         else:
             name, description, is_table = "", captions[0] if captions else "", _has_numbers(cells)
+        if is_table and any(_ELISION.search(text) for row in cells for text in row):
+            is_table = False  # abbreviated with dots
         if is_table:
             table = WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns), description)
             self.tables.append(table)
@@ -110,6 +121,8 @@ class Sheet:
         labels = () if not array.is_vector or named.step.startswith("b_") else (named.number or UNKNOWN_ROW,)
         self.sequential |= is_program
         self.add([f"{named.step} head {array.head}" if array.head else named.step], rows, labels, ())
+        if is_program and not array.is_output:
+            self.literals.add(self.tables[-1])
 
     def read_setting(self, line: str) -> bool:
         """Read a line such as `causal: true` as a setting; raise on a misspelt one; False for any other line."""
@@ -170,6 +183,26 @@ class Sheet:
         if keys:
             fields.setdefault("source_tokens", list(keys))
         return replace(config.read(Example, fields), written=tuple(tables))
+
+
+def _parse_symbol(caption: str, cells: Sequence[Sequence[str]]) -> tuple[str, int | None] | None:
+    """Return the step and head that a caption names; the number of a matrix such as Q_1 or W_Q^{(1)} is its head.
+
+    >>> _parse_symbol("Q_1 K_1^T", [["1"], ["2"]]), _parse_symbol("q_1", [["1", "2"]])
+    (('scores', 1), None)
+    """
+    if caption.count("(") != caption.count(")"):
+        return parse_caption(caption)
+    numbers = {number for pair in _INDEX.findall(caption) for number in pair if number}
+    if len(numbers) == 1 < len(cells) and (named := parse_caption(_INDEX.sub("", caption))):
+        return named[0], int(numbers.pop())
+    word = _WORD_INDEX.search(caption)
+    return parse_caption(caption) or (parse_caption(word[1]) if word else None)
+
+
+def _is_column(caption: str, cells: Sequence[Sequence[str]]) -> bool:
+    """True if a table is a vector of one token, written as a column: its name is a small letter."""
+    return len(cells) > 1 and all(len(row) == 1 for row in cells) and bool(re.fullmatch(r"[\s$]*[qkvxz]\s*", caption))
 
 
 @dataclass(frozen=True)
@@ -281,11 +314,22 @@ def split_labels(
     corner = "" if header is None else header[0]
     labelled = any(row and not _is_cell(row[0]) for row in rows)
     if header is not None and len(header) > 1:
-        labelled |= not corner.strip() or "\\" in corner or "↓" in corner
+        labelled |= not corner.strip() or "\\" in corner or "↓" in corner or _heads_labels(header, rows)
     columns = [text.strip() for text in header or ()]
     if not labelled:
         return rows, [], columns
     return [row[1:] for row in rows], [row[0].strip() if row else "" for row in rows], columns[1:]
+
+
+def _heads_labels(header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """True if a first column of whole numbers under a name is one of labels: the other columns are numbered.
+
+    >>> _heads_labels(["Token", "Dim 1", "Dim 2"], [["0", "0.5", "0.1"], ["1", "0.2", "0.3"]])
+    True
+    """
+    numbered = [bool(re.search(r"\d", name)) for name in header]
+    whole = all(row and re.fullmatch(r"\s*\d+\s*", row[0]) for row in rows)
+    return whole and not numbered[0] and all(numbered[1:])
 
 
 def _infer_settings(step: str, captions: Sequence[str], cells: Sequence[Sequence[str]]) -> JsonDict:

@@ -14,6 +14,7 @@ from itertools import chain
 import numpy as np
 
 from peasy.errors import PeasyError
+from peasy.worked.checking.cell import read_number
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
@@ -35,8 +36,8 @@ _PARENTS: dict[str, tuple[tuple[str, ...], ...]] = {
 }  # fmt: skip
 """Tables that a table may be calculated from directly."""
 
-_WIDTHS = (2, 3, 4, 8, 16, 32, 64)
-"""Widths of keys that are tried if the keys are not shown."""
+_MAX_WIDTH = 1024
+"""Maximum width of keys that is found from scores and weights if the keys are not shown."""
 
 _MAX_ARRAYS = 200
 """Maximum number of printed arrays that are compared."""
@@ -106,10 +107,12 @@ class _ProgramOutput:
         self, tables: list[WrittenTable], conventions: Iterable[dict[str, object]], is_named: bool = False
     ) -> Iterator[Example]:
         """Yield the example of some tables under each convention that fits; tables are named unless `is_named`."""
-        for convention in conventions:
-            with suppress(PeasyError):
-                example = replace(self.sheet.build(self.title, tables), **convention)  # type: ignore[arg-type]
-                yield example if is_named else name_tables(example)
+        with suppress(PeasyError):
+            plain = self.sheet.build(self.title, tables)
+            for convention in conventions:
+                with suppress(PeasyError):
+                    example = replace(plain, **convention)  # type: ignore[arg-type]
+                    yield example if is_named else name_tables(example)
 
     def first_fit(self, table: WrittenTable, mistaken: frozenset[str]) -> tuple[list[WrittenTable], Example] | None:
         """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
@@ -131,6 +134,8 @@ class _ProgramOutput:
         is_given = table in self.sheet.literals or len({cell for row in table.cells for cell in row}) == 1
         if is_given or (named[1] and not any(" head " in other.table for other in self.tables)):
             return None  # typed in, not calculated, or of other axes
+        if any(comes_before(other, table) for other in self.unexplained):
+            return None  # its inputs may be those that are not shown
         has_steps = not all(map(_is_input, self.tables))  # from X alone the projections are not known
         usual, *others = self.conventions(table)  # a mask that nothing before it has is no mistake
         same_mask = [convention for convention in others if convention["causal"] == usual["causal"]]
@@ -139,7 +144,8 @@ class _ProgramOutput:
                 continue
             checker, caption = TableChecker.best(example), table_caption(named[0])
             wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
-            judged = sum(cell.table == caption for cell in checker.cells)
+            own = next((each for each in reversed(checker.tables) if each.name == caption), None)
+            judged = sum(verdict != "" for row in own.verdicts for verdict in row) if own else 0
             is_known = (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged
             if set(wrong) == {caption} and not checker.unread and is_known and not checker.coarse_tables:
                 return example
@@ -153,15 +159,15 @@ class _ProgramOutput:
         names = [[name if name == "x" else name + head for name in parents] for parents in choices]
         before = [list(fragment.written) for fragment in self.fragments[-1:]]
         before += [[self.printed[each] for each in parents] for parents in names if set(parents) <= set(self.printed)]
-        conventions = [*_CONVENTIONS]
-        if not any(name.startswith("key") for name in self.printed):
-            conventions += [{"scale": width**-0.5, "causal": causal} for width in _WIDTHS for causal in (False, True)]
+        before = [parents for parents in before if len(parents[0].cells) == len(table.cells)]
         # masked scores need not be scaled
         before += [
             [replace(each, table=each.table.replace("masked", "scores")) for each in parents] for parents in before
         ]
         for parents in before:
-            for example in self.built([*parents, table], conventions):
+            scales = _scales(parents[-1], table) if not any(name.startswith("key") for name in self.printed) else []
+            conventions = [{"scale": scale, "causal": causal} for scale in scales for causal in (False, True)]
+            for example in self.built([*parents, table], [*_CONVENTIONS, *conventions]):
                 if example.written[-1].table and _is_explained(example, must_judge=True):
                     return example
         return None
@@ -179,6 +185,26 @@ class _ProgramOutput:
             convention for convention in (usual, *_CONVENTIONS) if step != "scaled" or convention["scoring"] != "dot"
         ]
         return [convention for index, convention in enumerate(others) if convention not in others[:index]]
+
+
+def _scales(scores: WrittenTable, table: WrittenTable) -> list[float]:
+    """Return the scale 1/√d_k that turns scores into a table of scaled scores or weights, if there is one.
+
+    Of weights, differences of logarithms are those of the scaled scores.
+    """
+    if {len(row) for row in scores.cells} != {len(row) for row in table.cells} or len(scores.cells[0]) < 2:
+        return []
+    before, after = (
+        np.array([[number.value if (number := read_number(str(cell))) else np.nan for cell in row] for row in each])
+        for each in (scores.cells, table.cells)
+    )
+    scales = []
+    with np.errstate(all="ignore"):
+        for quotient in (after / before, np.diff(np.log(after)) / np.diff(before)):
+            usable = quotient[np.isfinite(quotient) & (quotient > 0)]
+            width = round(float(np.median(usable)) ** -2) if usable.size else 1
+            scales += [width**-0.5] if 1 < width <= _MAX_WIDTH else []
+    return scales
 
 
 def _belongs_to(groups: list[Example], table: WrittenTable) -> bool:

@@ -198,3 +198,80 @@ def test_a_difference_without_a_known_name_says_so():
         "As calculated from the inputs: yours.",
         "No known convention or slip gives the numbers of the expected table.",
     )
+
+
+def heads(weights=WEIGHTS):
+    """Two heads with numbered matrices: the second one has queries and keys exchanged."""
+    second = np.exp(SCALED.T) / np.exp(SCALED.T).sum(axis=1, keepdims=True)
+    return rf"""
+\[Q_1 = {tex(Q, 0)},\quad K_1 = {tex(K, 0)},\quad V_1 = {tex(V, 1)}\]
+\[\frac{{Q_1 K_1^\top}}{{\sqrt{{2}}}} \approx {tex(SCALED)}\]
+\[A_1 \approx {tex(weights)}\]
+\[O_1 = A_1 V_1 \approx {tex(weights @ V)}\]
+\[Q_2 = {tex(K, 0)},\quad K_2 = V_2 = {tex(Q, 0)}\]
+\[A_2 \approx {tex(second)}\]
+\[O_2 = A_2 V_2 \approx {tex(second @ Q)}\]
+\[O_{{\mathrm{{concat}}}} = \operatorname{{Concat}}(O_1, O_2) \approx {tex(np.hstack([weights @ V, second @ Q]))}\]
+"""
+
+
+def test_numbered_matrices_belong_to_heads():
+    result, cells = marked(heads(), ".tex")
+    assert result.passed
+    assert {"head-1.weights", "head-2.weights", "head-2.context", "concat"} <= {cell.table for cell in cells}
+    _, cells = marked(heads(np.roll(WEIGHTS, 1, axis=0)), ".tex")
+    assert {cell.table for cell in cells if cell.verdict == "wrong"} == {"head-1.weights"}
+
+
+def test_a_column_of_numbers_under_a_name_holds_labels():
+    header = "| Token | 0 | 1 | 2 |\n|---|---|---|---|\n"
+    rows = [f"| {index} | {' | '.join(f'{number:.4f}' for number in row)} |" for index, row in enumerate(WEIGHTS)]
+    q, k = (
+        table(name, *("|".join(map(str, row)) for row in matrix.astype(int))) for name, matrix in (("Q", Q), ("K", K))
+    )
+    result, cells = marked("\n".join([q, k, "**weights**, softmax of QK^T / √d_k\n\n" + header + "\n".join(rows)]))
+    assert result.passed
+    assert [cell.verdict for cell in cells] == ["right"] * 9
+
+
+def test_a_matrix_with_dots_is_not_read():
+    rows = r"q_0 k_0 & q_0 k_1 & \dots \\ \vdots & \vdots & \ddots"
+    general = rf"$$\text{{attention scores}} = \begin{{bmatrix}} {rows} \end{{bmatrix}}$$"
+    result, cells = marked(lecture() + general)
+    assert result.passed
+    assert len(cells) == 33
+
+
+def test_digits_of_float32_are_no_mistake():
+    source = f"Q = tf.constant({Q.tolist()})\nK = tf.constant({Q.tolist()})\nprint(scores)"
+    shown = printed(Q @ Q.T, 8).replace("1.00000000", "1.00000012")
+    assert marked(notebook((source, f"scores:\n{shown}")), ".ipynb")[0].passed
+    wrong = shown.replace("1.00000012", "1.00001200", 1)
+    assert marked(notebook((source, f"scores:\n{wrong}")), ".ipynb")[0].passed is False
+
+
+def test_numbers_in_the_text_of_a_program_are_given_and_not_calculated():
+    inputs = f"import numpy as np\nQ = np.array({Q.tolist()})\nK = np.array({K.tolist()})\n"
+    given = inputs + f"scores = np.array({(2 * SCORES).tolist()})"
+    assert marked(notebook((given, "")), ".ipynb")[0].passed is not False
+    calculated = notebook((inputs, ""), ("print(scores)", f"scores:\n{printed(-SCORES)}"))
+    assert marked(calculated, ".ipynb")[0].passed is False
+
+
+def test_weights_after_scores_of_keys_that_are_not_shown_are_no_mistake():
+    """The second weights come from other scores, which themselves come from keys that are not shown."""
+    hidden = np.array([[1.27, 1.85, 1.81], [1.2, 0.3, 0.9], [0.1, 0.5, 0.7]])
+    softmax = np.exp(hidden / np.sqrt(2)) / np.exp(hidden / np.sqrt(2)).sum(axis=1, keepdims=True)
+    cells = [
+        (f"Q = torch.tensor({Q.tolist()})\nK = torch.tensor({K.tolist()})", ""),
+        ("print(attn_weights)", printed(WEIGHTS)),
+        ("print(attn_scores_2)", f"tensor([{', '.join(f'{number:.4f}' for number in hidden[1])}])"),
+        ("print(attn_weights_2)", f"tensor([{', '.join(f'{number:.4f}' for number in softmax[1])}])"),
+    ]
+    assert marked(notebook(*cells), ".ipynb")[0].passed is not False
+
+
+@pytest.mark.parametrize("wrong", [Q @ np.array([[1, 2], [0, 1]]).T, np.array([[1, 2], [0, -1], [1, 3]])])
+def test_wrong_projections_that_a_program_prints_are_mistakes(wrong):
+    source = f"X = np.array({Q.tolist()})\nW_q = np.array([[1, 2], [0, 1]])\nQ = X @ W_q"
+    assert marked(notebook((source, ""), ("print(Q)", f"Q:\n{printed(wrong)}")), ".ipynb")[0].passed is False

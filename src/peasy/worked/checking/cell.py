@@ -24,9 +24,6 @@ MAX_CELL_LENGTH = 200
 FLOAT_TOLERANCE = 1e-9
 """Relative tolerance for floating-point error."""
 
-_FLOAT32_DIGITS, _FLOAT32_TOLERANCE = 7, 2e-6
-"""Significant digits from which on a number may be one of a float32 array, and its relative error after softmax."""
-
 
 class CellMark(Enum):
     """Cell without a number: masked (`x`, `×`, `-∞`), blank, or something that cannot be read."""
@@ -172,8 +169,6 @@ def _parse_plain_number(match: re.Match[str], written: object, where: str) -> Wr
     if not abs(value) < 1e300 or abs(decimals) > 300:
         _raise_unreadable(written, where)
     half = 0.5 * 10.0**-decimals
-    if len(digits.replace(".", "").lstrip("0")) >= _FLOAT32_DIGITS:  # printed by a program
-        half = max(half, _FLOAT32_TOLERANCE * abs(value))
     return WrittenNumber(value, value - half, value + half, decimals)
 
 

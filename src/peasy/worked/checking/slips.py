@@ -200,7 +200,9 @@ class SlipFinder:
         for slip in self._scale_slips():
             inputs.append(Slip(slip.description, apply_mask(np, slip.values, mask, bias)))
         for slip in inputs:
-            yield Slip(slip.description, _SOFTMAX.forward(np, slip.values), _show_softmax(slip.values))
+            # a row without any key gets equal weights, if it was masked with large negative numbers
+            values = np.where(np.isneginf(slip.values).all(axis=-1, keepdims=True), 0.0, slip.values)
+            yield Slip(slip.description, _SOFTMAX.forward(np, values), _show_softmax(values))
         yield from _normalisation_slips(masked)
         if mask is not None:
             text = "the mask was applied after the softmax, and the rows were not divided by their new sums"

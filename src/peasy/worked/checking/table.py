@@ -32,6 +32,8 @@ MASKED_SCORE = -1e4
 _NUMBERED_LABEL = re.compile(r"(?:row|word|token|[xqkvzc])?[\s_]*\{?\(?(\d+)\)?\}?", re.IGNORECASE)
 _TOTAL_LABEL = re.compile(r"(?:row\s*|column\s*)?(?:sums?|totals?|summe|somme|suma|Σ|∑|\\sum|\$\\sum\$)", re.IGNORECASE)
 _MAX_DECIMALS = 15
+_FLOAT32_DECIMALS, _FLOAT32_TOLERANCE = 7, 2e-6
+"""Decimals from which on a number may come from a float32 array, and its relative error after softmax."""
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,7 @@ def align_table(
     _check_inputs(placed)
     _read_as_percent(placed)
     _harmonise_decimals(placed)
+    _allow_float32(placed)
     return placed
 
 
@@ -352,6 +355,14 @@ def _harmonise_decimals(table: AlignedTable) -> None:
         usual = min(of_row[0] if uniform else overall, _MAX_DECIMALS)
         if own < usual and (own <= 0 or own < min(usual - 1, 3)):
             table.cells[cell] = number.at_decimals(usual)
+
+
+def _allow_float32(table: AlignedTable) -> None:
+    """Widen the bounds of numbers that a program printed with all digits of float32: 0.40000004 for 0.4."""
+    for cell, number in table.cells.items():
+        if isinstance(number, WrittenNumber) and (number.decimals or 0) >= _FLOAT32_DECIMALS:
+            half = max(number.high - number.value, _FLOAT32_TOLERANCE * abs(number.value))
+            table.cells[cell] = replace(number, low=number.value - half, high=number.value + half)
 
 
 def _most_common(decimals: Sequence[int]) -> int:

@@ -72,9 +72,13 @@ class _ProgramOutput:
         named = parse_caption(table.table)
         caption = table_caption(named[0]) if named else ""
         mistaken = self.mistaken - {caption}
-        found = self.first_fit(table, mistaken)
+        all_tables, *fewer = _contexts(self.tables, table)
+        found = self.first_fit(table, [all_tables], mistaken)
+        if named is None or named[0] not in ("query", "key", "value"):  # it may be calculated without projections
+            found = found or self.first_fit(table, fewer, mistaken)
         if found is None and (example := self.with_mistake(table, mistaken)):
             found, self.mistaken = (self.tables, example), self.mistaken | {caption}
+        found = found or self.first_fit(table, fewer, mistaken)
         if found is not None:
             before, example = found
             self.groups[-1 if self.groups and before == self.tables else len(self.groups) :] = [example]
@@ -114,11 +118,13 @@ class _ProgramOutput:
                     example = replace(plain, **convention)  # type: ignore[arg-type]
                     yield example if is_named else name_tables(example)
 
-    def first_fit(self, table: WrittenTable, mistaken: frozenset[str]) -> tuple[list[WrittenTable], Example] | None:
+    def first_fit(
+        self, table: WrittenTable, contexts: Iterable[list[WrittenTable]], mistaken: frozenset[str]
+    ) -> tuple[list[WrittenTable], Example] | None:
         """Return the tables that a new one follows from, and the example with it; None if it fits nowhere."""
         if not table.table and not any(len(other.cells) == len(table.cells) for other in self.tables):
             return None
-        for before in _contexts(self.tables, table):
+        for before in contexts:
             for example in self.built([*before, table], self.conventions(table)):
                 step = parse_caption(example.written[-1].table)
                 is_start = before is self.tables or (step is not None and step[0] in _GIVEN)
@@ -166,8 +172,9 @@ class _ProgramOutput:
         ]
         for parents in before:
             scales = _scales(parents[-1], table) if not any(name.startswith("key") for name in self.printed) else []
-            conventions = [{"scale": scale, "causal": causal} for scale in scales for causal in (False, True)]
-            for example in self.built([*parents, table], [*_CONVENTIONS, *conventions]):
+            conventions = [*_CONVENTIONS]
+            conventions += [{"scale": scale, "causal": causal} for scale in scales for causal in (False, True)]
+            for example in self.built([*parents, table], conventions):
                 if example.written[-1].table and _is_explained(example, must_judge=True):
                     return example
         return None

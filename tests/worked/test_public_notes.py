@@ -252,23 +252,26 @@ def test_digits_of_float32_are_no_mistake():
 
 def test_numbers_in_the_text_of_a_program_are_given_and_not_calculated():
     inputs = f"import numpy as np\nQ = np.array({Q.tolist()})\nK = np.array({K.tolist()})\n"
-    given = inputs + f"scores = np.array({(2 * SCORES).tolist()})"
+    given = inputs + f"weights = np.array({SCALED.round(4).tolist()})"
     assert marked(notebook((given, "")), ".ipynb")[0].passed is not False
-    calculated = notebook((inputs, ""), ("print(scores)", f"scores:\n{printed(-SCORES)}"))
+    calculated = notebook((inputs, ""), ("print(weights)", f"weights:\n{printed(SCALED)}"))
     assert marked(calculated, ".ipynb")[0].passed is False
 
 
 def test_weights_after_scores_of_keys_that_are_not_shown_are_no_mistake():
-    """The second weights come from other scores, which themselves come from keys that are not shown."""
-    hidden = np.array([[1.27, 1.85, 1.81], [1.2, 0.3, 0.9], [0.1, 0.5, 0.7]])
-    softmax = np.exp(hidden / np.sqrt(2)) / np.exp(hidden / np.sqrt(2)).sum(axis=1, keepdims=True)
+    """The last weights come from other scores, which themselves come from keys that are not shown."""
+    x = np.array([[0.43, 0.15], [0.55, 0.87], [0.57, 0.85], [0.22, 0.58], [0.77, 0.25]])
+    weights = np.exp(x @ x.T) / np.exp(x @ x.T).sum(axis=1, keepdims=True)
+    hidden = np.array([[1.2705, 1.8524, 1.8111, 1.0795, 0.5577]])
+    others = np.exp(hidden / np.sqrt(2)) / np.exp(hidden / np.sqrt(2)).sum()
+    shown = {"attn_scores": x @ x.T, "attn_weights": weights, "attn_scores_2": hidden, "attn_weights_2": others}
     cells = [
-        (f"Q = torch.tensor({Q.tolist()})\nK = torch.tensor({K.tolist()})", ""),
-        ("print(attn_weights)", printed(WEIGHTS)),
-        ("print(attn_scores_2)", f"tensor([{', '.join(f'{number:.4f}' for number in hidden[1])}])"),
-        ("print(attn_weights_2)", f"tensor([{', '.join(f'{number:.4f}' for number in softmax[1])}])"),
+        (f"print({name})", printed(matrix).replace("[[", "[").replace("]])", "])")) for name, matrix in shown.items()
     ]
-    assert marked(notebook(*cells), ".ipynb")[0].passed is not False
+    cells[:2] = [(f"print({name})", printed(shown[name])) for name in ("attn_scores", "attn_weights")]
+    result, checked = marked(notebook((f"inputs = torch.tensor({x.tolist()})", ""), *cells), ".ipynb")
+    assert result.passed is not False
+    assert len(checked) >= 25
 
 
 @pytest.mark.parametrize("wrong", [Q @ np.array([[1, 2], [0, 1]]).T, np.array([[1, 2], [0, -1], [1, 3]])])

@@ -29,7 +29,7 @@ from peasy.worked.solver import find_node, solve, suggest_nodes
 _MAX_CELLS = 50_000
 """Maximum number of written cells in one check."""
 
-_MAX_DECIMALS = 12
+MAX_DECIMALS = 12
 """Given numbers with more decimals than this are exact: they were calculated, not printed."""
 
 _MISTAKE_RATE, _SLIP_RATE = 0.03, 0.01
@@ -301,9 +301,9 @@ class TableChecker:
 
     def given_bounds(self, numbers: np.ndarray, decimals: int) -> Interval:
         """Return the bounds of given numbers: exact, or everything that rounds to them."""
-        if 0 < decimals <= _MAX_DECIMALS:
+        if 0 < decimals <= MAX_DECIMALS:
             self.given_decimals.add(decimals)
-        if decimals <= self.exact_decimals or decimals > _MAX_DECIMALS:
+        if decimals <= self.exact_decimals or decimals > MAX_DECIMALS:
             return Interval.exact(numbers)
         half = 0.5 * 10.0**-decimals
         bounds = Interval.exact(numbers)

@@ -15,7 +15,7 @@ import numpy as np
 
 from peasy.errors import PeasyError
 from peasy.worked.checking.cell import read_number
-from peasy.worked.checking.checker import TableChecker
+from peasy.worked.checking.checker import MAX_DECIMALS, TableChecker
 from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
 from peasy.worked.checking.table import table_name
@@ -149,11 +149,14 @@ class _ProgramOutput:
             if not _is_explained(replace(example, written=example.written[:-1]), mistaken):
                 continue
             checker, caption = TableChecker.best(example), table_caption(named[0])
+            if checker.coarse_tables:  # almost anything agrees with rounded inputs; those of a program are exact
+                with np.errstate(all="ignore"):
+                    checker = TableChecker(example, exact_decimals=MAX_DECIMALS).run()
             wrong = [cell.table for cell in checker.cells if cell.verdict == "wrong" and cell.table not in mistaken]
             own = next((each for each in reversed(checker.tables) if each.name == caption), None)
             judged = sum(verdict != "" for row in own.verdicts for verdict in row) if own else 0
             is_known = (has_steps and named[0] in checker.slips) or len(wrong) <= _FEW_WRONG * judged
-            if set(wrong) == {caption} and not checker.unread and is_known and not checker.coarse_tables:
+            if set(wrong) == {caption} and not checker.unread and is_known:
                 return example
         return None
 

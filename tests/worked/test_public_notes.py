@@ -278,3 +278,26 @@ def test_weights_after_scores_of_keys_that_are_not_shown_are_no_mistake():
 def test_wrong_projections_that_a_program_prints_are_mistakes(wrong):
     source = f"X = np.array({Q.tolist()})\nW_q = np.array([[1, 2], [0, 1]])\nQ = X @ W_q"
     assert marked(notebook((source, ""), ("print(Q)", f"Q:\n{printed(wrong)}")), ".ipynb")[0].passed is False
+
+
+@pytest.mark.parametrize("total", [1.0, 0.97])
+def test_a_column_of_sums_without_inputs_is_no_token(total):
+    tokens = ["I", "like", "tea"]
+    rows = [
+        f"{name} | {' | '.join(f'{number:.4f}' for number in row)} | 1.0000"
+        for name, row in zip(tokens, WEIGHTS, strict=True)
+    ]
+    rows[1] = rows[1].replace("1.0000", f"{total:.4f}")
+    q, k = (
+        table(name, *("|".join(map(str, row)) for row in matrix.astype(int))) for name, matrix in (("Q", Q), ("K", K))
+    )
+    weights = f"**weights**, softmax of QK^T / √d_k\n\n| | {' | '.join(tokens)} | sum |\n|---|---|---|---|---|\n"
+    result, cells = marked("\n".join([q, k, weights + "\n".join(f"| {row} |" for row in rows)]))
+    assert [cell.verdict for cell in cells] == ["right"] * 9
+    assert result.passed is (total == 1)
+
+
+def test_a_printed_product_is_named_by_its_factors():
+    source = f"Q = np.array({Q.tolist()})\nK = np.array({K.tolist()})\nprint(Q @ K.T)"
+    assert [cell.table for cell in marked(notebook((source, printed(SCORES))), ".ipynb")[1]] == ["scores"] * 9
+    assert marked(notebook((source, printed(Q @ Q.T))), ".ipynb")[0].passed is False

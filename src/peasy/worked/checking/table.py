@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -152,7 +152,7 @@ def align_table(
     `labels` are those of rows and columns, if it is not a table of attention.
     """
     step, caption = node.rpartition(".")[2], table_caption(node)
-    written, row_totals, column_totals = _split_totals(written, step, example)
+    written, row_totals, column_totals = split_totals(written, step, (*example.tokens, *example.keys))
     cells = tuple(tuple(str(cell) for cell in row) for row in written.cells)
     if not cells or not any(cells):
         raise InvalidInput(f"{caption} is empty.", hint="Give it at least one row with one cell.")
@@ -195,11 +195,11 @@ def align_table(
     return placed
 
 
-def _split_totals(
-    written: WrittenTable, step: str, example: Example
+def split_totals(
+    written: WrittenTable, step: str, tokens: Iterable[str]
 ) -> tuple[WrittenTable, dict[int, str], dict[int, str]]:
-    """Separate a last column or row headed "sum" from a table."""
-    tokens = {token.casefold() for token in (*example.tokens, *example.keys)}
+    """Separate a last column or row headed "sum" from a table, unless it is one of the tokens."""
+    tokens = {token.casefold() for token in tokens}
 
     def is_total(label: str) -> bool:
         label = label.strip().strip("*_`: ")

@@ -13,7 +13,7 @@ from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
-from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS
+from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS, split_totals
 from peasy.worked.example import Example, WrittenTable, example_names, load_example
 from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
@@ -107,7 +107,9 @@ class Sheet:
 
         A vector is one row, named by a number in its name.
         """
-        named = next(filter(None, map(_parse_variable, array.captions)), None)
+        is_product = bool(array.captions) and "@" in array.captions[0]  # an expression that was printed
+        captions = array.captions[:1] if is_product else array.captions
+        named = next(filter(None, map(_parse_variable, captions)), None)
         is_trivial = not any(text.strip("01. ") for row in array.rows for text in row)
         if is_trivial and (named is None or named.step == "sums"):
             return  # a mask, or sums of weights
@@ -175,7 +177,9 @@ class Sheet:
         for table, found in zip(self.tables, self.inferred, strict=True):
             inferred |= found if table in tables else {}
         fields: JsonDict = {"title": title, **inferred, **settings}
-        named = [table for table in tables if table.table]
+        named = [
+            split_totals(table, _step_of(table), {*table.rows} & {*table.columns})[0] for table in tables if table.table
+        ]
         heads = [parsed[1] or 1 for table in named if (parsed := parse_caption(table.table))]
         fields.setdefault("heads", max([1, *heads]))
         fields.setdefault("tokens", list(_infer_tokens(named)))
@@ -223,6 +227,8 @@ def _parse_variable(text: str) -> Variable | None:
     (Variable(step='query', number='2', transposed=False), True, 'key')
     """
     text = _ROUNDED.sub(r"\1\2", text.strip())
+    if "@" in text and (product := parse_caption(_TRANSPOSED.sub("^T", text))):
+        return Variable(product[0])
     transposes = len(_TRANSPOSED.findall(text)) + text.count(".weight")
     name = _TRANSPOSED.sub("", text.strip()).replace(".weight", "").replace(".data", "").replace(".bias", "_bias")
     name = _OBJECT_PREFIX.sub("", name)

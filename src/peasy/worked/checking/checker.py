@@ -202,11 +202,7 @@ class TableChecker:
 
     def rejects_its_own_number(self) -> bool:
         """True if a number is called wrong although it is the calculated one, rounded: another number is wrong then."""
-        return any(
-            cell.verdict == "wrong" and cell.decimals is not None and isinstance(cell.expected, float)
-            and abs(cell.value - cell.expected) <= 0.5 * 10.0**-cell.decimals
-            for cell in self.cells
-        )  # fmt: skip
+        return any(_is_missed(cell, 0.5) for cell in self.cells)
 
     def blames_rounding(self, other: "TableChecker") -> bool:
         """True if a number is wrong here by a few units of its last decimal, and right under another reading.
@@ -215,14 +211,7 @@ class TableChecker:
         agree with exact inputs to the last digit to call it a mistake nevertheless.
         """
         right = {_place(cell) for cell in other.cells if cell.verdict in ("right", "truncated")}
-        return any(
-            cell.verdict == "wrong"
-            and cell.decimals is not None
-            and isinstance(cell.expected, float)
-            and _place(cell) in right
-            and abs(cell.value - cell.expected) <= _FEW_UNITS * 10.0**-cell.decimals
-            for cell in self.cells
-        )
+        return any(_place(cell) in right and _is_missed(cell, _FEW_UNITS) for cell in self.cells)
 
     def _named_tables(self) -> Iterator[tuple[str, WrittenTable]]:
         projections = []
@@ -423,9 +412,11 @@ class TableChecker:
             findings += judging.missing_findings(table, self.symbols, self.earlier(table, "weights"))
             value = self.earlier(table, "value")
             if value and self.example.normalise == "softmax":
-                arguments = table, verdicts, value[0].bounds, self.settings.attention_mask
-                findings += judging.range_findings(*arguments)
-                self.remarks += judging.extreme_remarks(*arguments)
+                outside, remarks = judging.range_findings(
+                    table, verdicts, value[0].bounds, self.settings.attention_mask
+                )
+                findings += outside
+                self.remarks += remarks
         return findings
 
     def note_reading(self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict]) -> None:
@@ -500,6 +491,12 @@ def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: judging.Ce
     return CheckedCell(
         table.caption, row, column, written, expected, judged.verdict, judged.reason, decimals, table.description, value
     )
+
+
+def _is_missed(cell: CheckedCell, units: float) -> bool:
+    """True if a number is called wrong that is at most so many units of its last decimal away from the right one."""
+    is_number = cell.verdict == "wrong" and cell.decimals is not None and isinstance(cell.expected, float)
+    return is_number and abs(cell.value - float(cell.expected or 0)) <= units * 10.0 ** -(cell.decimals or 0)
 
 
 def _place(cell: CheckedCell) -> tuple[str, str, str, str]:

@@ -8,7 +8,7 @@ neighbour copied. Each comes with the arithmetic that gives the written number.
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import combinations, permutations
 
 import numpy as np
 
@@ -395,24 +395,16 @@ def _whole_table_slips(table: AlignedTable, right: np.ndarray) -> Iterator[Slip]
         (0.1, "the decimal point is one place too far left"),
     ):
         yield Slip(text, right * factor)
-    rows = len(right)
-    for first in range(min(rows, 8)):
-        for second in range(first + 1, min(rows, 8)):
-            swapped = right.copy()
-            swapped[[first, second]] = right[[second, first]]
-            labels = f"{table.rows[first]} and {table.rows[second]}"
-            yield Slip(f"the rows of {labels} are swapped", swapped)
-    for column in range(min(right.shape[1], 6)):
-        for other in range(column + 1, min(right.shape[1], 6)):
-            swapped = right.copy()
-            swapped[:, [column, other]] = right[:, [other, column]]
-            yield Slip(f"columns {table.columns[column]} and {table.columns[other]} are swapped", swapped)
-    for source in range(min(rows, 8)):
-        for target in range(min(rows, 8)):
-            if source != target:
-                copied = right.copy()
-                copied[target] = right[source]
-                yield Slip(f"the row of {table.rows[target]} is a copy of the row of {table.rows[source]}", copied)
+    rows, columns = range(len(right))[:8], range(right.shape[1])[:6]
+    for first, second in combinations(rows, 2):
+        order = [{first: second, second: first}.get(row, row) for row in range(len(right))]
+        yield Slip(f"the rows of {table.rows[first]} and {table.rows[second]} are swapped", right[order])
+    for first, second in combinations(columns, 2):
+        order = [{first: second, second: first}.get(column, column) for column in range(right.shape[1])]
+        yield Slip(f"columns {table.columns[first]} and {table.columns[second]} are swapped", right[:, order])
+    for source, target in permutations(rows, 2):
+        order = [source if row == target else row for row in range(len(right))]
+        yield Slip(f"the row of {table.rows[target]} is a copy of the row of {table.rows[source]}", right[order])
 
 
 def explain_cell(number: WrittenNumber, text: str, reading: TableReading, row: int, column: int) -> str:

@@ -276,9 +276,12 @@ def sum_findings(table: AlignedTable, verdicts: dict[tuple[int, int], str]) -> l
 
 def range_findings(
     table: AlignedTable, verdicts: dict[tuple[int, int], str], value: Interval, attention_mask: np.ndarray | None
-) -> list[RowFinding]:
-    """Find context cells that no softmax weights can give: outside all values, or exactly at their extremes."""
-    findings = []
+) -> tuple[list[RowFinding], list[str]]:
+    """Find context cells that no softmax weights can give, outside all values; remark on those at their extremes.
+
+    An extreme needs weight 1 on one word, which softmax only comes near to.
+    """
+    findings, remarks = [], []
     for (row, column), content in table.cells.items():
         verdict = verdicts.get((row, column), "")
         if verdict not in ("", "wrong") or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
@@ -286,37 +289,24 @@ def range_findings(
         reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
         if not len(reachable.low) or not reachable.is_known.all():
             continue
-        low, high, middle = float(reachable.low.min()), float(reachable.high.max()), reachable.middle
+        least, most = float(reachable.middle.min()), float(reachable.middle.max())
         text, values = table.texts[row, column].strip(), f"values of column {table.columns[column]}"
-        if content.low > high or content.high < low:
-            least, most = format_number(float(middle.min())), format_number(float(middle.max()))
-            reason = f"{text} is out of range: the {values} lie between {least} and {most}"
-            reason += ", and so does every weighted mean of them."
-            findings.append(table.finding(table.rows[row], "outside", reason))
-    return findings
-
-
-def extreme_remarks(
-    table: AlignedTable, verdicts: dict[tuple[int, int], str], value: Interval, attention_mask: np.ndarray | None
-) -> list[str]:
-    """Return remarks on context cells that need weight 1 on one word, which softmax only comes near to."""
-    remarks = []
-    for (row, column), content in table.cells.items():
-        if (row, column) in verdicts or not isinstance(content, WrittenNumber) or column >= value.shape[1]:
-            continue
-        reachable = value[:, column] if attention_mask is None else value[attention_mask[row], column]
-        middle = reachable.middle
-        if len(middle) < 2 or np.isnan(middle).any() or middle.max() - middle.min() < FLOAT_TOLERANCE:
-            continue
-        ends = {"at most": float(middle.max()), "at least": float(middle.min())}
-        for end, extreme in ends.items():
+        if content.low > float(reachable.high.max()) or content.high < float(reachable.low.min()):
+            reason = (
+                f"{text} is out of range: the {values} lie between {format_number(least)} and {format_number(most)}"
+            )
+            findings.append(
+                table.finding(table.rows[row], "outside", f"{reason}, and so does every weighted mean of them.")
+            )
+        for end, extreme in (
+            (("at most", most), ("at least", least)) if not verdict and most - least > FLOAT_TOLERANCE else ()
+        ):
             if abs(content.value - extreme) < FLOAT_TOLERANCE:
-                text = table.texts[row, column].strip()
                 remarks.append(
-                    f"{table.caption}, row {table.rows[row]}: the values of column {table.columns[column]} are {end} "
-                    f"{format_number(extreme)}, so {text} needs weight 1 on one word and 0 on all others."
+                    f"{table.caption}, row {table.rows[row]}: the {values} are {end} {format_number(extreme)}, "
+                    f"so {text} needs weight 1 on one word and 0 on all others."
                 )
-    return remarks
+    return findings, remarks
 
 
 def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -> list[RowFinding]:

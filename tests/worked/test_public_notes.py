@@ -301,3 +301,9 @@ def test_a_printed_product_is_named_by_its_factors():
     source = f"Q = np.array({Q.tolist()})\nK = np.array({K.tolist()})\nprint(Q @ K.T)"
     assert [cell.table for cell in marked(notebook((source, printed(SCORES))), ".ipynb")[1]] == ["scores"] * 9
     assert marked(notebook((source, printed(Q @ Q.T))), ".ipynb")[0].passed is False
+
+
+def test_numbered_results_without_numbered_queries_belong_to_no_head():
+    layers = rf"\[Z_1 = {tex(WEIGHTS @ V)}\] \[Z_2 = {tex(2 * WEIGHTS @ V)}\]"
+    result, _ = marked(lecture() + layers, ".tex")
+    assert result.passed is not False

@@ -44,6 +44,7 @@ _BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 _OBJECT_PREFIX = re.compile(r"^(?:[A-Za-z_]\w*(?:\[\d+\])?\.)+(?=[A-Za-z_]\w*(?:\(|$))")
 _ROUNDED = re.compile(r"^(?:np|torch)\.round\((.*?)(?:,\s*(?:decimals=)?\d+)?\)$|^(\w+)\.round\(.*\)$")
 _INDEX = re.compile(r"_\{?(\d{1,2})\}?(?!\d)|\^\{?\((\d{1,2})\)\}?")
+_OF_HEADS = ("w_q", "w_k", "w_v", "query", "key", "value")
 _WORD_INDEX = re.compile(r"_\{(?:\\\w+\{)?([a-z]{4,})\}")
 _ELISION = re.compile(r"\\[vd]dots|[⋮⋱]")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
@@ -76,7 +77,7 @@ class Sheet:
             node = next(filter(None, (find_node(caption, nodes) for caption in captions)), None)
             name = node or next(iter(captions), "")
             is_table = any(cells) and (node is not None or _has_numbers(cells))
-        elif named := next(filter(None, (_parse_symbol(caption, cells) for caption in captions)), None):
+        elif named := next(filter(None, (_parse_symbol(caption, cells, self.has_heads) for caption in captions)), None):
             step, head = named[0], named[1] or self.head
             if head and step == "output" and "output" not in captions[0].lower():
                 step = "context"  # O_1 = A_1 V_1
@@ -94,6 +95,11 @@ class Sheet:
             table = WrittenTable(name, tuple(map(tuple, cells)), tuple(rows), tuple(columns), description)
             self.tables.append(table)
             self.inferred.append(inferred)
+
+    @property
+    def has_heads(self) -> bool:
+        """True if a table so far belongs to a head."""
+        return any(" head " in table.table for table in self.tables)
 
     @property
     def network(self) -> WorkedExample | None:
@@ -189,16 +195,21 @@ class Sheet:
         return replace(config.read(Example, fields), written=tuple(tables))
 
 
-def _parse_symbol(caption: str, cells: Sequence[Sequence[str]]) -> tuple[str, int | None] | None:
+def _parse_symbol(
+    caption: str, cells: Sequence[Sequence[str]], has_heads: bool = False
+) -> tuple[str, int | None] | None:
     """Return the step and head that a caption names; the number of a matrix such as Q_1 or W_Q^{(1)} is its head.
 
-    >>> _parse_symbol("Q_1 K_1^T", [["1"], ["2"]]), _parse_symbol("q_1", [["1", "2"]])
-    (('scores', 1), None)
+    A_1 and Z_2 may also be results of layers or examples: they belong to heads only if queries, keys or values do.
+
+    >>> _parse_symbol("Q_1", [["1"], ["2"]]), _parse_symbol("q_1", [["1", "2"]]), _parse_symbol("A_1", [["1"], ["0"]])
+    (('query', 1), None, None)
     """
     if caption.count("(") != caption.count(")"):
         return parse_caption(caption)
     numbers = {number for pair in _INDEX.findall(caption) for number in pair if number}
-    if len(numbers) == 1 < len(cells) and (named := parse_caption(_INDEX.sub("", caption))):
+    named = parse_caption(_INDEX.sub("", caption)) if len(numbers) == 1 < len(cells) else None
+    if named and (has_heads or named[0] in _OF_HEADS):
         return named[0], int(numbers.pop())
     word = _WORD_INDEX.search(caption)
     return parse_caption(caption) or (parse_caption(word[1]) if word else None)

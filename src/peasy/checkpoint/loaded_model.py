@@ -89,10 +89,15 @@ class ModelBundle:
         """Encode a conversation: the chat template writes the special tokens itself."""
         from peasy.tokenization.chat_template import apply_chat_template
 
-        tokenizer = self.require_tokenizer()
-        if self.model.is_encoder_decoder or tokenizer.chat_template is None:
-            raise InvalidInput(f"{self.name} has no chat template: it was not trained for conversation.")
-        return self.encode_prompt(apply_chat_template(tokenizer, messages), add_special_tokens=False)
+        self.require_chat_template()
+        return self.encode_prompt(apply_chat_template(self.require_tokenizer(), messages), add_special_tokens=False)
+
+    def require_chat_template(self) -> None:
+        """Raise if the model was not trained for conversation."""
+        name, template = self.name, self.require_tokenizer().chat_template
+        if self.model.is_encoder_decoder or template is None:
+            hint = f'Let it continue a text instead: POST /v1/completions, or peasy generate {name} "..."'
+            raise InvalidInput(f"{name} has no chat template: it was not trained for conversation.", hint=hint)
 
     def embed_texts(
         self, texts: str | Sequence[str], *, pooling: Pooling | None = None, bfloat16: bool = False

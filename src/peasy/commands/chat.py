@@ -34,9 +34,7 @@ class ChatSession(Result):
         weights: str = "auto",
         **sampling: Unpack[SamplingOptions],
     ) -> None:
-        if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
-            message = f"{loaded.name} has no chat template: it was not trained for conversation."
-            raise InvalidInput(message, hint=f'Let it continue a text instead: peasy generate {loaded.name} "..."')
+        loaded.require_chat_template()
         self.loaded = loaded
         self.sampling = ChatSampling(**sampling)
         self.model, self.weights_label = pack_weights(loaded, weights)

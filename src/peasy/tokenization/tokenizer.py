@@ -233,15 +233,6 @@ class Tokenizer:
         """Return an incremental decoder of what follows a prompt."""
         return IncrementalDecoder(self, prompt)
 
-    def decode_stream(self, ids: Iterable[int], prompt: Sequence[int] = ()) -> Iterator[str]:
-        """Decode ids that follow a prompt incrementally; never yields a partial character."""
-        stream = self.incremental_decoder(prompt)
-        for id in ids:
-            if text := stream.push(id):
-                yield text
-        if rest := stream.finish():
-            yield rest
-
     def piece(self, id: int) -> str:
         """Return the printable form of a token: `·the`, `⏎`, `<eos>`."""
         if id not in self._printable:

@@ -57,16 +57,11 @@ async def post_chat(request: Request, body: ChatBody) -> Response:
     num_logprobs = (body.top_logprobs or 0) if body.logprobs else None
     max_tokens = body.max_completion_tokens or body.max_tokens or _DEFAULT_CHAT_TOKENS
     messages = [message.for_template() for message in body.messages]
-
-    def encode_chat(loaded: LoadedModel) -> list[list[int]]:
-        if loaded.model.is_encoder_decoder or loaded.require_tokenizer().chat_template is None:
-            hint = "Use POST /v1/completions with a prompt instead."
-            raise InvalidInput(f"{body.model} has no chat template.", hint=hint)
-        return [loaded.encode_chat(messages)]
-
     # The template runs in a sandbox process, which takes a while: the size LONG keeps it off the event loop.
     sampling = body.sampling_params(max_tokens, num_logprobs)
-    session = await open_session(request.app.state.registry, body, encode_chat, LONG_PROMPT_CHARS, sampling)
+    session = await open_session(
+        request.app.state.registry, body, lambda loaded: [loaded.encode_chat(messages)], LONG_PROMPT_CHARS, sampling
+    )
     return await _respond(request, body, _ChatResponse(body, session))
 
 

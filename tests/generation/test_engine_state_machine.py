@@ -209,6 +209,22 @@ class EngineMachine(RuleBasedStateMachine):
                 ]
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_pass_that_fails_in_any_step_changes_no_token(strategy):
+    """The caches of a failed pass have its tokens already; it is repeated from fresh ones."""
+    for failing_step in range(6):
+        machine = EngineMachine()
+        machine.start(places=4, chunk=PAGE_SIZE, cache=0, requests=12, pending=8)
+        for prompt in ((3, 4, 5), (*range(1, PAGE_SIZE + 9),)):
+            machine.submit(
+                prompt=prompt, max_tokens=8, n=1, seed=1, temperature=0.9, broken=False, timeout=None, strategy=strategy
+            )
+        for step in range(7):
+            machine.failing = "once" if step == failing_step else "no"
+            machine.step(count=1)
+        machine.teardown()
+
+
 QUIET = {"deadline": None, "suppress_health_check": list(HealthCheck), "print_blob": False, "database": None}
 
 

@@ -153,7 +153,8 @@ def test_unsupported_settings_are_refused_by_name(tmp_path, config, settings, me
 
 
 def test_unknown_field_can_be_ignored(tmp_path):
-    folder = write(tmp_path / "m", new_trick=1, other={})
+    off = dict.fromkeys(("null", "false", "zero", "empty"), None) | {"false": False, "zero": 0, "empty": {}}
+    folder = write(tmp_path / "m", new_trick=1, other={"a": 1}, **off)
     with pytest.raises(InvalidInput, match="unknown fields: new_trick, other") as caught:
         read_folder(folder)
     assert "--ignore-extra" in caught.value.hint

@@ -104,6 +104,18 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             "MistralConfig",
             SMALL_LLAMA | {"num_key_value_heads": 4, "sliding_window": None, "tie_word_embeddings": True},
         ),
+        "ministral": (
+            "MinistralForCausalLM",
+            "MinistralConfig",
+            SMALL_LLAMA
+            | {"num_key_value_heads": 2, "sliding_window": 4, "head_dim": 10}
+            | {"layer_types": ["sliding_attention", "full_attention", "sliding_attention"]},
+        ),
+        "ministral-windows": (
+            "MinistralForCausalLM",
+            "MinistralConfig",
+            SMALL_LLAMA | {"num_key_value_heads": 4, "sliding_window": 4, "tie_word_embeddings": True, "head_dim": 6},
+        ),
         "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", SMALL_LLAMA | {"num_key_value_heads": 2}),
         "qwen2-windows": ("Qwen2ForCausalLM", "Qwen2Config", SMALL_LLAMA | WINDOWS | {"tie_word_embeddings": True}),
         "qwen3": ("Qwen3ForCausalLM", "Qwen3Config", SMALL_LLAMA | {"num_key_value_heads": 2, "head_dim": 10}),
@@ -187,6 +199,19 @@ CASES: dict[str, dict[str, tuple[str, str, dict[str, Any]]]] = {
             SMALL_LLAMA
             | {"embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.4}
             | {"attention_multiplier": 0.3, "num_key_value_heads": 2},
+        ),
+        "olmo3": (
+            "Olmo3ForCausalLM",
+            "Olmo3Config",
+            SMALL_LLAMA | {"num_hidden_layers": 4, "sliding_window": 4, "eos_token_id": 2, "num_key_value_heads": 2},
+        ),
+        "olmo3-scaled": (
+            "Olmo3ForCausalLM",
+            "Olmo3Config",
+            SMALL_LLAMA
+            | {"sliding_window": 4, "eos_token_id": 2, "attention_bias": True, "tie_word_embeddings": True}
+            | {"rope_parameters": {"full_attention": YARN, "sliding_attention": TWO_BASES["sliding_attention"]}}
+            | {"layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
         ),
         "gemma": ("GemmaForCausalLM", "GemmaConfig", SMALL_LLAMA | GEMMA),
         "gemma2": (

@@ -4,11 +4,12 @@ import io
 import random
 import struct
 import time
+import unicodedata
 
 import pytest
 
 from peasy.errors import InvalidInput, PeasyError
-from peasy.tokenization import convert, from_sentencepiece
+from peasy.tokenization import Tokenizer, convert, from_sentencepiece
 
 from .conftest import CORPUS
 
@@ -54,8 +55,6 @@ def test_decodes_as_the_library(model, library):
 
 
 def test_saved_and_loaded(model, tmp_path):
-    from peasy.tokenization import Tokenizer
-
     tokenizer = from_sentencepiece(model, {piece: i for i, piece in enumerate(["<unk>", "</s>", "▁The", "▁"])})
     tokenizer.save(tmp_path / "tokenizer.json")
     again = Tokenizer.load(tmp_path)
@@ -115,9 +114,76 @@ def test_ids_of_xlm_roberta():
 def test_other_model_types_are_refused():
     with pytest.raises(InvalidInput, match="neither a unigram nor a BPE model"):
         from_sentencepiece(train("char"))
-    with pytest.raises(InvalidInput, match="a unigram model with bytes") as error:
-        from_sentencepiece(train("unigram", byte_fallback=True, vocab_size=400))
-    assert "save_pretrained" in error.value.hint
+
+
+RULES = [
+    {}, {"normalization_rule_name": "nfkc_cf"}, {"normalization_rule_name": "identity"},
+    {"remove_extra_whitespaces": False}, {"add_dummy_prefix": False}, {"byte_fallback": True, "vocab_size": 500},
+]  # fmt: skip
+ALPHABETS = [
+    "abcde ", "éèÅñ ", "\u0301\u0302\u0323\u0308\u0327\u3099", "漢字がぱ", "각한\u1100\u1161\u11a8",
+    "👩\u200d👧🏽\ufe0f🇩🇪", "عَرَ", "\t\n\r\x00\x1f\x7f\x85\xa0\u2028\u200b\ufeff\u3000 ", "ﬁ½①㍿Ａｶﾞﷺ…", "हिक़",
+    "йЁ\u0306", "ΐὕ", "𝒳\U0002f800",
+]  # fmt: skip
+
+
+def random_text(rng):
+    text = "".join(rng.choice(rng.choice(ALPHABETS)) for _ in range(rng.randrange(30)))
+    form = rng.choice([None, "NFC", "NFD", "NFKC", "NFKD"])
+    return unicodedata.normalize(form, text) if form else text
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("rules", RULES, ids=str)
+def test_any_text_has_the_ids_of_the_library(kind, rules):
+    """Decomposed text, combining marks, control characters, spaces: as M2M100 and Marian use the library."""
+    model = train(kind, **rules)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    ids = {library.id_to_piece(i): i for i in reversed(range(len(library)))}
+    tokenizer = from_sentencepiece(model, ids, {"tokenizer_class": "M2M100Tokenizer"})
+    rng = random.Random(5)
+    texts = [random_text(rng) for _ in range(400)]
+    expected = [library.encode(text) for text in texts]
+    assert tokenizer.encode_batch_ids(texts, add_special_tokens=False) == expected
+    for text, its_ids in zip(texts[:50], expected, strict=False):
+        assert library.unk_id() in its_ids or tokenizer.decode(its_ids) == library.decode(its_ids), text
+
+
+def test_shortest_match_gives_other_ids(model, library):
+    """The normalizer of the tokenizers library alone is not enough."""
+    tokenizer = from_sentencepiece(model)
+    shortest = Tokenizer(tokenizer._data, {"eos_token": "</s>"})
+    texts = [random_text(random.Random(seed)) for seed in range(100)]
+    assert any(shortest.encode_ids(text) != tokenizer.encode_ids(text) for text in texts)
+
+
+def test_offsets_are_those_of_the_original_text(model):
+    text = "ﬁne cafe\u0301  </s> ½"
+    encoding = from_sentencepiece(model).encode(text, add_special_tokens=False)
+    spans = [text[start:end] for start, end in encoding.offsets]
+    assert spans[-1].endswith("½")
+    assert "</s>" in spans
+    assert encoding.offsets == tuple(sorted(encoding.offsets))
+
+
+def test_unigram_with_bytes_spells_unknown_characters():
+    model = train("unigram", byte_fallback=True, vocab_size=500)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    for config in (None, {"tokenizer_class": "LlamaTokenizer"}):
+        tokenizer = from_sentencepiece(model, config=config)
+        for text in (*CORPUS[:4], "漢字 x", "e\u0301 👍"):
+            ids = library.encode(text)
+            assert tokenizer.encode_ids(text) == [1, *ids], text
+            assert tokenizer.decode(ids) == library.decode(ids)
+
+
+def test_language_codes_of_marian(model, library):
+    names = [">>fr<<", *(library.id_to_piece(i) for i in range(len(library))), "<pad>"]
+    tokenizer = from_sentencepiece(model, {name: id for id, name in enumerate(names)})
+    expected = [id + 1 for id in library.encode("The pizza")]
+    assert tokenizer.encode_ids(">>fr<< The pizza", add_special_tokens=False) == [0, *expected]
+    assert tokenizer.encode_ids("<pad>The pizza", add_special_tokens=False) == [len(names) - 1, *expected]
+    assert tokenizer.encode_ids("x<s>y", add_special_tokens=False) == [id + 1 for id in library.encode("x<s>y")]
 
 
 def test_damaged_files_raise_peasy_errors_or_load(model):

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
-from peasy.tokenization.tokenizer import UNREACHABLE_PREFIX, Tokenizer
-from peasy.tokenization.tokenizer_classes import ROBERTA, bert_steps, special_token
+from peasy.tokenization.tokenizer import LONGEST_MATCH, UNREACHABLE_PREFIX, Tokenizer
+from peasy.tokenization.tokenizer_classes import BYTE_FALLBACK_DECODERS, ROBERTA, bert_steps, special_token
 from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
@@ -20,6 +20,10 @@ _MAX_PIECES, _MAX_MERGE_CHARS = 500_000, 50_000_000
 _SAVE_HINT = "Write its tokenizer.json once: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 _FILE_IDS = (None, "AlbertTokenizer", "LlamaTokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast", "T5Tokenizer")
 """Tokenizer classes with the ids of the sentencepiece file."""
+_SENTENCEPIECE_CLASSES = (None, "MarianTokenizer", "M2M100Tokenizer")
+"""Classes for which transformers asks the sentencepiece library; the others use the `tokenizers` library."""
+_BPE_CLASSES = ("LlamaTokenizer", "GemmaTokenizer")
+"""Classes that make a BPE model of any file; a unigram model is used as it is instead."""
 _SPECIAL_TOKENS = (
     "<|endoftext|>", "<s>", "</s>", "<pad>", "<unk>", "<mask>", "[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]",
 )  # fmt: skip
@@ -78,9 +82,10 @@ def from_sentencepiece(
     Texts are split as the file prescribes; pieces missing from `vocabulary` become unknown. The eos token is appended
     to each text, and the language token of M2M100 comes before it; Llama's class adds what its config says.
     """
-    pieces, charsmap, is_bpe = _read_model(model)
+    pieces, normalisation, is_bpe = _read_model(model)
     config = dict(config or {})
     ids, special = _piece_ids(pieces, vocabulary, config)
+    is_marian = vocabulary is not None and "tokenizer_class" not in config
     eos, unk = next((name for name in ("</s>", "[SEP]", "<eos>") if name in ids), "</s>"), "<unk>"
     for name in (eos, unk):
         if name not in ids:
@@ -89,37 +94,47 @@ def from_sentencepiece(
         raise InvalidInput(f"The ids of the vocabulary should be 0 to {len(ids) - 1:,}, each exactly once.")
     without_id = [piece for piece, _, kind in pieces if piece not in ids and kind == _NORMAL]
     ordered = sorted(ids, key=lambda piece: ids[piece]) + without_id
-    steps, language = _sentencepiece_steps(charsmap), f"__{config.get('src_lang') or 'en'}__ "
+    has_bytes = any(kind == _BYTE for _, _, kind in pieces)
+    added = ["<pad>", *(() if is_marian else ("<s>", "<bos>")), eos, unk, *special]
+    steps, language = _sentencepiece_steps(normalisation, has_bytes), f"__{config.get('src_lang') or 'en'}__ "
     if is_bpe:
         model_json = _bpe_model(pieces, ordered, unk)
     else:
-        scores = {piece: 0.0 if kind in (_UNKNOWN, _CONTROL, _USER) else score for piece, score, kind in pieces}
-        scores = dict.fromkeys(special, 0.0) | scores
+        scores = dict.fromkeys(added, 0.0) | {
+            piece: 0.0 if kind in (_UNKNOWN, _CONTROL, _USER) else score
+            for piece, score, kind in pieces
+            if kind != _CONTROL or piece in added or not is_marian
+        }
         scored = [[p, scores[p]] if p in scores else [UNREACHABLE_PREFIX + p, 0.0] for p in ordered]
-        model_json = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored, "byte_fallback": False}
+        model_json = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored}
+    model_json["byte_fallback"] = has_bytes
     templates: Sequence[str] = (f"{language if language.strip() in ids else ''}$A {eos}", "$A $B")
     if "<s>" in ids and config.get("tokenizer_class") in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
-        templates, special = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*special, "[CLS]", "[MASK]"]
-    if model_json.get("byte_fallback"):
-        bos = "<s>" if "<s>" in ids else "<bos>"
-        config = {"tokenizer_class": "LlamaTokenizer", "bos_token": bos, "add_bos_token": True} | config
+        templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
+    name = config.get("tokenizer_class")
+    if has_bytes and name in (None, *_BPE_CLASSES):
+        bos = {"bos_token": "<s>" if "<s>" in ids else "<bos>", "add_bos_token": True}
+        config = bos | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
-    data = _tokenizer_json(model_json, ids, ("<pad>", "<s>", "<bos>", eos, unk, *special), templates, steps)
+    data = _tokenizer_json(model_json, ids, added, templates, steps)
     named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
     is_separate = vocabulary is not None and (without_id or not is_bpe)
+    follows_library = name in _SENTENCEPIECE_CLASSES or (name in _BPE_CLASSES and not is_bpe)
+    named |= {LONGEST_MATCH: True} if follows_library else {}
     return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if is_separate else {}))
 
 
 def _piece_ids(
     pieces: Sequence[tuple[str, float, int]], vocabulary: Mapping[str, int] | None, config: JsonDict
 ) -> tuple[dict[str, int], list[str]]:
-    """Return the ids of pieces, and more special tokens: M2M100's languages, XLM-R's mask, T5's sentinels."""
+    """Return the ids of pieces, and more special tokens: languages, XLM-R's mask, T5's sentinels."""
     if vocabulary is not None:
         listed = config.get("additional_special_tokens")
         languages = [str(token) for token in listed if token not in vocabulary] if isinstance(listed, list) else []
-        return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, languages
+        codes = [piece for piece in vocabulary if piece.startswith(">>") and piece.endswith("<<")]
+        return {**vocabulary, **{name: len(vocabulary) + i for i, name in enumerate(languages)}}, [*languages, *codes]
     names, more, name = [piece for piece, _, _ in pieces], ["<pad>", "<mask>"], config.get("tokenizer_class")
     if name == "XLMRobertaTokenizer":
         names = ["<s>", "<pad>", "</s>", "<unk>", *names[3:], "<mask>"]
@@ -145,29 +160,30 @@ def _bpe_model(pieces: Sequence[tuple[str, float, int]], ordered: Sequence[str],
         merges += sorted(
             (pair for pair in splits if pair[0] in rank and pair[1] in rank), key=lambda p: (rank[p[0]], rank[p[1]])
         )
-    has_bytes = any(kind == _BYTE for _, _, kind in pieces)
-    options = {"unk_token": unk, "fuse_unk": True, "byte_fallback": has_bytes}
-    return {
-        "type": "BPE",
-        "vocab": {p: i for i, p in enumerate(ordered)},
-        "merges": [list(m) for m in merges],
-        **options,
-    }
+    vocabulary = {piece: id for id, piece in enumerate(ordered)}
+    return {"type": "BPE", "vocab": vocabulary, "merges": [*map(list, merges)], "unk_token": unk, "fuse_unk": True}
 
 
-def _sentencepiece_steps(charsmap: bytes) -> JsonDict:
-    encoded = base64.b64encode(charsmap).decode("ascii")
+def _sentencepiece_steps(normalisation: Mapping[int, int | bytes], has_bytes: bool) -> JsonDict:
+    """Return the steps of a file's normalisation: character map (2), space before a text (3), no more spaces (4)."""
+    charsmap = base64.b64encode(_require_bytes(normalisation.get(2, b""))).decode("ascii")
+    adds_space = bool(normalisation.get(3, 1))
+    patterns = ((" {2,}", " "), (r"\A | \z", "")) if normalisation.get(4, 1) else ()
     normalizers = [
-        *([{"type": "Precompiled", "precompiled_charsmap": encoded}] if charsmap else []),
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        *([{"type": "Precompiled", "precompiled_charsmap": charsmap}] if charsmap else []),
+        *({"type": "Replace", "pattern": {"Regex": regex}, "content": content} for regex, content in patterns),
+        *([{"type": "Prepend", "prepend": "▁"}] if adds_space else []),
     ]
     remove_prefix = {"type": "Replace", "pattern": {"String": UNREACHABLE_PREFIX}, "content": ""}
-    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": False}
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
+    decoders = (
+        [*BYTE_FALLBACK_DECODERS, *strip] if has_bytes else [space | ({"prepend_scheme": "always"} if strip else {})]
+    )
     return {
-        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "normalizer": {"type": "Sequence", "normalizers": normalizers} if normalizers else None,
         "pre_tokenizer": space,
-        "decoder": {"type": "Sequence", "decoders": [remove_prefix, space]},
+        "decoder": {"type": "Sequence", "decoders": [remove_prefix, *decoders]},
     }
 
 
@@ -201,10 +217,10 @@ def _post_processor(single: str, pair: str, *, ids: Mapping[str, int]) -> JsonDi
     return {"type": "TemplateProcessing", "single": parts(single), "pair": parts(pair), "special_tokens": special}
 
 
-def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes, bool]:
-    """Return the pieces of a sentencepiece file with score and type, its normalisation table, and whether it is BPE."""
+def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], dict[int, int | bytes], bool]:
+    """Return the pieces of a sentencepiece file with score and type, its normalisation, and whether it is BPE."""
     pieces: list[tuple[str, float, int]] = []
-    charsmap, kind = b"", _UNIGRAM
+    normalisation, kind = dict[int, int | bytes](), _UNIGRAM
     for field, value in _message_fields(data):
         if field == 1:
             pieces.append(_read_piece(_require_bytes(value)))
@@ -213,14 +229,12 @@ def _read_model(data: bytes) -> tuple[list[tuple[str, float, int]], bytes, bool]
         elif field == 2:
             kind = dict(_message_fields(_require_bytes(value))).get(3, _UNIGRAM)  # type: ignore[assignment]
         elif field == 3:
-            charsmap = _require_bytes(dict(_message_fields(_require_bytes(value))).get(2, b""))
+            normalisation = dict(_message_fields(_require_bytes(value)))
     if not pieces:
         raise InvalidInput("The file is not a sentencepiece model: it has no pieces.")
-    has_bytes = any(kind == _BYTE for _, _, kind in pieces)
-    if kind not in (_UNIGRAM, _BPE) or (kind == _UNIGRAM and has_bytes):
-        problem = "a unigram model with bytes" if has_bytes else "neither a unigram nor a BPE model"
-        raise InvalidInput(f"The sentencepiece model is {problem}.", hint=_SAVE_HINT if has_bytes else None)
-    return pieces, charsmap, kind == _BPE
+    if kind not in (_UNIGRAM, _BPE):
+        raise InvalidInput("The sentencepiece model is neither a unigram nor a BPE model.")
+    return pieces, normalisation, kind == _BPE
 
 
 def _read_piece(data: bytes) -> tuple[str, float, int]:

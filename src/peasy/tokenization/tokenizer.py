@@ -13,6 +13,7 @@ from pathlib import Path
 
 from peasy.config import parse_json
 from peasy.errors import InvalidInput, NotFound, PeasyError
+from peasy.tokenization.character_map import find_character_map
 from peasy.tokenization.encoding import Encoding, printable, token_to_bytes, token_word_ids
 from peasy.tokenization.isolated_encoder import IsolatedEncoder, TokenSpans
 from peasy.tokenization.tokenizer_classes import apply_tokenizer_class, with_added_tokens
@@ -27,6 +28,9 @@ from peasy.tokenization.tokenizer_validation import (
 )
 
 TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
+LONGEST_MATCH = "peasy_longest_match"
+"""Key of tokenizer_config.json: the character map replaces the longest match, as the sentencepiece library does."""
+
 UNREACHABLE_PREFIX = "\ue000"
 """Prefix of pieces that have an id but must never match text (see convert.py); a private-use character."""
 
@@ -80,8 +84,10 @@ class Tokenizer:
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
             self._isolated_encoder, without = None, {}
+            self._character_map = find_character_map(self._data) if self._config.get(LONGEST_MATCH) else None
             if not is_own_form(self._data):  # built and run in its own process first; here it only decodes
-                self._isolated_encoder, without = IsolatedEncoder(self._data), dict.fromkeys(_ENCODING_SECTIONS)
+                self._isolated_encoder = IsolatedEncoder(self._data | self._rest_of_normalizer())
+                without = dict.fromkeys(_ENCODING_SECTIONS)
                 self._isolated_encoder.build()
             self._backend = tokenizers.Tokenizer.from_str(json.dumps(self._data | without))
             vocabulary = self._backend.get_vocab(with_added_tokens=True)
@@ -98,6 +104,13 @@ class Tokenizer:
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
+
+    def _rest_of_normalizer(self) -> JsonDict:
+        """Return the normalizer of the library: without the character map that is applied before it."""
+        if self._character_map is None:
+            return {}
+        normalizer = self._data["normalizer"]
+        return {"normalizer": normalizer | {"normalizers": normalizer["normalizers"][1:]}}
 
     @classmethod
     def from_json(
@@ -164,7 +177,7 @@ class Tokenizer:
         """Encode a text; `add_special_tokens` adds those that the model expects (`[CLS]`, `<s>`, ...)."""
         self._check_text(text)
         ((ids, spans),) = self._encode([text], add_special_tokens=add_special_tokens, offsets=True)
-        ids, offsets = self._map_ids(ids, spans, text), tuple(spans)
+        offsets = tuple(spans)
         return Encoding(text, tuple(ids), self.pieces(ids), offsets, token_word_ids(text, offsets))
 
     def __call__(self, text: str) -> Encoding:
@@ -203,12 +216,24 @@ class Tokenizer:
         """Return only the ids of many texts; fast, for a corpus."""
         for text in texts:
             self._check_text(text)
-        is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
-        encoded = self._encode(texts, add_special_tokens=add_special_tokens, offsets=is_mapped)
-        return [self._map_ids(ids, spans, text) for (ids, spans), text in zip(encoded, texts, strict=True)]
+        encoded = self._encode(texts, add_special_tokens=add_special_tokens, offsets=False)
+        return [ids for ids, _ in encoded]
 
     def _encode(self, texts: Sequence[str], *, add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
-        """Return ids of each text, and offsets if asked for; a foreign tokenizer runs in its own process."""
+        """Return ids of each text, and offsets if asked for."""
+        is_mapped = "peasy_vocab_size" in self._config  # this needs offsets
+        if self._character_map is None and not is_mapped:
+            return self._encode_normalised(texts, add_special_tokens, offsets)
+        unchanged = [(text, range(len(text) + 1)) for text in texts]
+        normalised = unchanged if self._character_map is None else list(map(self._character_map.normalise, texts))
+        encoded = self._encode_normalised([text for text, _ in normalised], add_special_tokens, offsets or is_mapped)
+        return [
+            (self._map_ids(ids, spans, text), [(sources[start], sources[end]) for start, end in spans])
+            for (ids, spans), (text, sources) in zip(encoded, normalised, strict=True)
+        ]
+
+    def _encode_normalised(self, texts: Sequence[str], add_special_tokens: bool, offsets: bool) -> list[TokenSpans]:
+        """Return ids and offsets of texts after the character map; a foreign tokenizer runs in its own process."""
         if self._isolated_encoder is not None:
             return self._isolated_encoder.encode(texts, add_special_tokens=add_special_tokens, offsets=offsets)
         with library_errors("Tokenizing"):

@@ -19,7 +19,7 @@ _MODEL_TYPES = {
     "RobertaTokenizer": "roberta roberta-prelayernorm bart", "MPNetTokenizer": "mpnet", "AlbertTokenizer": "albert",
     "XLMRobertaTokenizer": "xlm-roberta", "CamembertTokenizer": "camembert", "T5Tokenizer": "t5 mt5",
     "M2M100Tokenizer": "m2m_100", "MBartTokenizer": "mbart", "PegasusTokenizer": "pegasus",
-    FILE_CLASS: "mistral mixtral phi3 olmo2 stablelm granite modernbert",
+    FILE_CLASS: "mistral mistral3 ministral mixtral phi3 olmo2 olmo3 stablelm granite modernbert",
 }  # fmt: skip
 _CLASS_OF_MODEL = {model: name for name, models in _MODEL_TYPES.items() for model in models.split()}
 _ALWAYS_OF_MODEL = ("qwen2",)
@@ -139,11 +139,11 @@ def _llama_steps(config: JsonDict) -> JsonDict:
     return {
         "normalizer": None,
         "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False},
-        "decoder": {"type": "Sequence", "decoders": [*_BYTE_FALLBACK_DECODERS, *strip]},
+        "decoder": {"type": "Sequence", "decoders": [*BYTE_FALLBACK_DECODERS, *strip]},
     }
 
 
-_BYTE_FALLBACK_DECODERS: list[JsonDict] = [
+BYTE_FALLBACK_DECODERS: list[JsonDict] = [
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
     {"type": "ByteFallback"},
     {"type": "Fuse"},
@@ -155,7 +155,7 @@ def _gemma_steps(config: JsonDict) -> JsonDict:
     return {
         "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
         "pre_tokenizer": split,
-        "decoder": {"type": "Sequence", "decoders": _BYTE_FALLBACK_DECODERS},
+        "decoder": {"type": "Sequence", "decoders": BYTE_FALLBACK_DECODERS},
     }
 
 

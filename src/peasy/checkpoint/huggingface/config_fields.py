@@ -41,6 +41,7 @@ IGNORED_FIELDS = """
     summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout activation_dropout
     hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob embedding_dropout
     use_return_dict sentence_transformers sbert_ce_default_activation_function dropout class_weights
+    hidden_dropout_prob custom_pipelines attention_softmax_in_fp32 scale_attention_softmax_in_fp32
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 
@@ -153,8 +154,8 @@ class ConfigFields:
         self._seen.update(names.split() if isinstance(names, str) else names)
 
     def unknown(self) -> tuple[str, ...]:
-        """Return the fields that were neither read nor ignored."""
-        return tuple(str(name) for name in self.data if name not in self._seen)
+        """Return the fields that were neither read nor ignored; null, false and 0 turn nothing on."""
+        return tuple(str(name) for name, value in self.data.items() if value and name not in self._seen)
 
     def reject_unknown(self, hint: str | None = None) -> None:
         """Refuse every field that was neither read nor ignored."""

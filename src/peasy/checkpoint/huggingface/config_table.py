@@ -45,7 +45,7 @@ class Field:
     `names`: of several, separated by spaces, the first is read and all are written. `settings`: likewise, all are set
     and the first is written. `kind`: the method of `ConfigFields` that reads it. `default`: of a missing field, or a
     function of the settings. `decode` and `encode`: from the field's value to the setting's and back. `null`: what is
-    written for a setting that is null.
+    written for a setting that is null. `nullable`: a field that is null is not a missing one.
     """
 
     names: str
@@ -55,12 +55,14 @@ class Field:
     decode: Callable[[Any], object] = _unchanged
     encode: Callable[[Any], object] = _unchanged
     null: object = None
+    nullable: bool = False
 
     def read(self, fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
         """Read the field."""
         name, *copies = self.names.split()
         fields.ignore(copies)
-        value = self.kind(fields, name, self.default(settings) if callable(self.default) else self.default)
+        default = self.default(settings) if callable(self.default) else self.default
+        value = self.kind(fields, name, None if self.nullable and name in fields.data else default)
         settings |= dict.fromkeys(self.settings.split(), self.decode(value))
 
     def write(self, settings: Settings) -> dict[str, object]:

@@ -61,19 +61,22 @@ def read_folder(
     """
     safe_folder = SafeFolder(folder)
     where = str(safe_folder.path / CONFIG_FILE)
-    data = safe_folder.read_json(CONFIG_FILE)
+    whole_config = safe_folder.read_json(CONFIG_FILE)
+    data = registry.language_model_config(whole_config)
+    ignore_weights = ignore_extra or data is not whole_config  # those of images
     model_family = registry.detect_family(data, where, name=family, any_head=ignore_extra)
     tensors = open_tensors(safe_folder) if tensors is None else tensors
     ram.require_ram(tensors.nbytes, str(safe_folder.path))  # before any weight is read: tied copies are compared
-    is_base_model = not any(name.startswith(model_family.prefix) for name in tensors)  # saved without the prefix
+    new_names = {name: _modern_name(name) for name in tensors}
+    is_base_model = not any(name.startswith(model_family.prefix) for name in new_names.values())  # without the prefix
     prefix = model_family.prefix if is_base_model else ""
-    names = {name: model_family.aliases.get(name, _modern_name(prefix + name)) for name in tensors}
+    names = {name: model_family.aliases.get(new, prefix + new) for name, new in new_names.items()}
     stored = tensors.renamed({new: name for name, new in names.items()})
     fields = ConfigFields(data, where)
     hf_config = registry.read_hf_config(model_family, fields, stored, ignore_extra=ignore_extra)
     config = read_pooling(safe_folder, hf_config)
     pairs, expected = registry.match_weights(model_family, config, where)
-    weights, unused = _select_weights(stored, model_family, config, expected, ignore_extra)
+    weights, unused = _select_weights(stored, model_family, config, expected, ignore_weights)
     return HFCheckpoint(safe_folder, model_family.name, config, unused, fields.unknown(), pairs, weights)
 
 
@@ -169,11 +172,14 @@ def _matches_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _modern_name(name: str) -> str:
-    """Return the name of a weight; very old files call a norm's weight gamma and its bias beta."""
+    """Return the name of a weight; very old files call a norm's weight gamma and its bias beta.
+
+    A language model with image parts is stored as `language_model` inside or around `model`.
+    """
     for old, new in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
         if name.endswith(old):
             return name.removesuffix(old) + new
-    return name
+    return name.removeprefix("language_model.").replace("model.language_model.", "model.", 1)
 
 
 def _write_tokenizer_config(folder: Path, special: SpecialTokensConfig) -> None:

@@ -1,6 +1,7 @@
 """Decoders of the Llama kind (Llama, Mistral, Qwen, Gemma, OLMo 2, Phi, ...): one table, and what each adds to it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from peasy.checkpoint.huggingface.classification import OF_LAST_TOKEN
@@ -22,15 +23,17 @@ from peasy.checkpoint.huggingface.config_table import (
     sizes,
 )
 from peasy.checkpoint.huggingface.family import ModelFamily, architectures
-from peasy.checkpoint.huggingface.rope import Rope
+from peasy.checkpoint.huggingface.rope import ROPE_LAYERS, Rope
 from peasy.checkpoint.huggingface.weight_map import WeightMap, WeightRule, module_rules, split_fused
 from peasy.checkpoint.huggingface.windows import Windows
 from peasy.models.config import DecoderConfig
 
 _IGNORED = """
     max_sequence_length is_llama_config cache_implementation hidden_activation hidden_act
-    original_max_position_embeddings sliding_window_size residual_dropout
+    original_max_position_embeddings sliding_window_size residual_dropout full_attn_mod interpolate_factor activation
+    layer_norm_epsilon
 """
+_NEVER = 2**31
 _UNLIMITED_CONTEXT = 2**17
 """max_position_embeddings of a model without a limit: the field must have a number."""
 
@@ -52,7 +55,8 @@ _OLD_GELU, _CODE_GELU = (activation("hidden_act", _TANH, gelu=gelu, tanh=_TANH) 
 _BIAS = Field("attention_bias", ATTENTION_BIAS, ConfigFields.boolean, False)
 _MLP_BIAS = Field("mlp_bias", "stack.feedforward.bias", ConfigFields.boolean, False)
 _LOGIT_CAP = Field("final_logit_softcapping", "lm_head.softcap", ConfigFields.number, None)
-_SCORE_CAP = Field("attn_logit_softcapping", "stack.attention.softcap", ConfigFields.number, None)
+_USUAL_CAP = replace(_LOGIT_CAP, default=30.0, nullable=True)
+_SCORE_CAP = Field("attn_logit_softcapping", "stack.attention.softcap", ConfigFields.number, 50.0, nullable=True)
 _QUERY_SCALE = Field(
     "query_pre_attn_scalar",
     SCALE,
@@ -76,7 +80,7 @@ _ONLY_USUAL = (
 )
 
 
-_ROPE, _NO_WINDOWS, _SWITCH = Rope(), Windows(), Windows("switch")
+_ROPE, _NO_WINDOWS, _SWITCH = Rope(), Windows(), Windows("switch", default_window=4096)
 
 
 def _heads(kv_heads: int | None, d_head: int | None) -> Custom:
@@ -90,21 +94,6 @@ def _heads(kv_heads: int | None, d_head: int | None) -> Custom:
         settings[D_HEAD] = width if width * num_heads != d_model else None
 
     return Custom(read, lambda settings: {"num_key_value_heads": settings[KV_HEADS], "head_dim": settings[D_HEAD]})
-
-
-def _read_rope_layers(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
-    """Read which layers have no RoPE: a list of 0 and 1, or every n-th."""
-    layers, interval = settings["stack.num_layers"], fields.integer("no_rope_layer_interval", 4)
-    rotated = fields.data.get("no_rope_layers") or [int((layer + 1) % interval != 0) for layer in range(layers)]
-    fields.ignore(["no_rope_layers"])
-    if not isinstance(rotated, list) or len(rotated) != layers or any(flag not in (0, 1) for flag in rotated):
-        raise fields.invalid("no_rope_layers", f"a list of {layers} numbers, each 0 or 1")
-    settings["position.skipped_layers"] = tuple(layer for layer, flag in enumerate(rotated) if not flag)
-
-
-def _write_rope_layers(settings: Settings) -> dict[str, object]:
-    skipped = settings.get("position.skipped_layers", ())
-    return {"no_rope_layers": [int(layer not in skipped) for layer in range(settings["stack.num_layers"])]}
 
 
 def _family(
@@ -198,32 +187,42 @@ _PHI = {**_PLAIN_MLP, "stack.parallel": True, "stack.shared_norm": True, "lm_hea
 _PHI |= dict.fromkeys(f"{ATTENTION_BIAS} stack.feedforward.bias".split(), True)
 _PHI_NAMES = {"self_attn.o_proj": "self_attn.dense", "mlp.up_proj": "mlp.fc1", "mlp.down_proj": "mlp.fc2"}
 _PHI_NAMES |= {"norm": "final_layernorm"}
-_ALL_BIASES = Field("use_bias", f"{ATTENTION_BIAS} stack.feedforward.bias", ConfigFields.boolean, True)
+_STARCODER = (
+    Field("use_bias", f"{ATTENTION_BIAS} stack.feedforward.bias", ConfigFields.boolean, True),
+    *(
+        Fixed(name, (usual,), "transformers does not compute it in this family.")
+        for name, usual in (("mlp_type", "default"), ("norm_type", "layer_norm"), ("scale_attn_weights", True))
+    ),
+)
 _STABLELM = (
     Field("use_qkv_bias", "stack.attention.bias", ConfigFields.boolean, False),
     Field("use_parallel_residual", "stack.parallel stack.shared_norm", ConfigFields.boolean, False),
 )
 _NO_HEAD_NORM = Fixed("qk_layernorm", (False,), "LayerNorm of queries and keys is not supported.")
-_ROPE_LAYERS = Custom(_read_rope_layers, _write_rope_layers)
 
 FAMILIES = (
     _family("llama", "Llama", _BIAS, _MLP_BIAS),
-    _family("mistral", "Mistral", _NO_BIAS, windows=Windows("all"), kv_heads=8),
+    _family("mistral", "Mistral", _NO_BIAS, windows=Windows("all", default_window=4096), kv_heads=8),
+    _family("ministral", "Ministral", _NO_BIAS, windows=Windows("pattern", _NEVER, 4096), kv_heads=8),
     _family("qwen2", "Qwen2", _QKV_BIAS, settings={"stack.attention.bias": True}, windows=_SWITCH),
     _family("qwen3", "Qwen3", _BIAS, settings=_HEAD_NORM, windows=_SWITCH, d_head=128),
     _family("arcee", "Arcee", _BIAS, _MLP_BIAS, settings={"stack.feedforward.kind": "mlp"}, act=_RELU2),
     _family(
-        *("smollm3", "SmolLM3", _BIAS, _MLP_BIAS, _ROPE_LAYERS),
-        windows=_SWITCH, rope=Rope(default_base=2e6), kv_heads=4, tied=True,
+        *("smollm3", "SmolLM3", _BIAS, _MLP_BIAS, ROPE_LAYERS),
+        windows=Windows("switch"), rope=Rope(default_base=2e6), kv_heads=4, tied=True,
     ),
     _family("olmo2", "Olmo2", _BIAS, settings=_PROJECTION_NORM, eps=1e-5),
+    _family(
+        *("olmo3", "Olmo3", _BIAS), settings=_PROJECTION_NORM, eps=1e-5, windows=Windows("pattern", 4, 4096),
+        rope=Rope(default_base=5e5, local_base="rope_local_base_freq", default_local_base=5e5),
+    ),
     _family("phi3", "Phi3", _NO_BIAS, eps=1e-5, windows=Windows("all"), rope=Rope(partial=True), fused=True),
     _family(
         *("phi", "Phi", _NO_HEAD_NORM), settings=_PHI, renamed=_PHI_NAMES, eps=1e-5, eps_name="layer_norm_eps",
         act=activation("hidden_act", "gelu_new"), rope=Rope(partial=True, default_share=0.5),
     ),
     _family(
-        *("starcoder2", "Starcoder2", _ALL_BIASES), settings=_PLAIN_MLP, eps=1e-5, eps_name="norm_epsilon",
+        *("starcoder2", "Starcoder2", *_STARCODER), settings=_PLAIN_MLP, eps=1e-5, eps_name="norm_epsilon",
         act=_CODE_GELU, windows=Windows("all"), kv_heads=2, tied=True,
         renamed={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"},
     ),
@@ -234,7 +233,7 @@ FAMILIES = (
     _family("granite", "Granite", _BIAS, _MLP_BIAS, *_SCALES),
     _family("gemma", "Gemma", _BIAS, settings=_GEMMA, act=_OLD_GELU, d_head=256, tied=True),
     _family(
-        *("gemma2", "Gemma2", _BIAS, _QUERY_SCALE, _SCORE_CAP, _LOGIT_CAP), settings=_AROUND, act=_GELU,
+        *("gemma2", "Gemma2", _BIAS, _QUERY_SCALE, _SCORE_CAP, _USUAL_CAP), settings=_AROUND, act=_GELU,
         windows=Windows("pattern", 2, 4096), kv_heads=4, d_head=256, tied=True,
     ),
     _family(

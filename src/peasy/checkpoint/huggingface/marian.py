@@ -84,7 +84,7 @@ def _family(
     usual |= {"add_bias_logits": False, "static_position_embeddings": not learned}
     return ModelFamily(
         name,
-        (architecture,),
+        (architecture, f"{architecture.removesuffix('MTModel').removesuffix('ForConditionalGeneration')}Model"),
         {"kind": "encoder-decoder", "target_positions": learned, "embedding.norm": learned, **settings},
         (
             *(

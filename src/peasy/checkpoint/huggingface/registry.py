@@ -46,9 +46,24 @@ _UNSUPPORTED = {
 """Fields of config.json that tell why an architecture is not supported."""
 
 
+_LANGUAGE_MODELS: dict[str, dict[str, object]] = {
+    "gemma3": {"vocab_size": 262_208, "num_attention_heads": 8, "max_position_embeddings": 131_072},
+    "mistral3": {},
+}
+"""Models of text and images whose text_config is a family of its own, and what transformers assumes in it."""
+
 _QUANTISED = (
     "Quantised weights are not read: import the original model, or what model.dequantize() of transformers saves."
 )
+
+
+def language_model_config(data: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the config of the language model in one of text and images; any other config is returned unchanged."""
+    name, text = data.get("model_type"), data.get("text_config")
+    if not isinstance(name, str) or name not in _LANGUAGE_MODELS or not isinstance(text, dict):
+        return data
+    ids = {field: value for field, value in data.items() if field.endswith("_token_id")}
+    return {**_LANGUAGE_MODELS[name], **ids, **text, "architectures": []}
 
 
 def detect_family(
@@ -101,7 +116,8 @@ def read_hf_config(
     """
     fields.ignore(config_fields.IGNORED_FIELDS)
     if not family.has_custom_code:
-        fields.require_value("auto_map", reason="It refers to custom code, which peasy does not run.")
+        reason = "It refers to custom code, which peasy does not run; without that code, delete this field."
+        fields.require_value("auto_map", reason=reason)
     fields.ignore(["auto_map"])
     fields.require_value("quantization_config", reason=_QUANTISED)
     fields.ignore("is_decoder" if family.kind == "decoder" else "")

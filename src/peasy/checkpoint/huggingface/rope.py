@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from peasy.checkpoint.huggingface.config_fields import REQUIRED, ConfigFields, PlannedWeights, WeightNames
-from peasy.checkpoint.huggingface.config_table import Field, Settings
+from peasy.checkpoint.huggingface.config_table import Custom, Field, Settings
 from peasy.errors import InvalidInput
 
 FULL, LOCAL = "full_attention", "sliding_attention"
@@ -136,3 +136,22 @@ def _fill_in(fields: ConfigFields, rope: ConfigFields, kind: str) -> None:
             one, other = (0.1 * scale * math.log(factor) + 1.0 for scale in scales)
             attention = one / other
     rope.data = {**rope.data, _ORIGINAL: original, "attention_factor": rope.number("attention_factor", attention)}
+
+
+def _read_rope_layers(fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
+    """Read which layers have no RoPE: a list of 0 and 1, or every n-th."""
+    layers, interval = settings["stack.num_layers"], fields.integer("no_rope_layer_interval", 4)
+    rotated = fields.data.get("no_rope_layers") or [int((layer + 1) % interval != 0) for layer in range(layers)]
+    fields.ignore(["no_rope_layers"])
+    if not isinstance(rotated, list) or len(rotated) != layers or any(flag not in (0, 1) for flag in rotated):
+        raise fields.invalid("no_rope_layers", f"a list of {layers} numbers, each 0 or 1")
+    settings["position.skipped_layers"] = tuple(layer for layer, flag in enumerate(rotated) if not flag)
+
+
+def _write_rope_layers(settings: Settings) -> dict[str, object]:
+    skipped = settings.get("position.skipped_layers", ())
+    return {"no_rope_layers": [int(layer not in skipped) for layer in range(settings["stack.num_layers"])]}
+
+
+ROPE_LAYERS = Custom(_read_rope_layers, _write_rope_layers)
+"""Layers without RoPE (SmolLM3)."""

@@ -17,6 +17,7 @@ class Windows:
 
     "none": it has none. "all": one window for all layers. "switch": use_sliding_window turns it on, in layer_types or
     from max_window_layers on. "pattern": layer_types, by default every `full_every`-th layer is without a window.
+    `default_window`: of a missing field.
     """
 
     style: Literal["none", "all", "switch", "pattern"] = "none"
@@ -29,7 +30,8 @@ class Windows:
             fields.require_value("sliding_window", reason="This family has no sliding window.")
             return
         layers = settings["stack.num_layers"]
-        settings[WINDOW] = window = fields.integer("sliding_window", self.default_window)
+        default = None if "sliding_window" in fields.data else self.default_window  # null means none
+        settings[WINDOW] = window = fields.integer("sliding_window", default)
         if self.style == "all":
             return
         types = read_layer_types(fields, layers)
@@ -39,7 +41,7 @@ class Windows:
             every = pattern if type(pattern) is int and pattern > 0 else self.full_every
             usual = tuple(layer for layer in range(layers) if (layer + 1) % every)
         else:
-            usual = tuple(range(fields.integer("max_window_layers", layers, minimum=0), layers))
+            usual = tuple(range(fields.integer("max_window_layers", 28, minimum=0), layers))
             if not fields.boolean("use_sliding_window", False) or window is None:
                 settings[WINDOW] = None
                 return

@@ -162,7 +162,7 @@ def test_csv_without_a_known_column_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("body,stars\nGood,5\nBad,1\nFine,3\n")
     with pytest.raises(InvalidInput, match="names body, stars") as error:
         open_corpus(tmp_path / "a.csv")
-    assert "text='body'" in error.value.hint
+    assert "--set data_options.text=body" in error.value.hint
     assert list(open_corpus(tmp_path / "a.csv", text="body").read("train")) == ["Good", "Bad"]
     labelled = open_corpus(tmp_path / "a.csv", text="body", label="stars")
     assert next(iter(labelled.read("train"))).label == "5"

@@ -2,9 +2,10 @@
 
 import csv
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,7 @@ class RecordCorpus(FilesCorpus):
         if problems.count > max(count, 1):
             total = f"{problems.count:,} of {problems.count + count:,} rows"
             hint = "A row has text (and label), source and target, or messages as JSON; or two columns of a .tsv."
+            hint += " Another name of the text: --set data_options.text=NAME"
             raise InvalidInput(f"{total} of {self.name} are unusable; {first}.", hint=hint)
         if count < (2 if self.split_by_count else 1):
             shortage = "has no rows" if not count else "has only one row, and validation needs one"
@@ -151,16 +153,21 @@ def _read_document(path: Path, options: FilesConfig, problems: DataProblems) -> 
 
 
 def _read_csv(path: Path, options: FilesConfig, problems: DataProblems) -> Iterator[tuple[str, Sample]]:
-    """Read comma-separated rows, whose header line names the columns; a quoted text may contain line breaks."""
+    """Read rows, whose header line names the columns; a quoted text may contain line breaks.
+
+    Columns are separated by commas, or, if the header then has no known name, by semicolons or tabs.
+    """
     lines = (line + "\n" for _, line in read_lines(path, problems) if line is not None)
-    rows = csv.DictReader(lines)
-    known = {options.text, options.source, options.target}
+    header, known = next(lines, ""), {options.text, options.source, options.target}
+    delimiter = next((mark for mark in ",;\t" if known & {name.strip('" \n') for name in header.split(mark)}), ",")
+    rows = csv.DictReader(chain([header], lines), delimiter=delimiter)
     try:
         with _field_limit():
             rows.fieldnames  # noqa: B018 - reads the header
         if not known & set(rows.fieldnames or ()):
             found = ", ".join(rows.fieldnames or ())[:200] or "nothing"
-            hint = f"Name the column of the texts, for example with text={(rows.fieldnames or ['body'])[0][:100]!r}."
+            name = (rows.fieldnames or ["body"])[0][:100]
+            hint = f"Name the column of the texts: --set {shlex.quote(f'data_options.text={name}')}"
             raise InvalidInput(f"The header of {path} names {found}, not {options.text}.", hint=hint)
         while True:
             with _field_limit():

@@ -85,7 +85,8 @@ def from_sentencepiece(
     pieces, normalisation, is_bpe = _read_model(model)
     config = dict(config or {})
     ids, special = _piece_ids(pieces, vocabulary, config)
-    is_marian = vocabulary is not None and "tokenizer_class" not in config
+    class_name = config.get("tokenizer_class")
+    is_marian = vocabulary is not None and class_name is None
     eos, unk = next((name for name in ("</s>", "[SEP]", "<eos>") if name in ids), "</s>"), "<unk>"
     for name in (eos, unk):
         if name not in ids:
@@ -109,19 +110,18 @@ def from_sentencepiece(
         model_json = {"type": "Unigram", "unk_id": ids[unk], "vocab": scored}
     model_json["byte_fallback"] = has_bytes
     templates: Sequence[str] = (f"{language if language.strip() in ids else ''}$A {eos}", "$A $B")
-    if "<s>" in ids and config.get("tokenizer_class") in ("XLMRobertaTokenizer", "CamembertTokenizer"):
+    if "<s>" in ids and class_name in ("XLMRobertaTokenizer", "CamembertTokenizer"):
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
         templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
-    name = config.get("tokenizer_class")
-    if has_bytes and name in (None, *_BPE_CLASSES):
+    if has_bytes and class_name in (None, *_BPE_CLASSES):
         bos = {"bos_token": "<s>" if "<s>" in ids else "<bos>", "add_bos_token": True}
         config = bos | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
     data = _tokenizer_json(model_json, ids, added, templates, steps)
     named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})
     is_separate = vocabulary is not None and (without_id or not is_bpe)
-    follows_library = name in _SENTENCEPIECE_CLASSES or (name in _BPE_CLASSES and not is_bpe)
+    follows_library = class_name in _SENTENCEPIECE_CLASSES or (class_name in _BPE_CLASSES and not is_bpe)
     named |= {LONGEST_MATCH: True} if follows_library else {}
     return Tokenizer(data, named | config | ({"peasy_vocab_size": len(ids)} if is_separate else {}))
 

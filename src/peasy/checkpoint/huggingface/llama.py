@@ -80,6 +80,7 @@ _ONLY_USUAL = (
 )
 
 
+_PHI3_ROPE = Rope(partial=True, original_length=4096)
 _ROPE, _NO_WINDOWS, _SWITCH = Rope(), Windows(), Windows("switch", default_window=4096)
 
 
@@ -187,7 +188,7 @@ _PHI = {**_PLAIN_MLP, "stack.parallel": True, "stack.shared_norm": True, "lm_hea
 _PHI |= dict.fromkeys(f"{ATTENTION_BIAS} stack.feedforward.bias".split(), True)
 _PHI_NAMES = {"self_attn.o_proj": "self_attn.dense", "mlp.up_proj": "mlp.fc1", "mlp.down_proj": "mlp.fc2"}
 _PHI_NAMES |= {"norm": "final_layernorm"}
-_STARCODER = (
+_STARCODER: tuple[ConfigPart, ...] = (
     Field("use_bias", f"{ATTENTION_BIAS} stack.feedforward.bias", ConfigFields.boolean, True),
     *(
         Fixed(name, (usual,), "transformers does not compute it in this family.")
@@ -216,13 +217,13 @@ FAMILIES = (
         *("olmo3", "Olmo3", _BIAS), settings=_PROJECTION_NORM, eps=1e-5, windows=Windows("pattern", 4, 4096),
         rope=Rope(default_base=5e5, local_base="rope_local_base_freq", default_local_base=5e5),
     ),
-    _family("phi3", "Phi3", _NO_BIAS, eps=1e-5, windows=Windows("all"), rope=Rope(partial=True), fused=True),
+    _family("phi3", "Phi3", _NO_BIAS, eps=1e-5, windows=Windows("all"), rope=_PHI3_ROPE, fused=True),
     _family(
         *("phi", "Phi", _NO_HEAD_NORM), settings=_PHI, renamed=_PHI_NAMES, eps=1e-5, eps_name="layer_norm_eps",
         act=activation("hidden_act", "gelu_new"), rope=Rope(partial=True, default_share=0.5),
     ),
     _family(
-        *("starcoder2", "Starcoder2", *_STARCODER), settings=_PLAIN_MLP, eps=1e-5, eps_name="norm_epsilon",
+        "starcoder2", "Starcoder2", *_STARCODER, settings=_PLAIN_MLP, eps=1e-5, eps_name="norm_epsilon",
         act=_CODE_GELU, windows=Windows("all"), kv_heads=2, tied=True,
         renamed={"mlp.up_proj": "mlp.c_fc", "mlp.down_proj": "mlp.c_proj"},
     ),

@@ -45,6 +45,7 @@ class Rope:
     """RoPE of a family: all in rope_parameters in newer files, rope_theta and rope_scaling in older ones.
 
     `partial`: it may rotate only a share of each head. `local_base`: it has another base in its local layers.
+    `original_length`: the length before scaling, if config.json does not tell it; else the maximum.
     """
 
     base: str = "rope_theta"
@@ -54,6 +55,7 @@ class Rope:
     default_share: float = 1.0
     local_base: str | None = None
     default_local_base: float = 10_000.0
+    original_length: int | None = None
 
     def read(self, fields: ConfigFields, weights: WeightNames, settings: Settings) -> None:
         """Read the position settings."""
@@ -80,7 +82,7 @@ class Rope:
             message = f"{fields.where}: partial_rotary_factor is {share}."
             raise InvalidInput(message, hint="This family rotates whole heads.")
         base = rope.number("rope_theta", base, minimum=1.0)
-        scaling = _read_scaling(fields, rope)
+        scaling = _read_scaling(fields, rope, self.original_length)
         local_base = local_base if local_base != base or scaling else None
         position = {"kind": "rotary", "base": base, "scaling": scaling, "share": share, "local_base": local_base}
         settings |= {f"position.{name}": value for name, value in position.items()}
@@ -102,7 +104,7 @@ class Rope:
         return {"rope_parameters": {FULL: rope, LOCAL: {"rope_type": "default", "rope_theta": local}}}
 
 
-def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> Settings | None:
+def _read_scaling(fields: ConfigFields, rope: ConfigFields, original_length: int | None) -> Settings | None:
     kind = rope.data.get("rope_type") or rope.data.get("type") or "default"
     rope.ignore(["rope_type", "type"])
     kind = "longrope" if kind == "su" else kind
@@ -113,7 +115,7 @@ def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> Settings | None:
         message = f"{rope.where}: rope_type {kind!r} is not supported."
         raise InvalidInput(message, hint=f"Supported: default, {', '.join(_SCALINGS)}.")
     if kind in ("yarn", "longrope"):
-        _fill_in(fields, rope, kind)
+        _fill_in(fields, rope, kind, original_length)
     settings: Settings = {"kind": kind}
     for field in _SCALINGS[kind]:
         field.read(rope, PlannedWeights(), settings)
@@ -121,10 +123,10 @@ def _read_scaling(fields: ConfigFields, rope: ConfigFields) -> Settings | None:
     return settings
 
 
-def _fill_in(fields: ConfigFields, rope: ConfigFields, kind: str) -> None:
+def _fill_in(fields: ConfigFields, rope: ConfigFields, kind: str, original_length: int | None) -> None:
     """Make explicit what newer files leave out: the original length and the attention factor."""
     longest, attention = fields.integer("max_position_embeddings"), None
-    original = longest if kind == "yarn" else fields.integer(_ORIGINAL, longest)
+    original = longest if kind == "yarn" else fields.integer(_ORIGINAL, original_length or longest)
     original = rope.integer(_ORIGINAL, original)
     if kind == "longrope":
         factor = rope.number("factor", longest / original)

@@ -91,13 +91,13 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
     best: Diagnosis | None = None
     axes, start = 0, time.process_time()
     for number, attempt in enumerate(islice(_attempts(state, SIZES[0]), _MAX_ATTEMPTS)):
-        if max(array.ndim for array in attempt.subject.inputs.values()) < axes:
-            continue  # an axis by number, as in softmax(1), means another one without the batch
         if given is not None:
             _explain_expected(state, attempt, *given)
         found = _judge_attempt(state, attempt)
-        axes = max(axes, found.axes)
         diagnosis = _diagnosis(state, attempt, found)
+        if diagnosis.verdict == EQUAL and found.axes < axes:
+            continue  # an axis by number, as in softmax(1), means another one without the batch
+        axes = max(axes, found.axes)
         if diagnosis.verdict != NOT_COMPARED:
             return _with_more_sizes(state, attempt, found)
         best = best or diagnosis

@@ -1,6 +1,7 @@
 """`first-word`: effect of the causal mask on the first token, and attention sinks of a trained model."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,6 @@ from peasy.experiments.models import ModelSource, format_head, open_model, untra
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, Outcome
 from peasy.formula import attend
-from peasy.parameters import Record
 from peasy.views.document import Maps
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ _SINK_WEIGHT = 0.5
 """A head is an attention sink if it gives the first token at least this weight."""
 
 
-class MaskComparison(Record):
+@dataclass(frozen=True)
+class MaskComparison:
     """One sentence in every head, unmasked and masked: `weights` by head, `context_change` (relative) by position.
 
     `value_error`: largest difference between the first token's context and its value vector.
@@ -39,7 +40,8 @@ class MaskComparison(Record):
     context_change: tuple[float, ...]
 
 
-class FirstTokenAttention(Record):
+@dataclass(frozen=True)
+class FirstTokenAttention:
     """Mean attention weight of each head on the first token; `uniform` is that of uniform attention."""
 
     heads: dict[LayerHead, float]

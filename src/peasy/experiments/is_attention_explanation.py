@@ -1,6 +1,7 @@
 """`is-attention-explanation`: attention weights against what happens when an edge is cut, or a head made uniform."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +11,11 @@ from peasy.experiments.models import ModelSource, open_model, untrained
 from peasy.experiments.pronoun import pronoun_stories
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, mean_interval
-from peasy.parameters import Record
 from peasy.views.document import Paragraph
 
 
-class WeightsAndEffects(Record):
+@dataclass(frozen=True)
+class WeightsAndEffects:
     """One text: mean attention weight of each key over all heads, and the change of the answer when it is cut.
 
     `effects`: absolute change of the answer's logit when the last token cannot attend to this key in any head.

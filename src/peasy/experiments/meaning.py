@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,7 +14,6 @@ from peasy.experiments.models import ModelSource, open_model, training_seed, unt
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, permutation_p_value
 from peasy.metrics.kmeans import spherical_kmeans
-from peasy.parameters import Record
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
@@ -34,7 +33,8 @@ _NUM_DRAWN = 48
 """Number of sentences on the map."""
 
 
-class WordCosines(Record):
+@dataclass(frozen=True)
+class WordCosines:
     """Cosines of word pairs before and after training, and the vectors to draw."""
 
     before: dict[tuple[str, str], float]
@@ -43,7 +43,8 @@ class WordCosines(Record):
     vectors: dict[str, np.ndarray]
 
 
-class ContextCosines(Record):
+@dataclass(frozen=True)
+class ContextCosines:
     """Contextual embeddings of one word: cosine in the two example sentences, within and across its two meanings.
 
     `nearest_same`: how often the nearest other use has the same meaning; `hits`: for each use.
@@ -56,7 +57,8 @@ class ContextCosines(Record):
     hits: tuple[bool, ...] = ()
 
 
-class ClusterQuality(Record):
+@dataclass(frozen=True)
+class ClusterQuality:
     """Purity of clusters by label, and Spearman correlation of cosines with the number of shared labels."""
 
     purity: float

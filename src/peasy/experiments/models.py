@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -13,7 +13,6 @@ from peasy.commands.train import train_events
 from peasy.datasets import Corpus, open_corpus
 from peasy.experiments.result import OnStatus, Points
 from peasy.extras import require_extra
-from peasy.parameters import Record
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -75,7 +74,8 @@ def format_head(head: LayerHead) -> str:
     return f"{head[0]}.{head[1]}"
 
 
-class TrainedModel(Record):
+@dataclass(frozen=True)
+class TrainedModel:
     """Trained model with its validation loss by step."""
 
     model: LoadedModel

@@ -1,7 +1,7 @@
 """`projections`: how W_Q, W_K, W_V of a head change each word's nearest words; nearest words against next words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice, pairwise
 
 import numpy as np
@@ -15,7 +15,6 @@ from peasy.experiments.pronoun import best_referent_head, pronoun_stories, refer
 from peasy.experiments.result import ExperimentResult, OnStatus, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison
 from peasy.metrics.scores import spearman
-from peasy.parameters import Record
 from peasy.views.document import DocumentPart
 from peasy.views.embedding import embedding_map, nearest_neighbours
 
@@ -29,7 +28,8 @@ _NUM_TEXTS = 4000
 _NUM_CLASSES, _NOUNS_PER_CLASS, _NUM_NEIGHBOURS = 6, 5, 5
 
 
-class SpaceStatistics(Record):
+@dataclass(frozen=True)
+class SpaceStatistics:
     """Statistics of one vector space: its width, and how often the nearest word is of the `same_class`.
 
     `neighbours_kept`: fraction of the nearest words in x that stay nearest. For each word, `hits`: whether the nearest

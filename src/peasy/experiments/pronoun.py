@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import combinations, count, islice
 from random import Random
 
@@ -16,7 +16,6 @@ from peasy.experiments.models import ModelSource, ablate_heads, format_head, ope
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, Outcome, claim_outcome, least_above_chance
 from peasy.inspection.results import CAVEAT
-from peasy.parameters import Record
 from peasy.views.document import DocumentPart, Matrix, Paragraph
 
 SENTENCE = "The pizza came out of the oven and it"
@@ -40,7 +39,8 @@ ReferentWeights = Mapping[LayerHead, np.ndarray]
 """By head, for each story: the attention weight on the referent and on the other noun."""
 
 
-class CheckpointResult(Record):
+@dataclass(frozen=True)
+class CheckpointResult:
     """Checkpoint in training: stories seen, right endings, attention from "it" to its referent and the other noun."""
 
     stories: int
@@ -54,7 +54,8 @@ class CheckpointResult(Record):
         return float(np.mean(self.hits))
 
 
-class NounExamples(Record):
+@dataclass(frozen=True)
+class NounExamples:
     """Nouns with few, some or all examples: examples of each as the referent, and, in other stories, right endings and
     the attention to them by query word."""
 
@@ -63,7 +64,8 @@ class NounExamples(Record):
     weights: dict[str, float]
 
 
-class HeadAblation(Record):
+@dataclass(frozen=True)
+class HeadAblation:
     """Set of ablated heads, and which endings are right: with all heads, without these, without as many others.
 
     `ablated` and `controls` by kind: set to zero, which is off the distribution that later layers know, and to their

@@ -1,6 +1,7 @@
 """`teacher-forcing`: losses of all positions in one pass and one by one; right tokens given, or the model's own."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -10,7 +11,6 @@ from peasy.datasets import open_corpus
 from peasy.experiments.models import ModelSource, open_model, time_call
 from peasy.experiments.result import ExperimentResult, OnStatus, curves, ignore_status, make_result, table
 from peasy.experiments.statistics import Comparison, Outcome
-from peasy.parameters import Record
 
 _TOLERANCE = 1024 * 2.0**-23
 """Rounding of float32 logits on two execution paths: a sum of about a thousand terms, each rounded to 2^-23."""
@@ -18,7 +18,8 @@ _GIVEN = 6
 """Number of tokens that are given before generation."""
 
 
-class ForcedText(Record):
+@dataclass(frozen=True)
+class ForcedText:
     """One text: largest difference of the logits in one pass and one by one, seconds of both, and right tokens.
 
     `forced`: predictions after the right earlier tokens; `free`: after the model's own, from the `_GIVEN` first on.

@@ -230,6 +230,17 @@ def test_active_writer_is_left_alone(texts, tokenizer, tmp_path):
     open_shards(tmp_path / "shards").verify()
 
 
+def test_shards_that_another_process_prepared_meanwhile_are_opened(texts, tokenizer, tmp_path):
+    folder = tmp_path / "shards"
+
+    def other_process(done, total):
+        if not folder.exists():
+            prepare_shards(texts, tokenizer, folder)
+
+    assert prepare_shards(texts, tokenizer, folder, other_process).column().num_documents > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["shards"]
+
+
 def test_preparing_uses_constant_memory(tokenizer, tmp_path, monkeypatch):
     """Five times the text, the same peak memory."""
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 14)

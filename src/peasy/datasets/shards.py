@@ -267,9 +267,12 @@ def prepare_shards(
     folder = Path(folder)
     fingerprint = shards_fingerprint(corpus, tokenizer, target_tokenizer)
     if not folder.exists():
-        with locked_atomic_dir(folder) as part:
-            _write_shards(part, corpus, (tokenizer, target_tokenizer or tokenizer), fingerprint, progress)
-        return open_shards(folder)
+        try:
+            with locked_atomic_dir(folder) as part:
+                _write_shards(part, corpus, (tokenizer, target_tokenizer or tokenizer), fingerprint, progress)
+        except InvalidInput:
+            if not folder.exists():  # otherwise another process has prepared it meanwhile
+                raise
     shards = open_shards(folder)
     if shards.header["fingerprint"] != fingerprint:
         hint = "Choose another folder, or delete it."

@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import warnings
 
 import pytest
 
@@ -19,6 +20,17 @@ def command(peasy, tmp_path, monkeypatch):
     monkeypatch.setenv("PEASY_HOME", str(tmp_path / "home"))
     (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     return peasy
+
+
+def test_unused_lines_are_named_in_one_line(command, tmp_path):
+    rows = [json.dumps({"text": line}) for line in LINES]
+    (tmp_path / "lines.jsonl").write_text("\n".join(['{"txt": 1}', *rows]) + "\n", encoding="utf-8")
+    message = 'lines.jsonl:1: "text" is missing'
+    with pytest.warns(UserWarning, match=f"1 line could not be used; the first: {message}") as warned:
+        assert command("train", "gpt", "--data", "lines.jsonl", "--steps", "1", "--run", "fox", *SMALL).code == 0
+    shown = warnings.formatwarning(warned[0].message, UserWarning, "train.py", 1)
+    assert shown.startswith("! 1 line could not")
+    assert "train.py" not in shown
 
 
 def test_progress_and_result(command):

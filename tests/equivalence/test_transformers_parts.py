@@ -42,6 +42,23 @@ def test_language_model_of_gemma_3(tmp_path):
     torch.testing.assert_close(load_model(checkpoint)(IDS), expected, atol=1e-4, rtol=1e-4)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("tied", [True, False])
+def test_language_model_of_mistral_3(tmp_path, tied):
+    """Whether the head is tied is a field of the whole model; the text's own field may say otherwise."""
+    vision = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    config = transformers.Mistral3Config(
+        text_config=SMALL_LLAMA | {"model_type": "mistral", "num_key_value_heads": 2, "tie_word_embeddings": not tied},
+        vision_config=vision | {"model_type": "pixtral", "image_size": 28, "patch_size": 14},
+        tie_word_embeddings=tied,
+    )
+    torch.manual_seed(2)
+    theirs = transformers.Mistral3ForConditionalGeneration(config).eval()
+    checkpoint = read_folder(saved(theirs, tmp_path / "m"))
+    assert checkpoint.family == "mistral"
+    torch.testing.assert_close(load_model(checkpoint)(IDS), theirs(input_ids=IDS).logits, atol=1e-4, rtol=1e-4)
+
+
 def test_text_config_of_gemma_3_may_be_short(tmp_path):
     """Published files list only what differs from the defaults of transformers."""
     text = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131072}

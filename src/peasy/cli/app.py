@@ -6,6 +6,7 @@ import os
 import sys
 import time
 import tomllib
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module, resources
@@ -178,7 +179,9 @@ def _prepare(flags: Flags, command: Command | None) -> None:
 
 
 def _prepare_streams() -> None:
-    """Print a question mark for what the terminal cannot encode; silence all processes but rank 0 under torchrun."""
+    """Print a question mark for what the terminal cannot encode, a warning without the line of code that gives it;
+    silence all processes but rank 0 under torchrun."""
+    warnings.formatwarning = lambda message, *_, **__: f"! {message}\n"
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

@@ -29,6 +29,7 @@ from peasy.tokenization.chat_template import apply_chat_template
 from peasy.training.event import Event, Sampled, Started
 from peasy.training.run_folder import random_run_name
 from peasy.training.signals import stop_on_signal
+from peasy.views.document import pluralize
 
 if TYPE_CHECKING:
     from peasy.models.protocol import Model
@@ -284,7 +285,8 @@ def _make_spec(
     shards = prepare_shards(corpus, tokenizer, shard_folder, progress, target_tokenizer)
     if corpus.problems:
         where, why = corpus.problems.listed[0]
-        warnings.warn(f"{corpus.problems.count} lines could not be used; the first: {where}: {why}.", stacklevel=2)
+        unused = pluralize(corpus.problems.count, "line")
+        warnings.warn(f"{unused} could not be used; the first: {where}: {why}.", stacklevel=2)
     model = build_model(setup, pretrained).to(device)
     assert recipe.objective is not None, "set when the run was started"
     special, frame = model.config.special_tokens, SpecialTokens.from_tokenizer(tokenizer)

@@ -63,7 +63,8 @@ def language_model_config(data: Mapping[str, object]) -> Mapping[str, object]:
     if not isinstance(name, str) or name not in _LANGUAGE_MODELS or not isinstance(text, dict):
         return data
     ids = {field: value for field, value in data.items() if field.endswith("_token_id")}
-    return {**_LANGUAGE_MODELS[name], **ids, **text, "architectures": []}
+    tied = {field: data[field] for field in ("tie_word_embeddings",) if field in data}  # the head is the whole model's
+    return {**_LANGUAGE_MODELS[name], **ids, **text, **tied, "architectures": []}
 
 
 def detect_family(

@@ -1,7 +1,7 @@
 """`Result`: rendering, saving and notebook display."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +64,6 @@ def test_document_is_abstract():
         type("Empty", (Result,), {})()
 
 
-@dataclass(frozen=True)
 class Measured(Result):
     folder: Path
     weights: np.ndarray

@@ -66,7 +66,8 @@ def export(folder: Path) -> None:
 
 def prepare(folder: Path) -> None:
     """Tokenize plain text, pairs, labelled texts and chats into shards."""
-    from peasy.datasets import open_corpus, prepare_shards
+    from peasy.datasets import open_corpus
+    from peasy.datasets.shards import prepare_shards
     from peasy.tokenization import train_tokenizer
     from peasy.tokenization.chat_template import DEFAULT_CHAT_TEMPLATE
     from peasy.tokenization.tokenizer import Tokenizer
@@ -88,11 +89,11 @@ def prepare(folder: Path) -> None:
 def temporary(folder: Path) -> None:
     """Work that writes temporary files only: a model saved and read again, a dry run of training."""
     import peasy
-    from peasy.verification.equality import save_roundtrip
+    from peasy.verification.equality import _save_roundtrip
 
     tempfile.tempdir = str(folder / "temporary")
     Path(tempfile.tempdir).mkdir(exist_ok=True)
-    save_roundtrip(peasy.load("repeats").model)
+    _save_roundtrip(peasy.load("repeats").model)
     peasy.plan("gpt", folder / "lines.txt", preset="tiny", settings=SETTINGS)
 
 

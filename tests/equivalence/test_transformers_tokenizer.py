@@ -120,8 +120,8 @@ def test_the_character_map_of_a_unigram_file_counts_where_the_class_reads_it(tmp
     write_sentencepiece(name, tmp_path)
     AutoTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path)
     data = json.loads((tmp_path / "tokenizer.json").read_text())
-    _, charsmap, _ = _read_model((tmp_path / SENTENCEPIECE[name][0]).read_bytes())
-    data["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
+    _, normalisation, _ = _read_model((tmp_path / SENTENCEPIECE[name][0]).read_bytes())
+    data["normalizer"] = {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(normalisation[2]).decode()}
     (tmp_path / "tokenizer.json").write_text(json.dumps(data))
     ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
     for text in PROMPTS:

@@ -36,7 +36,7 @@ _TargetText = str | Sequence[int] | None
 def label_prompt(loaded: LoadedModel, text: str, *, add_special_tokens: bool = True) -> Tokens:
     """Tokenize a text as the model reads it, and label its tokens."""
     tokenizer = loaded.require_tokenizer()
-    encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
+    encoding = loaded.encode_text(text, add_special_tokens=add_special_tokens)
     if encoding.ids:
         return label_tokens(encoding, tokenizer)
     ids = loaded.encode_prompt(text, add_special_tokens=add_special_tokens)  # an empty text is only <bos>

@@ -494,7 +494,7 @@ def _checked_cell(table: AlignedTable, cell: tuple[int, int], judged: judging.Ce
 
 
 def _is_missed(cell: CheckedCell, units: float) -> bool:
-    """True if a number is called wrong that is at most so many units of its last decimal away from the right one."""
+    """True if a number called wrong is at most `units` of its last decimal away from the right one."""
     is_number = cell.verdict == "wrong" and cell.decimals is not None and isinstance(cell.expected, float)
     return is_number and abs(cell.value - float(cell.expected or 0)) <= units * 10.0 ** -(cell.decimals or 0)
 

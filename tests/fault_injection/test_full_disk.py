@@ -44,7 +44,8 @@ def test_some_failing_writes(library, tmp_path, work, count):
 @pytest.mark.parametrize("work", ["train", "prepare", "export", "results", "temporary"])
 def test_every_failing_write(library, tmp_path, work):
     result = sweep(library, tmp_path, work, 0)
-    assert result["trials"] == 2 * result["writes"] >= 40
+    assert result["trials"] == 2 * result["writes"]
+    assert result["trials"] >= 40 if work == "temporary" else result["trials"] > 50
     assert result["wrong"] == []
 
 

@@ -120,6 +120,7 @@ def test_accessibility(open_window):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("some", [500])
 def test_hostile_prompts_are_inert(open_window, some):
     window = open_window("/generate?m=writer&t=a+word")

@@ -152,9 +152,10 @@ def test_every_chapter_moves_the_picture_asks_and_links_to_the_glossary(home):
     for number in range(1, 11):
         window.wait_until_idle()
         panel = page.get_by_role("complementary", name="Textbook")
-        assert panel.locator("p").first.inner_text() == f"Chapter {number} of 10"
+        chapter = panel.get_by_role("combobox", name="Chapter").locator("option:checked").inner_text()
+        assert chapter == f"{number} of 10: {panel.locator('h2').inner_text()}"
         assert window.state["ch"] == str(number)
-        assert len(panel.locator("p").nth(1).inner_text().split()) <= 60
+        assert len(panel.locator("p").first.inner_text().split()) <= 60
         assert panel.get_by_role("link", name="Is that so? Measure it.").count() == 1
         panel.locator(".row button").first.click()
         assert re.match("✓ Right|Not quite", panel.get_by_role("status").inner_text())
@@ -173,6 +174,31 @@ def test_every_chapter_moves_the_picture_asks_and_links_to_the_glossary(home):
         assert page.locator("dt").count() > 0, link
 
 
+def test_chapters_can_be_chosen_and_a_late_answer_does_not_move_the_next_one(home):
+    window = home("/?ch=8", width=1366, height=768, reduced_motion="reduce")
+    page = window.page
+    held = []
+    page.route("**/api/forward-pass", lambda route: held.append(route))  # the gradients of chapter 9
+    page.get_by_role("button", name="Next ▶").click()
+    page.wait_for_function("() => document.documentElement.dataset.waiting !== '0'")
+    page.get_by_role("combobox", name="Chapter").select_option("10 of 10: The cache")
+    page.locator(".flow .token.cached").first.wait_for()
+    for request in held:
+        request.continue_()
+    window.wait_until_idle()
+    assert page.locator(".zoom-steps li").count() == 5, "no gradient in the chapter on the cache"
+    assert page.get_by_role("heading", name="One sentence through a Transformer").evaluate(IN_VIEW)
+
+
+def test_next_step_stays_below_the_pointer(home):
+    page = home("/", width=1366, height=768, reduced_motion="reduce").page
+    page.get_by_role("button", name="weight 1.00", exact=True).click()
+    box = page.get_by_role("button", name="Next step").bounding_box()
+    for step in ("scale", "mask", "softmax", "· V"):
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        assert page.locator(".zoom-steps [aria-current] button").first.inner_text() == step
+
+
 def test_switching_a_head_off_changes_the_bars_and_back(home):
     window = home("/home?m=stories&t=The+pizza+came+out+of+the+oven+and+it")
     page = window.page
@@ -185,6 +211,8 @@ def test_switching_a_head_off_changes_the_bars_and_back(home):
     assert before["·tasted"] - after["·tasted"] > 0.05
     assert page.locator(".flow .was").count() > 0, "the bars before stay visible"
     assert re.search(r"Without layer \d, head \d: .* (falls|rises) from", page.locator(".story").inner_text())
+    page.locator(".zoom-steps").get_by_role("button", name="· V").click()
+    page.get_by_text("This head is switched off: it hands on zeros").wait_for()
     window.press("o")
     window.wait_until_idle()
     assert probabilities(page) == before

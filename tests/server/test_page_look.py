@@ -306,6 +306,7 @@ def test_accessibility_of_all_tabs(open_window):
         assert serious_violations(window.page) == [], tab
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("some", [1, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_sentences_are_inert(open_window, some):
     window = open_window("/look?m=writer&t=a+word")

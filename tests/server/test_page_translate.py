@@ -103,6 +103,7 @@ def test_accessibility_wide_and_narrow(open_tiny_studio):
     assert serious_violations(window.page) == []
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("some", [2, pytest.param(500, marks=pytest.mark.slow)])
 def test_hostile_texts_are_inert(open_tiny_studio, some):
     window = open_tiny_studio()

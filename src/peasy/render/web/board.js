@@ -30,8 +30,8 @@ const ARITHMETIC = [
 const NO_MASK = "Here every token may look at every other one: all scores stay as they are.";
 
 /**
- * `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title; in a
- * training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
+ * `head`: query, key, value, masked, weights, context as rows of numbers; queries and keys (pieces), title; `isOff`;
+ * in a training step `gradient`, that of the context, and what the step is `about`; `lines` replace the text of steps.
  */
 export class Board {
 	/** @type {Record<string, any> | null} */
@@ -363,7 +363,7 @@ export class Board {
 
 	/** The value vectors with the largest weights, and the sum over all keys. */
 	#values(fraction) {
-		const { keys, value, context } = this.head;
+		const { keys, value, context, isOff } = this.head;
 		const row = this.head.weights[this.row];
 		const order = this.#largest(MAX_VALUES).filter((key) => row[key] > 5e-4);
 		const reference = [...order.map((key) => value[key]), context[this.row]].flat();
@@ -377,6 +377,7 @@ export class Board {
 				),
 			),
 			fraction === 1 && vectorStrip("sum over all keys", context[this.row], { reference }),
+			isOff && make("p", "This head is switched off: it hands on zeros instead of the sum."),
 		];
 	}
 

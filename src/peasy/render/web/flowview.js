@@ -253,7 +253,7 @@ export class FlowView {
 
 	/** Load the numbers of the open head, and show the arithmetic of the chosen cell. */
 	async loadHead() {
-		const place = this.open;
+		const place = (this.open = { ...this.open }); // a new object: an earlier request that is still open is outdated
 		if (!place.part) return;
 		const steps = await this.source.head(place);
 		if (place !== this.open || !steps) return;
@@ -264,6 +264,7 @@ export class FlowView {
 			...steps,
 			queries,
 			keys: isCross ? this.pass.stacks[0].tokens.pieces : queries,
+			isOff: this.isOff(stack, layer, part, head),
 			title: ["model", `layer ${layer}`, ...(isCross ? ["cross-attention"] : []), `head ${head}`],
 		};
 		this.flow.writeWeights(steps.weights);
@@ -374,6 +375,7 @@ function legend() {
 		["map", "one head: each row is a token, bright where it looks; click to open it"],
 		["⊕", "what was found is added to the line of the token (residual stream)"],
 		["bar", "how much the feed-forward network adds"],
+		["was", "dashed: as it was before a head was switched off or the temperature changed"],
 		["·", "a space before the word; <bos> and <eos>: begin and end of the text"],
 	];
 	return make(

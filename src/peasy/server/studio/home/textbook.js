@@ -1,6 +1,6 @@
 // Textbook panel: ten short chapters; each moves the picture, asks a question and names an experiment.
 
-import { button, element, mainButton, quiet } from "../element.js";
+import { button, element, mainButton, quiet, select } from "../element.js";
 
 /**
  * A chapter opens the head of the story, with a `step` at this step of its arithmetic; or another `layer`, or
@@ -127,10 +127,11 @@ export function chapterPanel(number, open) {
 	const { title, text, question, options, answer, experiment } = CHAPTERS[number];
 	const verdict = element("p", { role: "status", class: "quiet" });
 	const choose = (index) => (verdict.textContent = index === answer ? "✓ Right." : `Not quite: ${options[answer]}.`);
+	const chapters = CHAPTERS.map((chapter, index) => [index, `${index + 1} of ${CHAPTERS.length}: ${chapter.title}`]);
 	return element(
 		"aside.textbook",
 		{ "aria-label": "Textbook" },
-		element("p.quiet", `Chapter ${number + 1} of ${CHAPTERS.length}`),
+		select(chapters, number, (value) => open(Number(value)), { "aria-label": "Chapter" }),
 		element("h2", title),
 		element("p", linked(text)),
 		element("p", element("b", question)),

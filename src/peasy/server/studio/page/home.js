@@ -377,6 +377,7 @@ export class Page {
 		view.row = this.base.story?.query ?? view.row;
 		this.setState({ s: step || null, q: view.row, g: gradients ? 1 : null });
 		await (layer === undefined ? view.openHead(place) : view.openLayer(place.stack, layers.at(layer)?.layer ?? 0));
+		if (this.state.ch !== String(number + 1)) return; // another chapter was opened meanwhile
 		if (ownKey) view.chooseCell(view.row, view.row);
 		scrollTo(step === undefined ? this.title : view.board.element);
 	}
@@ -404,14 +405,14 @@ export class Page {
 }
 
 const TASKS = {
-	decoder: "A Transformer guesses the next word.",
+	decoder: "A Transformer guesses the next word; its heads, the small maps, look at the words before.",
 	encoder: "An encoder turns a sentence into one vector.",
 	translator: "A translator writes word by word.",
 };
 
 function leadOf(kind) {
 	const task = TASKS[kind] ?? TASKS.translator;
-	return `${task} All of this is drawn from the numbers of a real one: click it, or type your own sentence.`;
+	return `${task} Drawn from the numbers of a real one: click it, or type your own sentence.`;
 }
 
 /** What a training step learns from, and its loss. */

@@ -1,7 +1,6 @@
 """Parameters of a command: names, defaults, bounds and explanations from signature and docstring."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import FrozenInstanceError, dataclass
 from typing import Annotated
 
@@ -11,7 +10,6 @@ from annotated_types import Ge, Gt, Le, Lt
 from peasy.errors import InvalidInput, UsageError, lookup
 from peasy.parameters import (
     REQUIRED,
-    CommandParameter,
     FrozenSettings,
     TypedSettings,
     check_bounds,
@@ -53,15 +51,15 @@ def test_signature_and_docstring_give_the_parameters():
 
 @pytest.mark.parametrize(("bound", "good", "bad"), [(Ge(1), 1, 0), (Gt(0), 0.1, 0), (Le(5), 5, 6), (Lt(5), 4, 5)])
 def test_bounds_are_checked_and_explained(bound, good, bad):
-    parameters = {"n": CommandParameter("n", Annotated[float, bound] | None)}
-    check_bounds(parameters, {"n": good, "other": bad})
+    annotations = {"n": Annotated[float, bound] | None}
+    check_bounds(annotations, {"n": good, "other": bad})
     with pytest.raises(InvalidInput, match=f"n is {bad}") as caught:
-        check_bounds(parameters, {"n": bad})
+        check_bounds(annotations, {"n": bad})
     assert "n must be" in caught.value.hint
 
 
 def test_what_is_not_a_number_has_no_bounds():
-    check_bounds({"n": CommandParameter("n", Annotated[float, Ge(1)])}, {"n": None})
+    check_bounds({"n": Annotated[float, Ge(1)]}, {"n": None})
 
 
 def test_settings_are_frozen_dataclasses_by_their_base_class():
@@ -94,14 +92,3 @@ def test_unknown_and_missing_arguments_are_rejected():
 
 def test_any_keyword_is_left_to_the_function_that_takes_them():
     assert with_checked_arguments(lambda **options: options)(zebra=1) == {"zebra": 1}
-
-
-@pytest.mark.parametrize(("caller", "is_checked"), [("peasy.commands.x", False), ("peasy.cli.x", True), ("mine", True)])
-def test_calls_within_peasy_are_not_checked_again(caller, is_checked):
-    def double(number: int) -> int:
-        return 2 * number
-
-    scope = {"__name__": caller, "double": with_checked_arguments(double)}
-    refused = pytest.raises(InvalidInput, match=r"^double: number should be a whole number, not 'a'\.$")
-    with refused if is_checked else nullcontext():
-        exec("assert double('a') == 'aa'", scope)

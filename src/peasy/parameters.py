@@ -54,7 +54,7 @@ def command_parameters(command: Callable[..., object], options: type | None = No
     """
     explanations = _explanations(inspect.getdoc(command) or "")
     found = {}
-    for name, parameter in inspect.signature(command).parameters.items():
+    for name, parameter in _parameters(command).items():
         if parameter.kind is not parameter.VAR_KEYWORD:
             found[name] = CommandParameter(name, parameter.annotation, parameter.default, explanations.get(name, ""))
     return found if options is None else {**found, **field_parameters(options)}
@@ -75,19 +75,18 @@ def field_parameters(options: type) -> Mapping[str, CommandParameter]:
 
 
 def check_bounds(
-    parameters: Mapping[str, CommandParameter], arguments: Mapping[str, object], label: Callable[[str], str] = str
+    annotations: Mapping[str, object], arguments: Mapping[str, object], label: Callable[[str], str] = str
 ) -> None:
     """Raise InvalidInput for the first argument outside the bounds in its annotation; `label` names it there.
 
-    >>> check_bounds({"n": CommandParameter("n", typing.Annotated[int, Ge(1)])}, {"n": 0})
+    >>> check_bounds({"n": typing.Annotated[int, Ge(1)]}, {"n": 0})
     Traceback (most recent call last):
     peasy.errors.InvalidInput: n is 0.
     """
     for name, value in arguments.items():
-        parameter = parameters.get(name)
-        if parameter is None or isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             continue
-        bounds = list(_bounds(parameter.annotation))
+        bounds = list(_bounds(annotations.get(name)))
         if not all(holds(value, limit) for holds, _, limit in bounds):
             hint = f"{label(name)} must be {' and '.join(text.format(limit) for _, text, limit in bounds)}."
             raise InvalidInput(f"{label(name)} is {value}.", hint=hint)
@@ -117,7 +116,7 @@ class BoundedSettings(FrozenSettings, eq=False):
 
     def __post_init__(self) -> None:
         kind: type = type(self)
-        check_bounds(_hinted_parameters(kind), vars(self))
+        check_bounds(_type_hints(kind), vars(self))
 
 
 class TypedSettings(BoundedSettings, eq=False):
@@ -127,7 +126,7 @@ class TypedSettings(BoundedSettings, eq=False):
         kind: type = type(self)
         for name, annotation in _field_types(kind).items():
             object.__setattr__(self, name, _checked_value(name, getattr(self, name), annotation))
-        check_bounds({name: CommandParameter(name, kind) for name, kind in _field_types(kind).items()}, vars(self))
+        check_bounds(_field_types(kind), vars(self))
 
 
 @functools.cache
@@ -137,9 +136,8 @@ def _field_types(kind: type) -> Mapping[str, object]:
 
 
 @functools.cache
-def _hinted_parameters(kind: type) -> Mapping[str, CommandParameter]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {name: CommandParameter(name, annotation) for name, annotation in hints.items()}
+def _type_hints(kind: type) -> Mapping[str, object]:
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 _BOUNDS: dict[type, tuple[Callable[[typing.Any, typing.Any], bool], str]] = {
@@ -197,99 +195,79 @@ def check_keywords(function: str, given: collections.abc.Iterable[str], known: c
             raise UnknownKeyword(f"{function} has no parameter {name}. {suggestion}")
 
 
+@functools.cache
+def _parameters(function: Callable[..., object]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
+
+
 def parameter_names(function: Callable[..., object]) -> tuple[str, ...]:
     """Return the names of the parameters of a function or class, with those of `**options: Unpack[...]`.
 
     >>> parameter_names(check_keywords)
     ('function', 'given', 'known')
     """
+    return _names(function)
+
+
+@functools.cache
+def _names(function: Callable[..., object]) -> tuple[str, ...]:
     names: list[str] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in _parameters(function).items():
         options = typing.get_args(parameter.annotation) if parameter.kind is parameter.VAR_KEYWORD else ()
         names += options[0].__annotations__ if options else [name]
     return tuple(names)
 
 
-_FRONT_ENDS = ("peasy.cli.", "peasy.notebook")
-"""Packages that pass on what a user typed; bodies of HTTP requests were checked by their schema."""
-
-
-class _CallRules(typing.NamedTuple):
-    """Signature of a function, as needed to check its calls."""
-
-    known: tuple[str, ...]
-    positional: list[str]
-    required: list[str]
-    bounded: Mapping[str, CommandParameter]
-    takes_any_number: bool
-    takes_any_keyword: bool
-
-
-@functools.cache
-def _call_rules(function: Callable[..., object]) -> _CallRules:
-    parameters, known = inspect.signature(function).parameters, parameter_names(function)
-    kinds = {name: parameter.kind for name, parameter in parameters.items()}
-    return _CallRules(
-        known,
-        positional=[name for name, kind in kinds.items() if kind < 2],
-        required=[name for name, kind in kinds.items() if kind < 4 and parameters[name].default is REQUIRED],
-        bounded={name: CommandParameter(name, parameter.annotation) for name, parameter in parameters.items()},
-        takes_any_number=inspect.Parameter.VAR_POSITIONAL in kinds.values(),
-        takes_any_keyword=any(kind == inspect.Parameter.VAR_KEYWORD and name in known for name, kind in kinds.items()),
-    )
-
-
 def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with its arguments checked by `checked_call`, for users and the command line.
+    """Return the function with missing, unknown and unusable arguments answered in a sentence.
 
-    What peasy itself passes on was checked before: such calls are not checked again.
+    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these.
+
+    >>> with_checked_arguments(check_file_name)(named="notes.md")
+    Traceback (most recent call last):
+    peasy.errors.UsageError: check_file_name needs name.
     """
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        is_own = caller.startswith("peasy.") and not caller.startswith(_FRONT_ENDS)
-        return function(*args, **kwargs) if is_own else checked_call(function, *args, **kwargs)
+        parameters, known = _parameters(function), _names(function)
+        kinds = {name: parameter.kind for name, parameter in parameters.items()}
+        positional = [name for name, kind in kinds.items() if kind < inspect.Parameter.VAR_POSITIONAL]
+        if len(args) > len(positional) and inspect.Parameter.VAR_POSITIONAL not in kinds.values():
+            names = [name for name in positional if name != "self"]
+            rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
+            count = len(args) - len(positional) + len(names)
+            raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
+        given = _checked_values(function, dict(zip(positional, args, strict=False)))
+        options = _checked_values(function, kwargs)
+        required = [name for name in known if name in kinds and parameters[name].default is REQUIRED]
+        named = [name for name in required if kinds[name] < inspect.Parameter.VAR_KEYWORD]
+        if missing := [name for name in named if name not in given and name not in options]:
+            raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
+        check_bounds({name: parameter.annotation for name, parameter in parameters.items()}, given | options)
+        if named == required and not options.keys() <= set(known):  # else it takes any keyword, and checks them itself
+            check_keywords(function.__name__, options, known)
+        try:
+            return function(*given.values(), *args[len(positional) :], **options)  # type: ignore[arg-type]
+        except OSError as error:  # a name that the system does not take, or a file that may not be opened
+            if error.filename is None:
+                raise
+            raise InvalidInput(f"{str(error.filename)[:200]} cannot be opened: {error.strerror}.") from None
 
     return checked
 
 
-def checked_call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function, with missing, unknown and unusable arguments answered in a sentence.
-
-    Numbers and arrays of NumPy and torch become those of Python where the signature asks for these.
-
-    >>> checked_call(check_file_name, named="notes.md")
-    Traceback (most recent call last):
-    peasy.errors.UsageError: check_file_name needs name.
-    """
-    rules = _call_rules(function)
-    if len(args) > len(rules.positional) and not rules.takes_any_number:
-        names = [name for name in rules.positional if name != "self"]
-        rule = f"without a name only {', '.join(names)}" if names else "no arguments without a name"
-        count = len(args) - len(rules.positional) + len(names)
-        raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
-    given = checked_options(function, dict(zip(rules.positional, args, strict=False)))
-    options = checked_options(function, kwargs)
-    if missing := [name for name in rules.required if name not in {**given, **options}]:
-        raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")
-    check_bounds(rules.bounded, given | options)
-    if not rules.takes_any_keyword:  # else the function checks them itself
-        check_keywords(function.__name__, options, rules.known)
-    try:
-        return function(*given.values(), *args[len(rules.positional) :], **options)  # type: ignore[arg-type]
-    except OSError as error:  # a name that the system does not take, or a file that may not be opened
-        if error.filename is None:
-            raise
-        raise InvalidInput(f"{str(error.filename)[:200]} cannot be opened: {error.strerror}.") from None
+def checked_options(function: Callable[..., object], options: Mapping[str, object], label: str) -> dict[str, object]:
+    """Return keyword arguments as a function or method takes them, or raise; `label` is the name shown for it."""
+    check_keywords(label, options, [name for name in _names(function) if name != "self"])
+    return _checked_values(function, options, label)
 
 
-def checked_options(
-    function: Callable[..., object], options: Mapping[str, object], label: str | None = None
+def _checked_values(
+    function: Callable[..., object], values: Mapping[str, object], label: str | None = None
 ) -> dict[str, object]:
-    """Return arguments as the signature of a function has them, or raise; `label` is the name shown for it."""
     name = label or function.__name__
-    return {key: _checked_value(f"{name}: {key}", value, _evaluated(function, key)) for key, value in options.items()}
+    return {key: _checked_value(f"{name}: {key}", value, _evaluated(function, key)) for key, value in values.items()}
 
 
 def _checked_value(label: str, value: typing.Any, annotation: object) -> object:
@@ -331,7 +309,7 @@ def _has_huge_number(value: object) -> bool:
 @functools.cache
 def _evaluated(function: Callable[..., object], name: str) -> object:
     """Return the annotation of a parameter, with Any for types that are known to type checkers only."""
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function)
     parameter = parameters.get(name)
     if parameter is None:  # among the options of a TypedDict
         tables = [typing.get_args(p.annotation) for p in parameters.values() if p.kind == p.VAR_KEYWORD]

@@ -39,6 +39,7 @@ def derive(
         own = {parameter.name: _explained(parameter, known, documented) for parameter in declared}
         hidden = {*own, *hide, *_FROM_FLAGS}
         derived = {name: parameter for name, parameter in known.items() if name not in hidden}
+        annotations = {name: parameter.annotation for name, parameter in known.items()}
         grouped = {} if options is None else field_parameters(options)
 
         @functools.wraps(function)
@@ -59,7 +60,7 @@ def derive(
             common |= {} if flags.seed is None else {"seed": flags.seed}
             given |= {name: value for name, value in common.items() if name in known}
             try:
-                check_bounds(known, kwargs | given, flag_name)
+                check_bounds(annotations, kwargs | given, flag_name)
             except InvalidInput as error:
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)

@@ -21,7 +21,7 @@ from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
 from peasy.display import DisplayMixin
 from peasy.errors import InvalidInput, NotFound, lookup
-from peasy.parameters import Record, check_keywords, checked_call, checked_options, parameter_names
+from peasy.parameters import Record, checked_options, with_checked_arguments
 from peasy.tokenization import Tokenizer
 from peasy.views.document import Document
 from peasy.views.model import model_document
@@ -92,7 +92,7 @@ def _command_method(module: str, name: str) -> Callable[..., object]:
 
     def method(self: "LoadedModel", *args: object, **options: object) -> object:
         command: Callable[..., object] = getattr(import_module(f"peasy.commands.{module}"), name)
-        return checked_call(command, self, *args, **options)
+        return with_checked_arguments(command)(self, *args, **options)
 
     method.__doc__ = f"Call `peasy.commands.{module}.{name}` with this model."
     return method
@@ -121,17 +121,16 @@ class LoadedModel(ModelBundle, DisplayMixin, Record, repr=False, eq=False):
 
     def stream(self, prompt: str | Sequence[int], **options: "Unpack[GenerateOptions]") -> Iterator[str]:
         """Stream the generated text in whole characters; closing the iterator stops generation."""
-        from peasy.commands.generate import GenerationJob, generate
+        from peasy.commands.generate import GenerationJob
 
-        check_keywords("stream", options, parameter_names(GenerationJob))
-        checked: Any = checked_options(generate, options, "stream")
+        checked: Any = checked_options(GenerationJob.__init__, options, "stream")
         return GenerationJob(self, [prompt], **checked).text_deltas()
 
     def translate(self, text: str, **options: "Unpack[TranslateOptions]") -> "Translation":
         """Translate a text: `.text`, `.score`, `.others`, `.alignment()`. `options`: num_beams, n, max_tokens, ..."""
         from peasy.commands.translate import translate
 
-        translation = checked_call(translate, self, text, **options).translations[0]
+        translation = with_checked_arguments(translate)(self, text, **options).translations[0]
         if translation.error is not None:
             raise translation.error
         return translation

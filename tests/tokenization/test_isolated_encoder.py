@@ -12,7 +12,7 @@ import tokenizers as library
 from peasy.checkpoint.paths import built_in_models
 from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, isolated_encoder
-from peasy.tokenization.tokenizer_validation import is_own_form, validate_tokenizer_json
+from peasy.tokenization.tokenizer_validation import tokenizer_form, validate_tokenizer_json
 
 PREFIXES = {
     "type": "Unigram", "unk_id": 0, "byte_fallback": False,
@@ -93,7 +93,7 @@ def test_isolated_tokens_equal_those_of_the_library(tokenizers, kind):
 def test_changed_forms_are_isolated(data):
     """Each part of a form is compared: an own tokenizer with one change runs in its own process."""
     own = data("wordpiece")
-    assert is_own_form(own)
+    assert tokenizer_form(own).is_own
     changes = [
         {"normalizer": {"type": "NFKC"}},
         {"pre_tokenizer": {"type": "Whitespace"}},
@@ -105,10 +105,12 @@ def test_changed_forms_are_isolated(data):
             "pre_tokenizer": data("bpe")["pre_tokenizer"],
         },
     ]
-    assert [is_own_form(validate_tokenizer_json(own | change)[0]) for change in changes] == [False] * len(changes)
+    assert [tokenizer_form(validate_tokenizer_json(own | change)[0]).is_own for change in changes] == [False] * len(
+        changes
+    )
     unigram = data("unigram")
     unigram["model"]["vocab"].append(["a" * 65, -1.0])
-    assert not is_own_form(unigram)
+    assert not tokenizer_form(unigram).is_own
 
 
 def test_built_in_models_tokenize_in_this_process():

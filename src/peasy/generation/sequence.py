@@ -20,7 +20,7 @@ from peasy.models.protocol import DecodeState
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.module_path import LayerTopK
 from peasy.nn.tap import AttentionTopK
-from peasy.tokenization import Tokenizer
+from peasy.tokenization import IncrementalDecoder, Tokenizer
 
 
 @dataclass(slots=True, eq=False)
@@ -229,7 +229,7 @@ class _Detokenizer:
     """Incremental detokenizer with stop strings: returns completed text, holds back what may start a stop string."""
 
     def __init__(self, tokenizer: Tokenizer | None, prompt: Sequence[int] = (), stop: tuple[str, ...] = ()) -> None:
-        self._decoder = None if tokenizer is None else tokenizer.incremental_decoder(prompt)
+        self._decoder = None if tokenizer is None else IncrementalDecoder(tokenizer, prompt)
         self._stop_strings, self._pending = stop, ""
 
     def push(self, id: int) -> tuple[str, bool]:

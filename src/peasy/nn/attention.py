@@ -16,7 +16,6 @@ from peasy.nn.forward_context import ForwardContext
 from peasy.nn.functional import make_norm
 from peasy.nn.intervention import edit_activation
 from peasy.nn.kv_cache import KVBatch, LayerKVCache
-from peasy.nn.mask import MaskSpec
 from peasy.nn.module_path import ModulePath
 from peasy.nn.position import apply_rope
 
@@ -88,10 +87,6 @@ class Attention(nn.Module):
         self.qkv_proj = fuse_linears(make_linear, self.query, self.key, self.value)
         del self.query, self.key, self.value
 
-    def mask_spec(self, ctx: ForwardContext) -> MaskSpec:
-        """Return the mask of a sequence."""
-        return ctx.mask_spec
-
     def has_padding(self, ctx: ForwardContext) -> bool:
         """Return True if any key of any sequence is padding."""
         return ctx.any_padding
@@ -141,14 +136,10 @@ class CrossAttention(Attention):
     def fuse_projections(self, make_linear: LinearFactory) -> None:
         """Do nothing: queries, keys and values have different inputs."""
 
-    def mask_spec(self, ctx: ForwardContext) -> MaskSpec:
-        """Return the mask of a sequence: the padding of the encoder output."""
-        assert ctx.cross_mask_spec is not None, "cross-attention needs an encoder output"
-        return ctx.cross_mask_spec
-
     def has_padding(self, ctx: ForwardContext) -> bool:
         """Return True if any key of any sequence is padding."""
-        return any(self.mask_spec(sequence).padding_mask is not None for sequence in ctx.sequences or (ctx,))
+        masks = (sequence.cross_mask_spec for sequence in ctx.sequences or (ctx,))
+        return any(mask is not None and mask.padding_mask is not None for mask in masks)
 
 
 def fuse_linears(make_linear: LinearFactory, *linears: nn.Linear) -> nn.Module:

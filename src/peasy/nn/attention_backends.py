@@ -48,7 +48,8 @@ class FormulaBackend:
         sequences, contexts = ctx.sequences or (ctx,), []
         queries = query.split(ctx.seq_lens, dim=2) if len(sequences) > 1 else (query,)
         for sequence, new_query, (key, value) in zip(sequences, queries, kv.append(ctx.seq_lens), strict=True):
-            mask_spec = layer.mask_spec(sequence)
+            mask_spec = sequence.cross_mask_spec if layer.is_cross else sequence.mask_spec
+            assert mask_spec is not None, "cross-attention needs an encoder output"
             mask = mask_spec.attention_mask(layer.window, key.shape[2])
             inputs = AttentionInputs(new_query, key, value, mask, layer.scale, layer.softcap, layer.sinks)
             weights = None

@@ -21,9 +21,7 @@ from peasy.tokenization.tokenizer_validation import (
     JsonDict,
     check_built,
     check_special_ids,
-    component_types,
-    decodes_as_a_whole,
-    is_own_form,
+    tokenizer_form,
     validate_tokenizer_json,
 )
 
@@ -81,11 +79,12 @@ class Tokenizer:
         given = with_added_tokens(data, self._config) if is_foreign else data
         validated, self._max_chars = validate_tokenizer_json(given)
         self._data = apply_tokenizer_class(validated, self._config) if is_foreign else validated
+        form = tokenizer_form(self._data)
         with library_errors("Building the tokenizer"):
             check_built(self._data, _build_steps(self._data))
             self._isolated_encoder, without = None, {}
             self._character_map = find_character_map(self._data) if self._config.get(LONGEST_MATCH) else None
-            if not is_own_form(self._data):  # built and run in its own process first; here it only decodes
+            if not form.is_own:  # built and run in its own process first; here it only decodes
                 self._isolated_encoder = IsolatedEncoder(self._data | self._rest_of_normalizer())
                 without = dict.fromkeys(_ENCODING_SECTIONS)
                 self._isolated_encoder.build()
@@ -96,11 +95,10 @@ class Tokenizer:
         check_special_ids(self._data, self._id_to_token)
         self._printable: dict[int, str] = {}
         self._special_ids = {id for id, added in self._backend.get_added_tokens_decoder().items() if added.special}
-        decoders = component_types(self._data, "decoder")
-        self.byte_level, self._byte_fallback = decoders == ["ByteLevel"], "ByteFallback" in decoders
+        self.byte_level, self._byte_fallback = form.decoders == ["ByteLevel"], "ByteFallback" in form.decoders
         self.word_end = str(self._data["model"].get("end_of_word_suffix") or "") if self.byte_level else ""
         """End-of-word suffix, as of CLIP: a space when decoded, and none at the end of a text."""
-        self.decodes_as_a_whole = decodes_as_a_whole(self._data)
+        self.decodes_as_a_whole = form.decodes_as_a_whole
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
@@ -186,7 +184,8 @@ class Tokenizer:
 
     def encode_ids(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Return only the ids of a text, with the special tokens that the model expects."""
-        return self.encode_batch_ids([text], add_special_tokens=add_special_tokens)[0]
+        self._check_text(text)
+        return self._encode([text], add_special_tokens=add_special_tokens, offsets=False)[0][0]
 
     @cached_property
     def added_ids(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -253,10 +252,6 @@ class Tokenizer:
     def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
         return self.decode([*prompt, *ids])[len(self.decode(prompt)) :]
-
-    def incremental_decoder(self, prompt: Sequence[int] = ()) -> "IncrementalDecoder":
-        """Return an incremental decoder of what follows a prompt."""
-        return IncrementalDecoder(self, prompt)
 
     def piece(self, id: int) -> str:
         """Return the printable form of a token: `·the`, `⏎`, `<eos>`."""
@@ -339,7 +334,7 @@ class Tokenizer:
 
 
 class IncrementalDecoder:
-    """Incremental decoder: `push` returns the text that is complete so far, `finish` the rest.
+    """Incremental decoder of what follows a prompt: `push` returns the text that is complete so far, `finish` the rest.
 
     The concatenated pieces equal `decode_continuation` of all ids. Byte-level tokens are decoded by Python's UTF-8
     decoder; the text of others depends on their neighbours: it is the difference of two decodes, from a token before.

@@ -11,7 +11,7 @@ import base64
 import math
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 from peasy.config import JsonDict as JsonDict
 from peasy.errors import InvalidInput
@@ -115,26 +115,29 @@ def _is_same(given: object, built: object) -> bool:
     return given == built
 
 
-def component_types(data: JsonDict, section: str) -> list[str]:
-    """Return the types of the components of a pipeline section, in order.
+class TokenizerForm(NamedTuple):
+    """Form of a validated tokenizer.json, which decides how it encodes and decodes."""
 
-    >>> component_types({"decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"}]}}, "decoder")
-    ['Fuse']
-    """
-    return [str(part.get("type")) for part in _walk(data.get(section), section)]
-
-
-def decodes_as_a_whole(data: JsonDict) -> bool:
-    """True if the decoder changes the text after joining it, or in several steps that depend on neighbours.
+    is_own: bool
+    """It has exactly a form that `train_tokenizer` or `from_merges` writes, whose cost is linear."""
+    decoders: list[str]
+    """Types of the steps of its decoder, in order."""
+    decodes_as_a_whole: bool
+    """The decoder changes the text after joining it, or in several steps that depend on neighbours.
 
     A later token may then change what is long before it. One character less at the beginning is no such change.
     """
+
+
+def tokenizer_form(data: JsonDict) -> TokenizerForm:
+    """Return the form of validated data."""
     steps = list(_walk(data.get("decoder"), "decoder"))
-    types = [step["type"] for step in steps]
+    types = [str(step["type"]) for step in steps]
     joined = steps[types.index("Fuse") :] if "Fuse" in types else []
     stripped = sum(step.get("start", 0) for step in joined)
     is_changed = stripped > 1 or any(step["type"] not in ("Fuse", "Strip") for step in joined)
-    return is_changed or (len(steps) > 1 and not {"BPEDecoder", "ByteLevel", "CTC", "WordPiece"}.isdisjoint(types))
+    depends = len(steps) > 1 and not {"BPEDecoder", "ByteLevel", "CTC", "WordPiece"}.isdisjoint(types)
+    return TokenizerForm(_is_own_form(data), types, is_changed or depends)
 
 
 def _check_keys(table: JsonDict, known: tuple[str, ...], where: str) -> None:
@@ -337,8 +340,7 @@ _OWN_PIECE_CHARS = 64
 _TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
 
-def is_own_form(data: JsonDict) -> bool:
-    """True if validated data has exactly a form that `train_tokenizer` or `from_merges` writes, in linear time."""
+def _is_own_form(data: JsonDict) -> bool:
     model, normalizer = data["model"], data.get("normalizer")
     if (normalizer and normalizer["type"]) not in _OWN_NORMALIZERS or data.get(
         "pre_tokenizer"
@@ -348,7 +350,7 @@ def is_own_form(data: JsonDict) -> bool:
         return False
     if any(token.get(flag) for token in data.get("added_tokens") or () for flag in _TOKEN_FLAGS):
         return False
-    if len(component_types(data, "post_processor")) > 1:  # the library panics at two templates
+    if len(list(_walk(data.get("post_processor"), "post_processor"))) > 1:  # the library panics at two templates
         return False
     if model["type"] == "BPE" and model.get("continuing_subword_prefix"):  # and at merges of shorter pieces
         return False

@@ -38,14 +38,14 @@ def is_hub_id(name: str) -> bool:
     >>> is_hub_id("openai-community/gpt2@main"), is_hub_id("gpt2"), is_hub_id("stories"), is_hub_id("../x")
     (True, True, False, False)
     """
-    model_id, _ = split_revision(name)
+    model_id, _ = _split_revision(name)
     return bool(_ID_PATTERN.fullmatch(name)) and ("/" in model_id or model_id in LEGACY_IDS)
 
 
-def split_revision(name: str) -> tuple[str, str | None]:
+def _split_revision(name: str) -> tuple[str, str | None]:
     """Split a hub id and its revision, a branch, tag or commit.
 
-    >>> split_revision("openai-community/gpt2@v1"), split_revision("gpt2")
+    >>> _split_revision("openai-community/gpt2@v1"), _split_revision("gpt2")
     (('openai-community/gpt2', 'v1'), ('gpt2', None))
     """
     model_id, _, revision = name.partition("@")
@@ -62,7 +62,7 @@ def cache_dir() -> Path:
 
 def find_cached(model_id: str) -> Path | None:
     """Return the snapshot folder of a cached model (ID or ID@REVISION), or None if its weights are not cached."""
-    model_id, revision = split_revision(model_id)
+    model_id, revision = _split_revision(model_id)
     model = cache_dir() / ("models--" + model_id.replace("/", "--"))
     snapshot = model / "snapshots" / (revision or "main")
     if not snapshot.is_dir():  # a branch or a tag; a commit names its folder
@@ -98,7 +98,7 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
     from huggingface_hub import snapshot_download
 
     _LOG.info("downloading %s to %s", model_id, cache_dir())
-    repository, revision = split_revision(model_id)
+    repository, revision = _split_revision(model_id)
     options: dict[str, Any] = {"cache_dir": cache_dir(), "allow_patterns": list(_ALLOW_PATTERNS)}
     return Path(_call_hub(model_id, lambda: snapshot_download(repository, revision=revision, **options)))
 
@@ -106,7 +106,7 @@ def fetch_model(model_id: str, confirm: Confirm | None, *, offline: bool = False
 def _download_size(model_id: str) -> int:
     from huggingface_hub import HfApi
 
-    repository, revision = split_revision(model_id)
+    repository, revision = _split_revision(model_id)
     ask = partial(HfApi().model_info, repository, revision=revision, files_metadata=True, timeout=10)
     files = _call_hub(model_id, ask).siblings or []
     needed = [file for file in files if any(fnmatch(file.rfilename, pattern) for pattern in _ALLOW_PATTERNS)]

@@ -65,7 +65,7 @@ def attend_with_weights(
     query = project(x, w_q, ("x", "w_q"))
     key = project(kv_input, w_k, (kv_name, "w_k"))
     value = project(kv_input, w_v, (kv_name, "w_v"))
-    steps = attend_multi_head(xp, query, key, value, heads, options)
+    steps = _attend_multi_head(xp, query, key, value, heads, options)
     steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
@@ -100,7 +100,7 @@ def merge_heads(xp: Namespace, array: Array) -> Array:
     return xp.reshape(xp.moveaxis(array, -3, -2), (*leading, time, heads * width))
 
 
-def attend_multi_head(
+def _attend_multi_head(
     xp: Namespace, query: Array, key: Array, value: Array, heads: int, options: AttentionOptions
 ) -> AttentionSteps:
     """Split query, key and value into heads and attend."""

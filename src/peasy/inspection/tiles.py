@@ -57,13 +57,13 @@ class Tiler:
         return output_norms(values, weight, range(num_heads))
 
 
-def choose_tile(length: int, max_tiles: int = 128) -> int:
-    """Return the smallest power of two that needs at most `max_tiles` tiles per axis.
+def choose_tile(length: int) -> int:
+    """Return the smallest power of two that needs at most 128 tiles per axis.
 
     >>> choose_tile(100), choose_tile(8192), choose_tile(8193)
     (1, 64, 128)
     """
-    return 1 << max(0, int(np.ceil(np.log2(length / max_tiles))))
+    return 1 << max(0, int(np.ceil(np.log2(length / 128))))
 
 
 def _tile_heads(

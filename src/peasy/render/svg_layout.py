@@ -84,9 +84,9 @@ def rect_at(x: float, y: float, width: float, height: float, kind: str, radius: 
     return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"{rounded} class="{kind}"/>'
 
 
-def text_fragment(lines: list[str], max_width: float = 900) -> SvgFragment:
-    """Return lines of text, wrapped to `max_width`."""
-    wrapped = [piece for line in lines for piece in _wrap(line, max_width)]
+def text_fragment(lines: list[str]) -> SvgFragment:
+    """Return lines of text, wrapped to 900 pixels."""
+    wrapped = [piece for line in lines for piece in _wrap(line, 900)]
     width = max((text_width(line, 13) for line in wrapped), default=0)
     body = "".join(text_at(0, 14 + 19 * index, line, "label") for index, line in enumerate(wrapped))
     return SvgFragment(width, 19 * len(wrapped), body)

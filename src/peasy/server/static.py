@@ -53,7 +53,7 @@ def served_content(source: Path, path: str) -> bytes:
 _IMPORT = re.compile(r'from "([./][^"]+)"')
 
 
-def list_modules(page: str, known: dict[str, Path]) -> list[str]:
+def _list_modules(page: str, known: dict[str, Path]) -> list[str]:
     """Return the modules of a page in the order of their imports, so that a browser requests all of them at once."""
     found = [f"/{name}" for name in ("shell.js", f"page/{page}.js") if f"/{name}" in known]
     for path in found:
@@ -72,7 +72,7 @@ def static_router() -> APIRouter:
         source = known.get("/index.html")
         if source is None:
             raise NotFound("The pages of the studio are not installed.")
-        modules = list_modules(request.url.path.rpartition("/")[2] or PAGES[0], known)
+        modules = _list_modules(request.url.path.rpartition("/")[2] or PAGES[0], known)
         links = "\n".join(f'<link rel="modulepreload" href="{path[1:]}">' for path in modules)
         response = HTMLResponse(source.read_text(encoding="utf-8").replace("<!-- modules -->", links))
         guard: Guard = request.app.state.guard

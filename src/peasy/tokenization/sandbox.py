@@ -34,7 +34,7 @@ def set_limits(memory: int, cpu_seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
-def compile_template(template: str) -> "Template":
+def _compile_template(template: str) -> "Template":
     """Return a compiled template; nothing of it is computed yet."""
     from jinja2 import nodes
     from jinja2.compiler import CodeGenerator
@@ -135,7 +135,7 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     texts = []
     try:
-        template = compile_template(request["template"])
+        template = _compile_template(request["template"])
         for chat in request["chats"]:
             num_chars = len(str(chat))
             set_limits(request["max_memory"], request["max_cpu_seconds"] + _CPU_SECONDS_PER_CHAR * num_chars)

@@ -92,7 +92,7 @@ def test_wrong_rotation_is_detected(case_of, monkeypatch):
 
     case, texts = case_of("llama-bands"), some_texts()
     right = generate(case.ours, texts, SamplingParams(NEW))
-    monkeypatch.setattr(position, "scale_rope_frequency", lambda frequency, settings: frequency)
+    monkeypatch.setattr(position, "_scale_frequency", lambda frequency, settings: frequency)
     assert generate(case.ours, texts, SamplingParams(NEW)) != right
 
 

@@ -7,7 +7,7 @@ from tests.models.tiny_models import ALL_MODELS, DECODERS, make, some_ids
 
 from peasy.errors import InvalidInput, ResourceUnavailable
 from peasy.inspection import capture as recording
-from peasy.inspection.capture import CaptureSpec, Recorder, choose_storage
+from peasy.inspection.capture import CaptureSpec, Recorder, _choose_storage
 from peasy.inspection.forward import ModelInput, attentions_of, forward_logits
 from peasy.nn.tap import KNOWN_STEPS, Tap
 
@@ -44,7 +44,7 @@ def test_the_estimate_equals_the_captured_size(name):
     model_input = input_of(model)
     for spec in ({"steps": ("weights", "query", "value")}, {"rows": (1, 2)}, {"layers": (0,), "heads": (0,)}):
         _, captures = capture(model, model_input, **spec)
-        estimate = CaptureSpec(**spec).count_values(model, model_input.lengths(model))
+        estimate = CaptureSpec(**spec)._count_values(model, model_input.lengths(model))
         assert estimate == sum(captured.array.size for captured in captures)
 
 
@@ -84,11 +84,11 @@ def test_value_norms_are_correct():
 
 
 def test_a_capture_over_budget_is_rejected():
-    assert choose_storage(100, 400) == "float32"
+    assert _choose_storage(100, 400) == "float32"
     with pytest.raises(ResourceUnavailable, match=r"195\.3 KiB in float16.*1000 bytes"):
-        choose_storage(100_000, 1000)
+        _choose_storage(100_000, 1000)
     with pytest.raises(ResourceUnavailable, match="float32"):
-        choose_storage(100, 399, "float32")
+        _choose_storage(100, 399, "float32")
 
 
 def test_missing_layers_heads_and_steps_are_rejected():

@@ -12,7 +12,7 @@ from peasy.nn.position import (
     alibi_slopes,
     apply_rope,
     rope_cos_sin,
-    scale_rope_frequency,
+    rope_frequency,
     sinusoidal_encoding,
 )
 
@@ -55,9 +55,8 @@ def test_llama3_scaling_against_transformers():
     config = LlamaConfig(hidden_size=2048, num_attention_heads=32, rope_parameters=rope, max_position_embeddings=131072)
     expected, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     plain = 1 / 500000.0 ** (torch.arange(0, 64, 2).float() / 64)
-    actual = scale_rope_frequency(
-        plain, nn_config.RotaryConfig(scaling=nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192))
-    )
+    scaling = nn_config.Llama3RopeScaling(32.0, 1.0, 4.0, 8192)
+    actual = rope_frequency(64, nn_config.RotaryConfig(base=500000.0, scaling=scaling))
     torch.testing.assert_close(actual, expected)
     assert (actual != plain).any()
 

@@ -1,6 +1,6 @@
 """Architectures of llama.cpp: tensor names, settings, and what llama.cpp would compute differently, as one table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from torch import Tensor
@@ -20,7 +20,7 @@ from peasy.checkpoint.huggingface.weight_map import (
 from peasy.errors import InvalidInput
 from peasy.models.config import DecoderConfig, ModelConfig
 from peasy.nn import config as nn_config
-from peasy.nn.position import rope_frequency, scale_rope_frequency
+from peasy.nn.position import rope_frequency
 
 _DEFAULT_CONTEXT_LENGTH = 4096
 """Context length written for a model without a limit."""
@@ -194,8 +194,8 @@ def rope_factors(config: DecoderConfig) -> dict[str, Tensor]:
     is_llama3 = isinstance(getattr(position, "scaling", None), nn_config.Llama3RopeScaling)
     if not isinstance(position, nn_config.RotaryConfig) or not is_llama3:
         return {}
-    frequency = rope_frequency(d_head(config), position)
-    return {"rope_freqs.weight": frequency / scale_rope_frequency(frequency, position)}
+    width, unscaled = d_head(config), replace(position, scaling=None)
+    return {"rope_freqs.weight": rope_frequency(width, unscaled) / rope_frequency(width, position)}
 
 
 def write_metadata(writer: Any, architecture: GGUFArchitecture, config: DecoderConfig) -> None:

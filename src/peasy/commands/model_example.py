@@ -21,7 +21,7 @@ from peasy.nn.feedforward import FeedForward
 from peasy.nn.functional import RMSNorm
 from peasy.nn.intervention import Intervention
 from peasy.nn.module_path import ModulePath
-from peasy.nn.position import rope_attention_factor, rope_frequency, rope_of_layer, scale_rope_frequency
+from peasy.nn.position import rope_attention_factor, rope_frequency, rope_of_layer
 from peasy.nn.stack import Stack
 from peasy.nn.tap import Activation, Tap
 from peasy.worked.example import Example, read_example
@@ -228,7 +228,7 @@ class _LayerLines:
         factor = rope_attention_factor(rope.scaling)
         settings = {"positions": "rotary", "rotary_base": rope.base, "rotary_factor": None if factor == 1 else factor}
         if rope.scaling is not None or rope.share != 1:
-            given["frequency"] = _numbers(scale_rope_frequency(rope_frequency(module.d_head, rope), rope))[None]
+            given["frequency"] = _numbers(rope_frequency(module.d_head, rope))[None]
             settings["rotary_base"] = None
         return settings
 

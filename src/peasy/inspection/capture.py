@@ -25,10 +25,10 @@ MAX_MEMORY = "512MB"
 """Default memory limit of captured arrays."""
 
 
-def choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
+def _choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     """Return the dtype in which this many values fit the budget: float32, else float16; raise if neither does.
 
-    >>> choose_storage(1000, 4000), choose_storage(1000, 2000)
+    >>> _choose_storage(1000, 4000), _choose_storage(1000, 2000)
     ('float32', 'float16')
     """
     lookup(storage, dict.fromkeys(("auto", "float32", "float16")), "storage")
@@ -78,7 +78,7 @@ class CaptureSpec(Record):
         filters = ((path.layer, self.layers), (path.part, self.parts), (path.stack, self.stacks))
         return all(allowed is None or value in allowed for value, allowed in filters)
 
-    def count_values(self, model: Model, lengths: Mapping[str, int]) -> int:
+    def _count_values(self, model: Model, lengths: Mapping[str, int]) -> int:
         """Return the number of values captured, for a sequence with these lengths in each stack."""
         dims, output_stack = dims_of(model), default_stack(model)
         in_attention = sum(self._attention_values(a, dims, lengths) for a in attentions_of(model) if self.includes(a))
@@ -154,8 +154,8 @@ class Recorder:
         `extra_values`: further numbers that have to fit into the budget.
         """
         lengths = model_input.lengths(model)
-        num_values = spec.count_values(model, lengths) + extra_values
-        recorder = cls(spec, lengths, choose_storage(num_values, budget, storage))
+        num_values = spec._count_values(model, lengths) + extra_values
+        recorder = cls(spec, lengths, _choose_storage(num_values, budget, storage))
         recorder.nbytes = num_values * np.dtype(recorder.storage).itemsize
         recorder.output_weights = output_weights_of(model)
         return recorder

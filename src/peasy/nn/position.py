@@ -45,20 +45,19 @@ def rope_of_layer(settings: nn_config.RotaryConfig, layer: int, window: int | No
 
 def rope_cos_sin(positions: Tensor, d_head: int, settings: nn_config.RotaryConfig) -> CosSin:
     """Return cosine and sine of the RoPE angles at each position."""
-    frequency = scale_rope_frequency(rope_frequency(d_head, settings, positions.device), settings)
-    angle = positions[:, None, :, None].float() * frequency
+    angle = positions[:, None, :, None].float() * rope_frequency(d_head, settings, positions.device)
     cos, sin = batch_invariant(torch.cos, angle), batch_invariant(torch.sin, angle)
     factor = rope_attention_factor(settings.scaling)
     return (cos, sin) if factor == 1 else (cos * factor, sin * factor)
 
 
 def rope_frequency(d_head: int, settings: nn_config.RotaryConfig, device: torch.device | None = None) -> Tensor:
-    """Return the unscaled RoPE frequency of each pair of rotated dimensions."""
+    """Return the RoPE frequency of each pair of rotated dimensions, scaled if the settings say so."""
     width = settings.rotated_width(d_head)
-    return 1.0 / settings.base ** (torch.arange(0, width, 2, device=device).float() / width)
+    return _scale_frequency(1.0 / settings.base ** (torch.arange(0, width, 2, device=device).float() / width), settings)
 
 
-def scale_rope_frequency(frequency: Tensor, settings: nn_config.RotaryConfig) -> Tensor:
+def _scale_frequency(frequency: Tensor, settings: nn_config.RotaryConfig) -> Tensor:
     """Scale the RoPE frequencies for sequences longer than those of the training."""
     scaling = settings.scaling
     if scaling is None:

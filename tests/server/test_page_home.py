@@ -52,7 +52,8 @@ def test_first_visit_shows_the_head_that_matters(home):
 
 
 def test_copying_is_the_work_of_one_induction_head(home):
-    page = home("/").page
+    page = home("/", width=1920, height=1080).page
+    assert page.locator(".flow-frame").evaluate("(one) => one.scrollWidth <= one.clientWidth"), "the picture fits"
     page.get_by_role("button", name="Copy what came before").click()
     page.get_by_text("This head looks from y back to u").wait_for()
     before, after = map(

@@ -405,14 +405,14 @@ export class Page {
 }
 
 const TASKS = {
-	decoder: "A Transformer guesses the next word; its heads, the small maps, look at the words before.",
+	decoder: "A Transformer guesses the next word by heads that look back at earlier ones.",
 	encoder: "An encoder turns a sentence into one vector.",
 	translator: "A translator writes word by word.",
 };
 
 function leadOf(kind) {
 	const task = TASKS[kind] ?? TASKS.translator;
-	return `${task} Drawn from the numbers of a real one: click it, or type your own sentence.`;
+	return `${task} All numbers are real: click them, or type your own sentence.`;
 }
 
 /** What a training step learns from, and its loss. */

@@ -110,7 +110,7 @@ def _compare_words(loaded: LoadedModel) -> WordCosines:
     return WordCosines(cosines["before"], cosines["after"], names, vectors)
 
 
-def _group_closeness(vectors: np.ndarray, groups: Sequence[str]) -> float:
+def group_closeness(vectors: np.ndarray, groups: Sequence[str]) -> float:
     """Return how much nearer words are to their own group than to the others: difference of mean cosines."""
     unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     cosines, same = unit @ unit.T, np.equal.outer(groups, groups)
@@ -120,8 +120,8 @@ def _group_closeness(vectors: np.ndarray, groups: Sequence[str]) -> float:
 def _compare_groups(words: WordCosines, groups: Sequence[str]) -> Comparison:
     """Compare the groups of words with random groups of the same sizes: words of a group are no independent samples."""
     rng = np.random.default_rng(0)
-    observed, vectors = _group_closeness(words.vectors["after"], groups), words.vectors["after"]
-    permuted = [_group_closeness(vectors, rng.permutation(groups).tolist()) for _ in range(_NUM_PERMUTATIONS)]
+    observed, vectors = group_closeness(words.vectors["after"], groups), words.vectors["after"]
+    permuted = [group_closeness(vectors, rng.permutation(groups).tolist()) for _ in range(_NUM_PERMUTATIONS)]
     p_value, average = permutation_p_value(observed, permuted), float(np.mean(permuted))
     name = "words come near their group"
     return Comparison(name, "cosine above other words", observed, "random groups", average, p_value=p_value)

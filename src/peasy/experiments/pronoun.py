@@ -118,7 +118,7 @@ def run(
     weights = {query: referent_weights(loaded, test, query) for query in _QUERIES}
     ablation = _find_responsible_heads(loaded, search, test, seed, on_status)
     checkpoints, examples = train_from_scratch(seed, steps, search, on_status) if steps else ([], {})
-    return conclude(_pronoun_attention(loaded), heads, weights, ablation, checkpoints, examples, seed)
+    return conclude(pronoun_attention(loaded), heads, weights, ablation, checkpoints, examples, seed)
 
 
 def pronoun_stories(count: int, seed: int) -> list[Probe]:
@@ -127,7 +127,7 @@ def pronoun_stories(count: int, seed: int) -> list[Probe]:
     return [corpus.probe(number, "valid") for number in range(seed * count, (seed + 1) * count)]
 
 
-def _pronoun_attention(loaded: LoadedModel) -> Matrix:
+def pronoun_attention(loaded: LoadedModel) -> Matrix:
     """Attention weights from "it" in the example sentence, for every head."""
     record = loaded.look(SENTENCE, queries=-1)
     weights = [
@@ -184,7 +184,7 @@ def _find_responsible_heads(
 
     heads = [(part.path.layer, head) for part in attentions_of(loaded.model) for head in range(part.num_heads)]
     on_status("which heads language modelling needs ...")
-    excluded = _outliers({head: _prompt_loss(ablate_heads(loaded, [head]), search) for head in heads})
+    excluded = outliers({head: _prompt_loss(ablate_heads(loaded, [head]), search) for head in heads})
     candidates = [head for head in heads if head not in excluded]
     limit = least_above_chance(len(search), _CHANCE)
     chosen, tried = search_heads(
@@ -207,10 +207,10 @@ def _find_responsible_heads(
     return HeadAblation(chosen, np.array(story_hits(loaded, test)), ablated, others_hits, loss, excluded, tried)
 
 
-def _outliers(losses: Mapping[LayerHead, float]) -> tuple[LayerHead, ...]:
+def outliers(losses: Mapping[LayerHead, float]) -> tuple[LayerHead, ...]:
     """Return the heads whose loss is far above the others': more than three deviations (MAD) above the median.
 
-    >>> _outliers({(0, 0): 1.0, (0, 1): 1.1, (0, 2): 1.2, (0, 3): 3.0})
+    >>> outliers({(0, 0): 1.0, (0, 1): 1.1, (0, 2): 1.2, (0, 3): 3.0})
     ((0, 3),)
     """
     median = float(np.median(list(losses.values())))

@@ -54,6 +54,7 @@ def test_wrong_types_get_a_sentence(name, wrong, tmp_path, monkeypatch):
     [
         ("generate", {"model": "stories", "prompt": "a", "max_new_tokens": 3}, "Did you mean max_tokens?"),
         ("train", {"kind": "gpt", "data": "stories", "learning_rate": 0.1}, "Did you mean lr?"),
+        ("serve", {"prot": 8001}, "Did you mean port?"),
         ("generate", {"model": "stories", "prompt": 3}, "prompt should be a text or a list"),
         ("tokenize", {"model": "stories"}, "tokenize needs text"),
         ("generate", {"model": "stories", "prompt": [1, "a"]}, "not list of int, str"),

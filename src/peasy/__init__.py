@@ -67,7 +67,7 @@ if not TYPE_CHECKING:  # a type checker knows no other names than those of the t
             if module == "peasy":
                 return import_module(f"peasy.{name}")  # a package with public names of its own
             public = getattr(import_module(module), name, None) or import_module(f"{module}.{name}")
-        is_checked = module.startswith(("peasy.commands.", "peasy.experiments."))
+        is_checked = module.startswith(("peasy.commands.", "peasy.experiments.", "peasy.server."))
         return _with_checked_keywords(public) if is_checked else public
 
     @cache

@@ -240,7 +240,8 @@ def with_checked_arguments(function: Callable[P, T]) -> Callable[P, T]:
             raise UsageError(f"{function.__name__} takes {rule}; {count} were given.")
         given = _checked_values(function, dict(zip(positional, args, strict=False)))
         options = _checked_values(function, kwargs)
-        required = [name for name in known if name in kinds and parameters[name].default is REQUIRED]
+        single = [name for name in known if name in kinds and kinds[name] != inspect.Parameter.VAR_POSITIONAL]
+        required = [name for name in single if parameters[name].default is REQUIRED]
         named = [name for name in required if kinds[name] < inspect.Parameter.VAR_KEYWORD]
         if missing := [name for name in named if name not in given and name not in options]:
             raise UsageError(f"{function.__name__} needs {' and '.join(missing)}.")

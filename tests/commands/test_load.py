@@ -196,5 +196,23 @@ def test_usual_methods_of_a_model(decoder, tmp_path):
     assert next(again.to(dtype=torch.float64).parameters()).dtype == torch.float64
     assert next(again.to("cpu", torch.float32).parameters()).dtype == torch.float32
     assert next(again.to(dtype="bfloat16").parameters()).dtype == torch.bfloat16
+    assert next(again.to(torch.float16).parameters()).dtype == torch.float16
     with pytest.raises(InvalidInput, match='no dtype "half"'):
         again.to(dtype="half")
+    with pytest.raises(InvalidInput, match="torch cannot move the model there"):
+        again.to("no-device")
+    with pytest.raises(InvalidInput, match="A text should be a string, not list"):
+        model.tokenizer(["I", "love"])
+
+
+@pytest.mark.parametrize("name", ["generate", "embed", "look", "heads", "trace", "sweep", "explain_similarity"])
+def test_a_method_is_documented_with_the_result_of_its_command(name):
+    import inspect
+    import typing
+    from importlib import import_module
+
+    method = getattr(peasy.commands.load.LoadedModel, name)
+    module, command = method.__doc__.split("`")[1].rsplit(".", 1)
+    returned = inspect.signature(getattr(import_module(module), command)).return_annotation
+    names = [kind.__name__ for kind in typing.get_args(returned) or (returned,)]
+    assert method.__annotations__["return"] == " | ".join(names)

@@ -324,4 +324,5 @@ def test_tokenize_and_detokenize(client, folders):
     assert answer["count"] == len(answer["tokens"])
     back = client.post("/detokenize", json={"model": folders[0].name, "tokens": answer["tokens"]}).json()
     assert back["prompt"] == tokenizer.decode(answer["tokens"])
-    assert client.post("/detokenize", json={"model": folders[0].name, "tokens": [-1]}).status_code == 400
+    for unknown in (-1, 10**6):
+        assert client.post("/detokenize", json={"model": folders[0].name, "tokens": [unknown]}).status_code == 400

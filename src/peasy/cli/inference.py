@@ -44,7 +44,7 @@ def embed(
     result = call(model, [line for text in texts or (None,) for line in read_texts(text, "embed") if line.strip()])
     count, dims = result.vectors.shape
     summary = f"{count:,} vector{'s' * (count != 1)} of {dims} dimensions"
-    return CommandOutput(result, suggestions=[f"peasy embed {model} FILE --out vectors.npy"], summary=summary)
+    return CommandOutput(result, suggestions=[f"peasy embed {model} @FILE --out vectors.npy"], summary=summary)
 
 
 @derive(classify_command.classify)

@@ -87,7 +87,7 @@ class _TransformersModel(_SavesPretrained, Protocol):
     def state_dict(self) -> "Mapping[str, Tensor]": ...
 
 
-def _command_method(module: str, name: str) -> Callable[..., object]:
+def _command_method(module: str, name: str, result: str) -> Callable[..., object]:
     """Return a method that calls a command with the model as its first argument; imported when it is called."""
 
     def method(self: "LoadedModel", *args: object, **options: object) -> object:
@@ -95,6 +95,7 @@ def _command_method(module: str, name: str) -> Callable[..., object]:
         return with_checked_arguments(command)(self, *args, **options)
 
     method.__doc__ = f"Call `peasy.commands.{module}.{name}` with this model."
+    method.__annotations__["return"] = result
     return method
 
 
@@ -110,10 +111,15 @@ class LoadedModel(ModelBundle, DisplayMixin, Record, repr=False, eq=False):
         sweep = sweep_command
         explain_similarity = similarity_by_words
     else:
-        generate, embed = _command_method("generate", "generate"), _command_method("embed", "embed")
-        look, heads = _command_method("look", "look"), _command_method("heads", "rank_heads")
-        trace, sweep = _command_method("trace", "trace"), _command_method("sweep", "sweep")
-        explain_similarity = _command_method("semantic_map", "similarity_by_words")
+        generate = _command_method("generate", "generate", "GenerateResult")
+        embed = _command_method("embed", "embed", "EmbedResult")
+        look = _command_method("look", "look", "LookResult | LookBatch")
+        heads = _command_method("heads", "rank_heads", "HeadRankingResult")
+        trace, sweep = (
+            _command_method("trace", "trace", "TraceResult"),
+            _command_method("sweep", "sweep", "SweepResult"),
+        )
+        explain_similarity = _command_method("semantic_map", "similarity_by_words", "SimilarityResult")
 
     def describe(self) -> "Box":
         """Return the architecture diagram of this model: nested boxes with shapes, parameters and memory."""
@@ -154,15 +160,19 @@ class LoadedModel(ModelBundle, DisplayMixin, Record, repr=False, eq=False):
 
         return export_model(self, folder).folder
 
-    def to(self, device: "str | torch.device | None" = None, dtype: "torch.dtype | str | None" = None) -> "LoadedModel":
+    def to(
+        self, device: "str | torch.device | torch.dtype | None" = None, dtype: "torch.dtype | str | None" = None
+    ) -> "LoadedModel":
         """Move the model to a device, or convert its weights (torch.float16 or "float16"), in place; return it."""
         import torch
 
+        if isinstance(device, torch.dtype):  # torch takes either one first
+            device, dtype = None, device
         names = ("float32", "float16", "bfloat16", "float64")
         wanted = lookup(dtype, {name: getattr(torch, name) for name in names}, "dtype")
         try:
             self.model.to(device=device, dtype=wanted)
-        except (RuntimeError, TypeError, ValueError) as error:
+        except (AssertionError, RuntimeError, TypeError, ValueError) as error:
             raise InvalidInput(f"torch cannot move the model there: {str(error).splitlines()[0]}") from None
         return self
 

@@ -321,6 +321,8 @@ class Tokenizer:
         return [id if id < self.vocab_size else unknown for id in ids]
 
     def _check_text(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise InvalidInput(f"A text should be a string, not {type(text).__name__}: tokenize texts one by one.")
         if self._max_chars is not None and len(text) > self._max_chars:
             raise InvalidInput(
                 f"The text has {len(text):,} characters; the limit for this tokenizer is {self._max_chars:,}.",

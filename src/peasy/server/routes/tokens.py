@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
+from peasy.errors import InvalidInput
 from peasy.server.responses import Name, Strict, Text
 
 router = APIRouter()
@@ -44,6 +45,10 @@ async def post_tokens(request: Request, body: TokensBody) -> Response:
 
     def work() -> dict[str, object]:
         with request.app.state.registry.use(body.model) as loaded:
-            return {"prompt": loaded.output_tokenizer().decode(body.tokens)}
+            tokenizer = loaded.output_tokenizer()
+            size = max(len(tokenizer), loaded.model.config.vocab_size)  # a model may have more ids than its tokenizer
+            if unknown := [id for id in body.tokens if id >= size]:
+                raise InvalidInput(f"There is no token {unknown[0]}: the vocabulary has ids 0 to {size - 1}.")
+            return {"prompt": tokenizer.decode(body.tokens)}
 
     return JSONResponse(await request.app.state.worker_pool.run(work))

@@ -152,21 +152,28 @@ def sweep(count: int, folder: Path, most_seconds: float, spoil: Callable, load: 
     for seed in range(-20, 0):  # warm up lazy imports first
         spoil(random.Random(seed))
         attempt(load)
-    rejected = slowest = 0
+    rejected = 0
     for seed in range(count):
         spoil(random.Random(seed))
         start = time.process_time()
         with Watched(folder) as watched:
             error = attempt(load)
-        slowest = max(slowest, time.process_time() - start)
+        if time.process_time() - start >= most_seconds:  # a garbage collection can fall into one try, not into three
+            assert min(seconds(load) for _ in range(3)) < most_seconds, f"seed {seed}"
         rejected += error is not None
         assert watched.seen == [], f"seed {seed}"
         if error is not None:
             named = (str(folder), "config.json", "is missing the weights", "has unexpected weights")
             assert any(name in error.message for name in named), f"seed {seed}: {error.message}"
             assert len(error.message) < 2000, f"seed {seed}"
-    assert slowest < most_seconds
     return rejected, count - rejected
+
+
+def seconds(load: Callable) -> float:
+    """Return the CPU time of one attempt to load."""
+    start = time.process_time()
+    attempt(load)
+    return time.process_time() - start
 
 
 def attempt(load):

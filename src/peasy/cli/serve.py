@@ -91,12 +91,12 @@ def serve(
     limits, memory_bytes = engine_limits(max_queued_requests=max_queue), int(parse_amount(max_memory))
     limit_memory_growth()
     registry = ModelRegistry(models, memory_bytes=memory_bytes, limits=limits, weights=weights, device=flags.device)
-    listening = bind(host, port)
     hosts = (*host_names(host), *(allow_host or ()))
     app = build_app(
         registry, pages=False, api_key=api_key, allowed_hosts=hosts, allow_ip_hosts=public,
         max_pending=max_queue, log_prompts=log_prompts,
     )  # fmt: skip
+    listening = bind(host, port)
     registry.preload()
     if not flags.quiet:
         configure_logging()

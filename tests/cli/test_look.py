@@ -27,7 +27,7 @@ OPTIONS = {
     "target": ("--target", "AI"),
     "top": ("--top", 2),
     "subwords": ("--subwords",),
-    "no_special_tokens": ("--no-special-tokens",),
+    "add_special_tokens": ("--no-special-tokens",),
     "measure": ("--measure", "norm"),
     "token": ("--token", "AI"),
     "against": ("--against", "love"),
@@ -46,12 +46,15 @@ TRACKING = {"track": ("--track", "AI"), "data": ("--data", "few.txt")}
 
 def test_every_view_and_option_is_listed():
     from dataclasses import fields
+    from inspect import signature
 
-    from peasy.cli.look import InterventionFlags, ViewFlags, ViewOptions
+    from peasy.cli.look import InterventionFlags, ViewFlags, ViewOptions, look
 
     assert {field.name for field in fields(ViewFlags)} == set(VIEWS)
     assert set(VIEWS) | {ATTENTION, EFFECT} == set(OPTIONS_OF_VIEWS)
+    groups = {"view", "options", "interventions", "flags"}
     names = {field.name for flags in (ViewOptions, InterventionFlags) for field in fields(flags)}
+    names |= signature(look).parameters.keys() - {"model", "text", *groups}
     assert names == set(OPTIONS) | set(TRACKING)
 
 

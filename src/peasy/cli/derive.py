@@ -24,13 +24,18 @@ _FROM_FLAGS = ("device", "offline", "confirm", "seed")
 
 
 def derive(
-    command: Callable[..., T], *, hide: Collection[str] = (), options: type | None = None
+    command: Callable[..., T],
+    *,
+    hide: Collection[str] = (),
+    options: type | None = None,
+    group: Group | None = None,
 ) -> Callable[[Callable[Concatenate[partial[T], P], CommandOutput]], Callable[P, CommandOutput]]:
     """Decorate a CLI function: it also gets a flag for each parameter of `command` that it does not declare itself.
 
     Its first argument is the command with the values of these flags, which are within their bounds. A parameter that it
     declares without explaining it is explained by the command. Parameters in `hide` and those of the global flags get
-    no flag; `options` is the dataclass whose fields are the `**keywords` of the command.
+    no flag; `options` is the dataclass whose fields are the `**keywords` of the command. `group` is the heading of the
+    other flags in the help.
     """
 
     def decorate(function: Callable[Concatenate[partial[T], P], CommandOutput]) -> Callable[P, CommandOutput]:
@@ -40,7 +45,7 @@ def derive(
         hidden = {*own, *hide, *_FROM_FLAGS}
         derived = {name: parameter for name, parameter in known.items() if name not in hidden}
         annotations = {name: parameter.annotation for name, parameter in known.items()}
-        grouped = {} if options is None else field_parameters(options)
+        sampling = {} if options is None else field_parameters(options)
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> CommandOutput:
@@ -65,7 +70,8 @@ def derive(
                 raise UsageError(error.message, hint=error.hint) from None
             return function(partial(command, **given), *args, **kwargs)
 
-        parameters = [*own.values(), *(_flag(parameter, name in grouped) for name, parameter in derived.items())]
+        groups = {name: _OPTIONS_GROUP if name in sampling else group for name in derived}
+        parameters = [*own.values(), *(_flag(parameter, groups[name]) for name, parameter in derived.items())]
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             sorted(parameters, key=lambda p: p.kind), return_annotation=CommandOutput
         )
@@ -98,7 +104,7 @@ def _explained(
     return parameter.replace(annotation=Annotated[parameter.annotation, Parameter(help=known[name].help)])
 
 
-def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
+def _flag(parameter: CommandParameter, group: Group | None) -> inspect.Parameter:
     """Return a parameter as a keyword-only flag: a sequence can be repeated, a truth value takes no argument."""
     kind = _without_bounds(parameter.annotation)
     shown = kind is not bool and parameter.default not in (None, ())
@@ -106,7 +112,7 @@ def _flag(parameter: CommandParameter, in_group: bool) -> inspect.Parameter:
     spec = Parameter(help=parameter.help, negative=negative, show_default=shown)
     if (other := _SECOND_NAMES.get(parameter.name)) is not None:
         spec = Parameter.combine(spec, Parameter(name=(flag_name(parameter.name), other)))
-    spec = Parameter.combine(spec, Parameter(group=_OPTIONS_GROUP)) if in_group else spec
+    spec = Parameter.combine(spec, Parameter(group=group)) if group else spec
     required = parameter.default is REQUIRED
     where = inspect.Parameter.POSITIONAL_OR_KEYWORD if required else inspect.Parameter.KEYWORD_ONLY
     default = list(parameter.default) if isinstance(parameter.default, tuple) else parameter.default

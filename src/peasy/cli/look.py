@@ -1,23 +1,26 @@
 """`peasy look`: model inspection: attention, logit lens, ablation, activation patching."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import Group, Parameter
 
-from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, confirm_callback, read_texts
-from peasy.cli.derive import flag_name
+from peasy.cli.command import CommandOutput, Flags, IntList, StrList, Switch, TextArg, read_texts
+from peasy.cli.derive import derive, flag_name
+from peasy.commands.load import load
+from peasy.commands.look_view import LookView, look_view
+from peasy.commands.result import JsonDict, Result
 from peasy.errors import UsageError
-from peasy.inspection.results import AttentionMeasure
 
 if TYPE_CHECKING:
-    from peasy.commands.load import LoadedModel
-    from peasy.commands.look import LookView
-    from peasy.commands.result import Result
     from peasy.inspection.edit import EditLike
+
+
+_OPTIONS = Group("Options of views", sort_key=20)
 
 
 @Parameter(name="*", group=Group("Views (choose one; default: attention)", sort_key=10))
@@ -47,39 +50,21 @@ class ViewFlags:
     "Save the attention weights of each line of TEXT to this folder, as safetensors shards."
 
 
-@Parameter(name="*", group=Group("Options of views", sort_key=20))
+@Parameter(name="*", group=_OPTIONS)
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """Options of views; an option that the chosen view does not use is refused."""
+    """Options of views that `look_view` has in another form; an option that the chosen view does not use is refused."""
 
     layer: IntList = None
     "Only these layers, numbered from 0."
     head: IntList = None
     "Only these heads, numbered from 0."
-    query: str | None = None
-    "Show what this word attends to, in every head."
-    target: str | None = None
-    "Translation to inspect; default: the translation of the model."
-    top: int | None = None
-    "Number of words to show for each head; default: 5."
     subwords: Switch = False
     "Show the attention between tokens instead of words."
-    no_special_tokens: Switch = False
-    "Leave out the special tokens that the model expects around a text, such as <bos>."
-    measure: AttentionMeasure | None = None
-    "Show weight (default), value (weight times norm of the value vector), or norm (of weight times value times W_O)."
-    token: str | None = None
-    "With --attribution: word whose logit is explained; default: the most likely one."
-    against: str | None = None
-    "With --attribution: word whose logit is subtracted."
     gold: str | None = None
     "With --align: reference alignment as source-target pairs (0-0 1-2), or @file with them, to rank the heads by."
     num_beams: int | None = None
     "With --generate: beam search with this many beams."
-    tile_size: int | None = None
-    "With --overview: tokens per tile; default: chosen by the length of the text."
-    max_memory: str | None = None
-    "Memory limit for captured arrays; default: 512MB."
 
 
 @Parameter(name="*", group=Group("Interventions (their effect is shown)", sort_key=30))
@@ -105,32 +90,51 @@ class InterventionFlags:
 
 ATTENTION, EFFECT = "attention", "effect"
 _INTERVENTIONS = ("ablate", "mean", "uniform", "cut", "patch")
-_INPUT = ("no_special_tokens", "max_memory")
+_INPUT = ("add_special_tokens", "max_memory")
 OPTIONS_OF_VIEWS: dict[str, tuple[str, ...]] = {
     ATTENTION: ("layer", "head", "query", "target", "top", "subwords", "measure", *_INPUT),
     EFFECT: ("target", *_INPUT, *_INTERVENTIONS, "track", "data"),
     "lens": ("target", *_INPUT, *_INTERVENTIONS),
     "rollout": ("target", *_INPUT, *_INTERVENTIONS),
-    "rank": ("no_special_tokens",),
+    "rank": ("add_special_tokens",),
     "attribution": ("query", "target", "token", "against", *_INPUT, *_INTERVENTIONS),
     "align": ("layer", "head", "target", "gold", *_INPUT, *_INTERVENTIONS),
     "step_by_step": ("layer", "head", "query", "target", *_INPUT, *_INTERVENTIONS),
     # A growing text has no fixed words to cut.
-    "generate": ("layer", "head", "num_beams", "no_special_tokens", "ablate", "mean", "uniform"),
+    "generate": ("layer", "head", "num_beams", "add_special_tokens", "ablate", "mean", "uniform"),
     "history": (),
     "overview": ("layer", "head", "query", "target", "measure", "tile_size", *_INPUT, *_INTERVENTIONS),
     "save_weights": ("layer", "head", *_INPUT),
 }
 """Options that each view uses; `effect` is the view of an intervention without another view."""
 
-_VIEWS: "dict[str, LookView]" = {
+_VIEWS: dict[str, LookView] = {
     EFFECT: "effect", "lens": "lens", "rollout": "rollout", "rank": "rank", "align": "align", "step_by_step": "steps",
     "attribution": "attribution",
 }  # fmt: skip
 """Name in `look_view` of each view that has one."""
 
 
+_HIDDEN = (
+    "view",
+    "layers",
+    "heads",
+    "queries",
+    "steps",
+    "edit",
+    "overview",
+    "by",
+    "merge_words",
+    "gold",
+    "words",
+    "data",
+)
+"""Parameters of `look_view` that other flags give."""
+
+
+@derive(look_view, hide=_HIDDEN, group=_OPTIONS)
 def look(
+    call: partial[Result],
     model: str,
     text: TextArg | None = None,
     *,
@@ -145,7 +149,10 @@ def look(
         model: Run name, folder, built-in model or Hugging Face hub id.
         text: Input text; - reads stdin. For a translator, the source.
     """
-    name = _chosen_view(view, options, interventions)
+    given = call.keywords
+    common = {name: given[name] for name in ("device", "offline", "confirm")}
+    derived = [option for option in given if option not in (*common, "seed")]
+    name = _chosen_view(view, [*_given(options), *derived], interventions)
     if name == "history":
         from peasy.commands.attention_history import attention_history
 
@@ -156,69 +163,59 @@ def look(
     if text is None:
         raise UsageError("look needs TEXT.", hint="Give a text in quotes, or - to read stdin.")
     edits = _parse_interventions(interventions, options) if _given(interventions) else []
-    layer, head = options.layer, options.head
-    if name == "step_by_step" and not len(layer or ()) == len(head or ()) == 1:
+    layers, heads = options.layer, options.head
+    if name == "step_by_step" and not len(layers or ()) == len(heads or ()) == 1:
         hint = "For example: --layer 0 --head 1 --step-by-step"
         raise UsageError("--step-by-step needs one --layer and one --head.", hint=hint)
-    from peasy.commands.load import load
-    from peasy.commands.look import save_activations
-    from peasy.inspection.capture import MAX_MEMORY
-
-    loaded = load(model, device=flags.device, offline=flags.offline, confirm=confirm_callback(flags))
-    memory, add = options.max_memory or MAX_MEMORY, not options.no_special_tokens
-    where: dict[str, Any] = {"layers": layer, "heads": head, "add_special_tokens": add}
+    loaded, add = load(model, **common), given.get("add_special_tokens", True)
     if view.generate is not None:
-        traced = loaded.trace(text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits, **where)
+        traced = loaded.trace(
+            text, max_tokens=view.generate, num_beams=options.num_beams, edit=edits,
+            layers=layers, heads=heads, add_special_tokens=add,
+        )  # fmt: skip
         return CommandOutput(traced)
     if view.save_weights is not None:
+        from peasy.commands.look import save_activations
+
         texts = [line for part in read_texts(text, "look") for line in part.splitlines() if line.strip()]
-        return CommandOutput(save_activations(loaded, texts, view.save_weights, max_memory=memory, **where))
-    result = _run_view(loaded, text, name, edits, view, options, interventions, flags)
+        save = partial(save_activations, loaded, texts, view.save_weights, layers=layers, heads=heads)
+        return CommandOutput(save(**{name: given[name] for name in _INPUT if name in given}))
+    result = call(loaded, text, edit=edits, **_view_keywords(name, view, options, interventions, flags, given))
     if name in ("rank", "overview"):
         return CommandOutput(result)
     summary = f"{len(loaded.encode_prompt(text, add_special_tokens=add))} tokens" if flags.out else ""
-    return CommandOutput(result, suggestions=[_next_command(model, text, options.query)], summary=summary)
+    return CommandOutput(result, suggestions=[_next_command(model, text, given.get("query"))], summary=summary)
 
 
-def _run_view(
-    loaded: "LoadedModel", text: str, name: str, edits: "list[EditLike]", view: ViewFlags, options: ViewOptions,
-    interventions: InterventionFlags, flags: Flags,
-) -> "Result":  # fmt: skip
-    from peasy.commands.look import look_view
-    from peasy.inspection.capture import MAX_MEMORY
-
-    layer, head, query = options.layer, options.head, options.query
-    one_head = len(layer or ()) == len(head or ()) == 1
-    chosen = _VIEWS.get(name, "look")
+def _view_keywords(
+    name: str, view: ViewFlags, options: ViewOptions, interventions: InterventionFlags, flags: Flags,
+    given: Mapping[str, object],
+) -> JsonDict:  # fmt: skip
+    """Return the arguments of `look_view` that are not given by a flag of the same name."""
+    layers, heads, query = options.layer, options.head, given.get("query")
+    keywords: JsonDict = {
+        "view": _VIEWS.get(name, "look"),
+        "overview": view.overview,
+        "by": view.rank or "",
+        "merge_words": not options.subwords,
+        "gold": () if options.gold is None else read_alignments(options.gold)[0],
+        "words": interventions.track or (),
+        "data": interventions.data,
+    }
+    if {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name]):  # else they say where to intervene
+        keywords |= {"layers": layers, "heads": heads}
     if name == ATTENTION:
-        detailed = bool(flags.out or flags.json or options.subwords or (layer and head)) and options.top is None
-        chosen = "heads" if query is not None else "look" if detailed else "summary"
-    selects = {"layer", "head"} <= set(OPTIONS_OF_VIEWS[name])  # else they say where to intervene
-    return look_view(
-        loaded, text, options.target,
-        view=chosen,
-        layers=layer if selects else None,
-        heads=head if selects else None,
-        queries=[query] if name == "overview" and query is not None else None,
-        # for a single head, queries and keys are captured too, so that cells can be expanded to their arithmetic
-        steps=("weights", "query", "key") if name == ATTENTION and one_head else ("weights",),
-        edit=edits,
-        overview=view.overview,
-        tile_size=options.tile_size,
-        measure=options.measure or "weight",
-        query=query,
-        top=3 if name == "lens" else options.top or 5,
-        by=view.rank or "",
-        merge_words=not options.subwords,
-        add_special_tokens=not options.no_special_tokens,
-        gold=() if options.gold is None else read_alignments(options.gold)[0],
-        words=interventions.track or (),
-        token=options.token,
-        against=options.against,
-        data=interventions.data,
-        max_memory=options.max_memory or MAX_MEMORY,
-        seed=flags.seed or 0,
-    )  # fmt: skip
+        detailed = bool(flags.out or flags.json or options.subwords or (layers and heads)) and "top" not in given
+        keywords["view"] = "heads" if query is not None else "look" if detailed else "summary"
+        if (
+            len(layers or ()) == len(heads or ()) == 1
+        ):  # queries and keys too: cells can be expanded to their arithmetic
+            keywords["steps"] = ("weights", "query", "key")
+    elif name == "lens":
+        keywords["top"] = 3
+    elif name == "overview" and query is not None:
+        keywords["queries"] = [query]
+    return keywords
 
 
 def _next_command(model: str, text: str, query: str | None) -> str:
@@ -230,7 +227,7 @@ def _next_command(model: str, text: str, query: str | None) -> str:
     return f'peasy look {model} "{short}" {last}'
 
 
-def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: InterventionFlags) -> str:
+def _chosen_view(view: ViewFlags, options: Sequence[str], interventions: InterventionFlags) -> str:
     """Return the name of the view; raise if two views are given, or an option that the view does not use."""
     views = _given(view)
     if len(views) > 1:
@@ -240,13 +237,11 @@ def _chosen_view(view: ViewFlags, options: ViewOptions, interventions: Intervent
     if changes and not set(changes) & set(_INTERVENTIONS):
         message = f"{_join(changes, 'and')} need{'s' * (len(changes) == 1)} an intervention."
         raise UsageError(message, hint="Add one: --ablate 2.3, --uniform 2.3, --cut it:pizza or --patch TEXT")
-    if options.top is not None and options.top < 1:
-        raise UsageError("--top must be 1 or more.")
     name = views[0] if views else EFFECT if changes else ATTENTION
     allowed = OPTIONS_OF_VIEWS[name]
     if interventions.cut or interventions.patch is not None:
         allowed = (*allowed, "layer", "head")  # where to intervene
-    given = [*_given(options), *changes]
+    given = [*options, *changes]
     if unused := [option for option in given if option not in allowed]:
         raise _unused_option(unused[0], name)
     for option in ("query", "top"):
@@ -260,18 +255,23 @@ def _given(flags: ViewFlags | ViewOptions | InterventionFlags) -> list[str]:
 
 
 def _join(names: Sequence[str], word: str) -> str:
-    *first, last = map(flag_name, names)
+    *first, last = map(_shown, names)
     return f"{', '.join(first)} {word} {last}" if first else last
+
+
+def _shown(name: str) -> str:
+    """Return the flag of an option; special tokens are there unless they are left out."""
+    return flag_name("no_special_tokens" if name == "add_special_tokens" else name)
 
 
 def _unused_option(option: str, view: str) -> UsageError:
     own = {name: used for name, used in OPTIONS_OF_VIEWS.items() if name not in (ATTENTION, EFFECT)}
     users = [name for name, used in own.items() if option in used]
     if view == ATTENTION:
-        return UsageError(f"{flag_name(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
+        return UsageError(f"{_shown(option)} needs {_join(users, 'or')}.", hint="See: peasy look --help")
     where = "an intervention" if view == EFFECT else flag_name(view)
     hint = f"It belongs to {_join(users, 'or')}." if users else "Leave it out, or show it in a second command."
-    return UsageError(f"{flag_name(option)} has no effect with {where}.", hint=hint)
+    return UsageError(f"{_shown(option)} has no effect with {where}.", hint=hint)
 
 
 def _parse_interventions(flags: InterventionFlags, options: ViewOptions) -> "list[EditLike]":

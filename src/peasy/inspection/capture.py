@@ -21,9 +21,6 @@ from peasy.parameters import Record
 ROW_BLOCK = 256
 """Rows per callback: besides the stored arrays, only these are held in full precision."""
 
-MAX_MEMORY = "512MB"
-"""Default memory limit of captured arrays."""
-
 
 def _choose_storage(num_values: int, budget: int, storage: str = "auto") -> str:
     """Return the dtype in which this many values fit the budget: float32, else float16; raise if neither does.

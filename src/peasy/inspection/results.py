@@ -196,6 +196,9 @@ class TokenProbability(Record):
     probability: float
 
 
+MAX_MEMORY = "512MB"
+"""Default memory limit of captured arrays."""
+
 AttentionMeasure = Literal["weight", "value", "norm"]
 """Attention as the weight, as weight · |v| (value-weighted), or as |weight · v · W_O| (norm-based)."""
 

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Response
 from pydantic import AfterValidator, Field
 
 from peasy.commands.forward_pass import forward_pass
-from peasy.commands.look import look_view
 from peasy.commands.look_result import LookResult
+from peasy.commands.look_view import look_view
 from peasy.commands.result import Result
 from peasy.commands.trace import trace
 from peasy.errors import InvalidInput
@@ -130,6 +130,8 @@ add_command_route(
         "queries": list[TokenRef] | None,
         "steps": Annotated[list[str], Field(max_length=20)],
         "query": TokenRef | None,
+        "tile_size": Annotated[int, Field(ge=1, le=100_000)] | None,
+        "top": Annotated[int, Field(ge=1, le=100)],
     },
 )  # fmt: skip
 

@@ -1,11 +1,13 @@
 """Equal to transformers' generate: greedy and beam search, with and without a cache, one text and a batch."""
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
 import transformers
 
+from peasy.commands.load import load
 from peasy.generation.decode import beam_search, generate
 from peasy.generation.sampling_params import BeamSearchParams, SamplingParams
 
@@ -146,3 +148,33 @@ def test_beams_end_at_different_lengths(case_of):
         len(ids) for ours in cases for text in some_texts() for ids in our_beams(ours, text, "heuristic", 0.0)[0]
     }
     assert len(lengths) > 2
+
+
+@pytest.mark.parametrize("is_object", [False, True])
+@pytest.mark.parametrize("generation", [{"eos_token_id": [6, 7]}, {"eos_token_id": 8, "temperature": 0.6}, None])
+def test_generation_config_ends_the_text(tmp_path, generation, is_object):
+    """Chat models often end a turn with an id that only generation_config.json names; without the file config.json."""
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = transformers.LlamaConfig(vocab_size=32, **sizes, eos_token_id=5)
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    file = tmp_path / "generation_config.json"
+    file.unlink() if generation is None else file.write_text(json.dumps(generation))
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
+    expected = theirs.generation_config.eos_token_id
+    eos = load(theirs if is_object else tmp_path).model.config.special_tokens.eos
+    assert list(eos) == (expected if isinstance(expected, list) else [expected])
+
+
+def test_generation_config_starts_the_text(tmp_path):
+    """Transformers 5 writes the forced first id of a translation into generation_config.json alone."""
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    config = transformers.BartConfig(vocab_size=57, d_model=16, max_position_embeddings=40, **sizes, **heads)
+    theirs = transformers.BartForConditionalGeneration(config).eval()
+    theirs.generation_config.forced_bos_token_id = 9
+    theirs.save_pretrained(tmp_path)
+    ours = load(tmp_path).model
+    assert ours.config.special_tokens.forced_bos == 9
+    generated = generate(ours, None, SamplingParams(NEW), source=some_texts()[:1])
+    expected = greedy(theirs, input_ids=torch.tensor(some_texts()[:1]))[0][1:]
+    assert [9, *generated[0]][:NEW] == expected  # in peasy the forced id belongs to the prompt of the decoder

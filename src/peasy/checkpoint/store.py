@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 CONFIG_FILE = "config.json"
+GENERATION_FILE = "generation_config.json"
 TOKENIZER_FILE = "tokenizer.json"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 TARGET_TOKENIZER_FILE = "target_tokenizer.json"

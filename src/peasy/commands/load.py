@@ -15,7 +15,7 @@ from peasy.checkpoint.loaded_model import ModelBundle
 from peasy.checkpoint.paths import ResolvedModel, resolve_model
 from peasy.checkpoint.ram import format_bytes
 from peasy.checkpoint.safe_folder import SafeFolder, hint_for_folder
-from peasy.checkpoint.store import CONFIG_FILE, is_checkpoint, read_checkpoint
+from peasy.checkpoint.store import CONFIG_FILE, GENERATION_FILE, is_checkpoint, read_checkpoint
 from peasy.checkpoint.tensors import InMemoryTensors, TensorStore
 from peasy.checkpoint.tokenizer import read_tokenizer
 from peasy.commands.result import JsonDict
@@ -306,6 +306,8 @@ def _load_object(model: "Model | _TransformersModel", tokenizer: TokenizerSource
             model.config.save_pretrained(folder)
             config = SafeFolder(folder).read_json(CONFIG_FILE) | {"architectures": [name]}
             (folder / CONFIG_FILE).write_text(json.dumps(config), encoding="utf-8")
+            if generation := getattr(model, "generation_config", None):
+                (folder / GENERATION_FILE).write_text(generation.to_json_string(), encoding="utf-8")
             weights = InMemoryTensors(model.state_dict())
             loaded = _open_hugging_face(name, folder, TensorStore({key: (weights, key) for key in weights.info}))
         except InvalidInput:

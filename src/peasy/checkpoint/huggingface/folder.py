@@ -16,12 +16,21 @@ from peasy.checkpoint.huggingface.family import ModelFamily
 from peasy.checkpoint.huggingface.sentence_transformers import read_pooling, write_pooling
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, import_weights, match_pattern
 from peasy.checkpoint.safe_folder import SafeFolder, join_names, write_json
-from peasy.checkpoint.store import CONFIG_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerSource, write_tokenizer
+from peasy.checkpoint.store import (
+    CONFIG_FILE,
+    GENERATION_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    TokenizerSource,
+    write_tokenizer,
+)
 from peasy.checkpoint.tensors import SHARD_BYTES, TensorStore, open_tensors, write_tensors
 from peasy.errors import InvalidInput
 from peasy.models.build import build
 from peasy.models.config import EncoderConfig, ModelConfig, SpecialTokensConfig
 from peasy.models.protocol import Model
+
+_GENERATION_IDS = ("eos_token_id", "decoder_start_token_id", "forced_bos_token_id")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +73,7 @@ def read_folder(
     whole_config = safe_folder.read_json(CONFIG_FILE)
     data = registry.language_model_config(whole_config)
     ignore_weights = ignore_extra or data is not whole_config  # those of images
+    data = data | _generation_ids(safe_folder)
     model_family = registry.detect_family(data, where, name=family, any_head=ignore_extra)
     tensors = open_tensors(safe_folder) if tensors is None else tensors
     ram.require_ram(tensors.nbytes, str(safe_folder.path))  # before any weight is read: tied copies are compared
@@ -78,6 +88,15 @@ def read_folder(
     pairs, expected = registry.match_weights(model_family, config, where)
     weights, unused = _select_weights(stored, model_family, config, expected, ignore_weights)
     return HFCheckpoint(safe_folder, model_family.name, config, unused, fields.unknown(), pairs, weights)
+
+
+def _generation_ids(folder: SafeFolder) -> dict[str, object]:
+    """Return the ids at which generation starts and ends in generation_config.json, which has them before config.json.
+
+    Chat models often end a turn with an id that only this file names. Sampling settings are left to the caller.
+    """
+    data = folder.read_json(GENERATION_FILE) if folder.has(GENERATION_FILE) else {}
+    return {name: data[name] for name in _GENERATION_IDS if data.get(name) is not None}
 
 
 def load_model(checkpoint: HFCheckpoint) -> Model:

@@ -73,7 +73,7 @@ def read_folder(
     whole_config = safe_folder.read_json(CONFIG_FILE)
     data = registry.language_model_config(whole_config)
     ignore_weights = ignore_extra or data is not whole_config  # those of images
-    data = data | _generation_ids(safe_folder)
+    data = {**data, **_generation_ids(safe_folder)}
     model_family = registry.detect_family(data, where, name=family, any_head=ignore_extra)
     tensors = open_tensors(safe_folder) if tensors is None else tensors
     ram.require_ram(tensors.nbytes, str(safe_folder.path))  # before any weight is read: tied copies are compared

@@ -100,3 +100,21 @@ def test_bfloat16_products_keep_the_direction(theirs, imported):
     exact = torch.from_numpy(theirs.encode(texts))
     nearest = torch.nn.functional.cosine_similarity(torch.from_numpy(found), exact).min()
     assert 0.9999 <= nearest < 0.9999999, "not in half precision, or too far"
+
+
+@pytest.mark.parametrize("default", [None, "query"])
+def test_a_default_prompt_is_named(default, theirs, tmp_path, caplog):
+    """sentence-transformers puts it before each text; peasy embeds what is given, and says so."""
+    import json
+    import shutil
+
+    folder = tmp_path / "prompted"
+    shutil.copytree(packaged.get_model_path(), folder)
+    prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": default}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    prompted = type(theirs)(str(folder), device="cpu").encode(["a meal"], convert_to_tensor=True)
+    model = load_model(read_folder(folder))
+    text = "query: a meal" if default else "a meal"
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
+    torch.testing.assert_close(model.embed_batch([[id for id in ids if id]]), prompted.cpu(), atol=1e-5, rtol=0)
+    assert ("'query: ' before each text" in caplog.text) == bool(default)

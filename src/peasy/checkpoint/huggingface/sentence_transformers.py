@@ -1,6 +1,7 @@
 """sentence-transformers files: reads and writes pooling, normalisation and maximum length of an encoder."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +10,10 @@ from peasy.config import parse_json
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig, ModelConfig
 
+_LOG = logging.getLogger(__name__)
+
 _MODULES_FILE = "modules.json"
+_PROMPTS_FILE = "config_sentence_transformers.json"
 _MAX_LENGTH_FILE = "sentence_bert_config.json"
 _POOLING_DIR = "1_Pooling"
 """Fixed folder name; a path in modules.json is not followed."""
@@ -31,9 +35,20 @@ def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
     unsupported = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
     if unsupported:
         raise InvalidInput(f"{folder.path / _MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
+    _warn_of_default_prompt(folder)
     mode = _read_pooling_mode(folder) if "Pooling" in kinds else config.pooling
     max_length = _read_max_length(folder, config.max_seq_len)
     return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=max_length)
+
+
+def _warn_of_default_prompt(folder: SafeFolder) -> None:
+    """Name the prompt that sentence-transformers puts before each text: vectors of bare texts differ from its own."""
+    data = folder.read_json(_PROMPTS_FILE) if folder.has(_PROMPTS_FILE) else {}
+    prompts = data.get("prompts")
+    prompt = prompts.get(str(data.get("default_prompt_name"))) if isinstance(prompts, dict) else None
+    if prompt:
+        message = "%s: sentence-transformers puts %s before each text. peasy does not: write it before your texts."
+        _LOG.warning(message, folder.path, short_repr(prompt))
 
 
 def write_pooling(folder: Path, config: EncoderConfig) -> None:

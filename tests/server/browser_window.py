@@ -6,6 +6,7 @@ import tempfile
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 _ROOT = Path(__file__).parents[2]
 ARTEFACTS = (_ROOT if os.access(_ROOT, os.W_OK) else Path(tempfile.gettempdir())) / "artefacts" / "studio"
@@ -114,6 +115,21 @@ def serious_violations(page):
         for violation in violations
         if violation["impact"] in {"serious", "critical"}
     ]
+
+
+def assert_hostile_texts_are_inert(window, address, texts, most=300):
+    """Show texts together, at most so many letters, since each page takes long; those refused together, alone."""
+    groups = [[]]
+    for text in filter(str.strip, texts):
+        if sum(map(len, groups[-1])) + len(text) > most:
+            groups.append([])
+        groups[-1].append(text)
+    for group in groups:  # it grows
+        window.navigate(address + quote(" ".join(group)[:most], errors="replace"))
+        assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0, group
+        if len(group) > 1 and window.page.get_by_role("alert").count():
+            groups.extend([text] for text in group)
+    assert window.page.evaluate("window.hacked") is None
 
 
 @contextmanager

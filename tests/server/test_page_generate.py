@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.render.conftest import HOSTILE
-from tests.server.browser_window import serious_violations
+from tests.server.browser_window import assert_hostile_texts_are_inert, serious_violations
 
 pytestmark = pytest.mark.browser
 
@@ -120,12 +120,7 @@ def test_accessibility(open_window):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("some", [500])
-def test_hostile_prompts_are_inert(open_window, some):
+def test_hostile_prompts_are_inert(open_window):
     window = open_window("/generate?m=writer&t=a+word")
     window.expected_errors = ("status of 4",)
-    for words in [item for item in HOSTILE if item.strip()][:some]:
-        window.navigate(f"/generate?m=writer&t={quote(words[:400], errors='replace')}&n=2&at=2")
-        assert window.page.locator("#place script, #place img, #place iframe").count() == 0
-    assert window.page.evaluate("window.hacked") is None
+    assert_hostile_texts_are_inert(window, "/generate?m=writer&n=2&at=2&t=", HOSTILE)

@@ -47,6 +47,26 @@ def test_tokens_with_their_attention(open_window):
     window.screenshot("generate")
 
 
+def test_the_last_of_eleven_tokens_has_its_attention(open_window):
+    """Positions go from 0 to 10: a step after the last one was "There is no token 11"."""
+    window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=0&n=11")
+    page = window.page
+    page.get_by_role("button", name="Generate", exact=True).click()
+    page.get_by_text("With and without the KV cache").wait_for()
+    window.wait_until_idle()
+    assert len(tokens(page)) == 11
+    last = window.request("trace", model="writer", text=TEXT, max_tokens=11, top=8)["steps"][-1]
+    page.locator(".tokens button.token:not(.caret)").last.click()
+    window.wait_until_idle()
+    shown = page.get_by_role("region", name="Attention", exact=True).locator("ol .number")
+    assert shown.all_inner_texts() == [f"{item:.4f}" for item in last["attention"][0]["weights"][0]]
+    window.press("ArrowRight", "ArrowRight")
+    page.reload()
+    window.wait_until_idle()
+    assert page.get_by_role("alert").count() == 0
+    assert len(tokens(page)) == 11
+
+
 def test_sampling_sliders_change_the_probabilities(open_window):
     window = open_window(f"/generate?m=writer&t={quote(TEXT)}&temp=1")
     page = window.page

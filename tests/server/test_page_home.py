@@ -242,6 +242,31 @@ def test_on_a_phone_the_switch_its_effect_and_the_textbook_are_in_view(home):
     assert page.get_by_role("heading", name="A summary of the context").evaluate(IN_VIEW)
 
 
+def test_a_weight_stays_on_one_line_with_its_parentheses(home):
+    page = home("/", width=390, height=844).page
+    weight = page.get_by_role("button", name="weight 1.00", exact=True)
+    lines = """(weight) => {
+        const signs = [weight.previousSibling, weight.nextSibling].map((text, after) => {
+            const range = document.createRange();
+            const at = after ? 0 : text.length - 1;
+            range.setStart(text, at);
+            range.setEnd(text, at + 1);
+            return range.getBoundingClientRect();
+        });
+        const { top, bottom } = weight.getBoundingClientRect();
+        return signs.every((sign) => sign.top < bottom && sign.bottom > top);
+    }"""
+    found = []
+    for broken in (False, True):
+        if broken:
+            weight.evaluate("(weight) => (weight.parentElement.style.whiteSpace = 'normal')")
+        for width in range(320, 440, 8):  # at some of them the line ends here, with any font
+            page.set_viewport_size({"width": width, "height": 844})
+            found.append((broken, weight.evaluate(lines)))
+    assert (False, False) not in found
+    assert (True, False) in found, "a broken line would be found"
+
+
 def test_single_bytes_are_explained_and_a_chapter_links_to_its_experiment(home):
     window = home("/home?m=stories&t=%D0%9F%D0%B8%D1%86%D1%86%D0%B0&ch=1")
     page = window.page

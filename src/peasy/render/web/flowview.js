@@ -188,7 +188,7 @@ export class FlowView {
 			class: "text-button",
 			title: "How this number is calculated",
 		});
-		return [...begin, " (", weight, "). Without this head, ", word(story.token), change];
+		return [...begin, " ", make("span.unbroken", "(", weight, ")."), " Without this head, ", word(story.token), change];
 	}
 
 	/** The token whose probability changed most, with its numbers. */

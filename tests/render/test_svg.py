@@ -74,6 +74,21 @@ def test_a_large_matrix_has_a_scale_and_a_tooltip_for_each_cell():
     assert {(rect.get("class") or rect.get("fill") or "none") for rect in cells} != {"none"}, "no empty grid"
 
 
+@pytest.mark.parametrize("shaded", [True, False])
+def test_a_matrix_without_room_for_numbers_is_no_empty_grid(shaded):
+    names = tuple(f"token{place}" for place in range(17))
+    values = tuple(tuple(float(row * column) for column in range(17)) for row in range(17))
+    tree = tree_of(Document("t", (Matrix("m", values, names, names, shaded=shaded),)))
+    shades = {rect.find(f"{SVG}title").text: rect.get("fill") for rect in tree.iter(f"{SVG}rect") if len(rect)}
+    assert len(shades) == 17 * 17
+    assert None not in shades.values()
+    assert shades["token0, token0: 0"] != shades["token16, token16: 256"]
+    few = tree_of(
+        Document("t", (Matrix("m", tuple(row[:16] for row in values[:16]), names[:16], names[:16], shaded=shaded),))
+    )
+    assert {"9", "225"} <= set(texts_of(few)), "up to 16 columns, numbers are written"
+
+
 def test_planes_and_curves_name_what_they_show():
     plane = Plane("Words", (("Orange", 0.0, 3.0), ("Apple", 2.0, 2.0)), "Tech", "Fruit", arrows=True)
     curves = Curves("Loss", (("gpt", ((0.0, 4.0), (1.0, 2.0))), ("rnn", ((0.0, 5.0), (1.0, 3.0)))), "step", "loss")

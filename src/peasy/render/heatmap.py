@@ -1,6 +1,7 @@
 """SVG heat maps: a matrix with its numbers, a grid of maps (layers by heads) with the chosen one large, and tables."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from xml.sax.saxutils import escape
 
 import numpy as np
@@ -28,8 +29,9 @@ _LABEL_WIDTH, _MAX_TICKS = 90, 24
 
 
 def matrix_fragment(matrix: Matrix, decimals: int) -> SvgFragment:
-    """Draw the matrix with its name, formula, labels and cells."""
-    return _HeatMap(lay_out(matrix, decimals, MAX_SIZE)).fragment()
+    """Draw the matrix with its name, formula, labels and cells; without room for numbers, its cells are shaded."""
+    is_wide = matrix.shape[1] > _MAX_NUMBERED_COLUMNS
+    return _HeatMap(lay_out(replace(matrix, shaded=matrix.shaded or is_wide), decimals, MAX_SIZE)).fragment()
 
 
 class _HeatMap:

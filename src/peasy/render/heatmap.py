@@ -29,7 +29,7 @@ _LABEL_WIDTH, _MAX_TICKS = 90, 24
 
 
 def matrix_fragment(matrix: Matrix, decimals: int) -> SvgFragment:
-    """Draw the matrix with its name, formula, labels and cells; without room for numbers, its cells are shaded."""
+    """Draw the matrix with its name, formula, labels and cells; if it is too wide for numbers, they are shaded."""
     is_wide = matrix.shape[1] > _MAX_NUMBERED_COLUMNS
     return _HeatMap(lay_out(replace(matrix, shaded=matrix.shaded or is_wide), decimals, MAX_SIZE)).fragment()
 

@@ -33,6 +33,8 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
         return False
     arrays = subject.plain()
     q, k, v = (subject.inputs[by_role[role]].astype(np.float64) for role in ("query", "key", "value"))
+    if q.shape[-1:] != k.shape[-1:] or k.shape[:-1] != v.shape[:-1] or q.ndim != k.ndim or q.ndim < 2:
+        return False
     for names, causal, context in _variants(q, k, v):
         for array in arrays:
             if array.shape != context.shape:

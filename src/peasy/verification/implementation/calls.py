@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,8 +34,9 @@ from peasy.verification.implementation.arguments import (
     signature_of,
     source_of,
 )
-from peasy.verification.implementation.captured import captured_calls, is_array
+from peasy.verification.implementation.captured import CapturedCall, captured_calls, is_array
 from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.repairs import repaired_calls, start_arguments
 from peasy.verification.implementation.repeated_call import RepeatedCall, quiet
 from peasy.verification.implementation.trace import Op
 
@@ -180,8 +182,9 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
         for attempt in _guessed_attempts(target, name, sizes, seed, failures, file):
             worked = True
             yield attempt
-        if not worked and hasattr(target, "__name__"):
-            yield from _captured_attempts(target, sizes, seed, failures, file)
+        if not worked and hasattr(target, "__name__") and not any("is not installed" in one.error for one in failures[-1:]):
+            for calls in (_repaired_calls(target, sizes), captured_calls(target, sizes, file, _model_calls)):
+                yield from _kept_attempts(calls, target, sizes, seed, failures, file)
 
 
 def _guessed_attempts(
@@ -213,11 +216,30 @@ def _guessed_attempts(
             return
 
 
-def _captured_attempts(
-    target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
+def _repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
+    """Yield the calls that a search finds, from the most likely one and what its errors propose."""
+    function = _call_method(target) if inspect.isclass(target) else target
+    form = _Form(Layout("bt", sizes.d_model), sizes)
+    roles = roles_of(signature_of(function))
+    start = start_arguments(function, roles, sizes, lambda name, role: _required(name, role, form))
+    created = next(constructor_attempts(target, sizes)) if inspect.isclass(target) else {}
+    objects: dict[str, Any] = {}
+
+    def call(own: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+        key = repr(own)
+        if inspect.isclass(target) and key not in objects:
+            objects.clear()
+            objects[key] = instantiate(target, own, 0)[0]
+        return objects.get(key, target)(**arguments)
+
+    return repaired_calls(target, start, created, sizes, call)
+
+
+def _kept_attempts(
+    calls: Iterator[CapturedCall], target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], file: str
 ) -> Iterator[Attempt]:
-    """Yield the calls that models of the project make, with other numbers in their arrays."""
-    for call in captured_calls(target, sizes, file, _model_calls):
+    """Yield calls that are kept with their arguments, with other numbers in their arrays."""
+    for call in calls:
         function = target if not inspect.isclass(target) else _call_method(target)
         parameters = [p for p in signature_of(function) if p.name in call.arguments]
         roles = roles_of([p.replace(default=p.empty) for p in parameters])
@@ -233,7 +255,7 @@ def _captured_attempts(
                 made, ops, buffers = instantiate(target, call.created, seed)
                 text = _created(target, call.created)
             shown = {n: _array_name(roles[n]) for n in inputs} | {n: _short(v) for n, v in constants.items()}
-            text = f"{text}({_shown(shown)}) as in {call.caller}"
+            text = f"{text}({_shown(shown)})" + (f" as in {call.caller}" if call.caller else "")
             subject = RepeatedCall(
                 functools.partial(_call_by_name, made), inputs, library, {}, buffers, ops, constants, text, made
             )
@@ -296,7 +318,7 @@ def _applied(cls: Any) -> Callable[..., Any]:
     return apply
 
 
-_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 1500, 3, 12.0
+_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 600, 3, 4.0
 """Failed calls of one size, calls of one object that lack a package, and CPU seconds, after which the search ends."""
 
 
@@ -482,7 +504,7 @@ def _widths(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
     found = [int(p.shape[1]) for p in parameters.values() if p.dim() >= 2]
     found += [int(p.shape[0]) for p in parameters.values() if p.dim() == 2]
     known = [sizes.d_model] if not found or sizes.d_model in found else []
-    return [*known, *dict.fromkeys(found), *([] if known else [sizes.d_model])]
+    return [*known, *filter(None, dict.fromkeys(found)), *([] if known else [sizes.d_model])]
 
 
 def _subject(
@@ -610,6 +632,8 @@ def _required(name: str, role: str, form: _Form) -> Any:
         return sizes.side
     if role == "offset":
         return 0
+    if role == "dtype":
+        return np.float32 if form.library == "numpy" else getattr(sys.modules.get("torch"), "float32", None)
     value = sizes.constructor_value(role)
     if isinstance(value, int | float | str):
         return value if role != "causal" else False

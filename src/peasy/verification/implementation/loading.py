@@ -53,7 +53,7 @@ def project_folders(file: Path) -> list[Path]:
     """
     root = package_root(file)
     folders, paths = [root], set(_imported_paths(file))
-    for parent in (root, *list(root.parents)[:4]):
+    for parent in (root, *[each for each in root.parents if len(each.parts) > 2][:4]):
         if any((parent / path).is_dir() or (parent / f"{path}.py").exists() for path in paths):
             folders.append(parent)
         if any(

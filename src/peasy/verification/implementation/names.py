@@ -91,6 +91,8 @@ def _role_by_words(words: set[str]) -> str:
         return "d_head" if words & _SIZE_WORDS else "heads"
     if words & {"drop", "dropout"}:
         return "dropout"
+    if "kernel" in words:
+        return "kernel"
     if words & {"len", "length", "seq", "ctx", "block", "window", "context", "positions"}:
         return "length"
     other = words & {"vocab", "kernel", "patch", "mlp", "ff", "ffn", "batch", "world"}

@@ -1,0 +1,287 @@
+"""Search for the arguments of a call, driven by its errors: each error proposes other values of one argument at a time."""
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import heapq
+import inspect
+import itertools
+import linecache
+import re
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peasy.verification.implementation.arguments import (
+    ROTARY_FORMS,
+    ROTARY_ROLES,
+    ConfigGuess,
+    Sizes,
+    constructor_attempts,
+    rotary_tables,
+    seeded_array,
+    signature_of,
+    source_of,
+)
+from peasy.verification.implementation.captured import CapturedCall
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.repeated_call import quiet
+
+_MAX_TRIALS, _MAX_SECONDS, _MAX_REPAIRS, _MAX_CALLS = 400, 5.0, 6, 4
+"""Calls that are tried, their CPU seconds, the most repairs of one call, and the calls that are returned."""
+_CREATED = "constructor "
+"""Prefix of constructor arguments, which are repaired together with those of the call."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Array that is not made yet: its axes, and what it holds."""
+
+    axes: tuple[int, ...]
+    kind: str = "float"
+
+    def make(self, name: str) -> Any:
+        """Return the array as a tensor."""
+        import torch
+
+        if self.kind == "bool":
+            return torch.ones(self.axes, dtype=torch.bool)
+        if self.kind == "ids":
+            return torch.arange(int(torch.Size(self.axes).numel())).reshape(self.axes) % 7 + 1
+        return torch.zeros(self.axes) if self.kind == "zeros" else torch.from_numpy(seeded_array(name, self.axes, 0))
+
+
+def repaired_calls(
+    target: Any, start: Mapping[str, Any], created: Mapping[str, Any], sizes: Sizes, call: Callable[..., Any]
+) -> Iterator[CapturedCall]:
+    """Yield calls of a target that run, best first by how far they came; `call(created, arguments)` makes one."""
+    first = {**{_CREATED + name: value for name, value in created.items()}, **start}
+    queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]] = [((0.0,), 0, first, ())]
+    seen, number, found, end = {_key(first)}, itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    for _ in range(_MAX_TRIALS):
+        if not queue or time.process_time() > end or found == _MAX_CALLS:
+            return
+        _, _, values, repaired = heapq.heappop(queue)
+        arguments = {n: v.make(n) if isinstance(v, Shape) else v for n, v in values.items()}
+        own = {n.removeprefix(_CREATED): v for n, v in arguments.items() if n.startswith(_CREATED)}
+        given = {n: v for n, v in arguments.items() if not n.startswith(_CREATED)}
+        try:
+            with quiet():
+                call(own, given)
+        except (Exception, SystemExit) as error:
+            if len({*repaired}) >= _MAX_REPAIRS:
+                continue
+            reached = _progress(error)
+            for changes in _repairs(error, target, values, sizes):
+                other = {**values, **changes}
+                if _key(other) not in seen:
+                    seen.add(_key(other))
+                    # what came further is repaired first; at the same place, what was repaired less
+                    rank = (*(-line for line in reached), len(repaired) + len({*changes} & {*repaired}))
+                    heapq.heappush(queue, (rank, next(number), other, (*repaired, *changes)))
+            continue
+        found += 1
+        unknown = [n for n in repaired if not role_of(n.removeprefix(_CREATED), n.startswith(_CREATED))]
+        chosen = [n for n in unknown if isinstance(values[n], bool | float | str)]
+        yield CapturedCall("", own, given, bool(chosen))
+
+
+def _key(values: Mapping[str, Any]) -> str:
+    """Return a text that tells different arguments apart."""
+    plain = (Shape, int, float, str, tuple, list, type(None), type)
+    return repr([(n, v if isinstance(v, plain) else (type(v), getattr(v, "shape", ()))) for n, v in values.items()])
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Return the frames of an error in the examined code."""
+    return [
+        frame for frame in traceback.extract_tb(error.__traceback__)
+        if "site-packages" not in frame.filename and "/peasy/" not in frame.filename and "<" not in frame.filename
+    ]  # fmt: skip
+
+
+@functools.cache
+def _statements(file: str) -> list[tuple[int, int, str]]:
+    """Return the simple statements of a file: first line, last line, source."""
+    text = "".join(linecache.getlines(file))
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt) and not hasattr(node, "body")]
+    return [(node.lineno, node.end_lineno or node.lineno, ast.unparse(node)) for node in nodes]
+
+
+def _statement(frame: traceback.FrameSummary) -> str:
+    """Return the whole statement of a frame."""
+    line = frame.lineno or 0
+    found = [text for first, last, text in _statements(frame.filename) if first <= line <= last]
+    return found[0] if found else frame.line or ""
+
+
+def _progress(error: BaseException) -> tuple[float, float]:
+    """Return how far a call came: past the constructor, and the line of the call's own method."""
+    frames = _frames(error)
+    own = [frame for frame in frames if frame.name != "__init__"]
+    made = bool(own) and frames[0].name != "__init__"
+    return float(made), float((own if made else frames or [None])[0].lineno or 0) if frames else 0.0  # type: ignore[union-attr]
+
+
+def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
+    """Yield changes that an error proposes: of one argument that the failing line depends on, or of equal arrays."""
+    text = str(error)
+    numbers = list(dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{1,4}(?![\w.])", text.replace("x", " "))))
+    for name in _blamed(error, target, values):
+        same = [n for n, v in values.items() if isinstance(v, Shape) and v == values[name]]
+        for value in (*_wanted_objects(error, name, target, sizes),
+                      *_other_values(name, values[name], text, numbers, sizes)):  # fmt: skip
+            if len(same) > 1:
+                yield dict.fromkeys(same, value)
+            yield {name: value}
+
+
+def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) -> Iterator[Any]:
+    """Yield an object of the class that the failing line asks for, as in `assert isinstance(x, Model)`."""
+    scope = getattr(_function_of(target), "__globals__", {})
+    plain = name.removeprefix(_CREATED)
+    for frame in _frames(error)[-1:]:
+        asked = re.search(rf"isinstance\({plain}, *(\w+)\)", _statement(frame))
+        if asked and inspect.isclass(scope.get(asked[1])):
+            with contextlib.suppress(Exception):
+                yield scope[asked[1]](**next(constructor_attempts(scope[asked[1]], sizes)))
+
+
+def _function_of(target: Any) -> Any:
+    return target.__init__ if inspect.isclass(target) else target
+
+
+def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> list[str]:
+    """Return the arguments that the failing line depends on, nearest first; all of them if none is found."""
+    frames = _frames(error)
+    depends = _dependencies(target)
+    names: list[str] = re.findall(r"'(\w+)'", str(error)) if "argument" in str(error) else []
+    for frame in reversed(frames):
+        names += re.findall(r"(?:self\.)?[^\W\d]\w*", _statement(frame))
+    known: dict[str, None] = {}
+    for _ in range(4):
+        for name in names:
+            for argument in (name, _CREATED + name):
+                if argument in values:
+                    known[argument] = None
+        names = list(dict.fromkeys(each for name in names for each in depends.get(name, ())))
+    return list(known) or list(values)
+
+
+@functools.cache
+def _dependencies(target: Any) -> dict[str, tuple[str, ...]]:
+    """Return for each name that a function or a class assigns the names in the assigned expressions."""
+    found: dict[str, dict[str, None]] = {}
+    try:
+        tree = ast.parse(textwrap.dedent(source_of(target)))
+    except SyntaxError:
+        return {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For) and (
+            value := node.iter if isinstance(node, ast.For) else node.value
+        ):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            used = re.findall(r"(?:self\.)?[^\W\d]\w*", ast.unparse(value))
+            for each in re.findall(r"(?:self\.)?[^\W\d]\w*", " ".join(map(ast.unparse, targets))):
+                found.setdefault(each, {}).update(dict.fromkeys(used))
+    return {name: tuple(used) for name, used in found.items()}
+
+
+def _other_values(name: str, value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
+    """Yield other values of one argument: of its kind, by the error's text and the numbers in it."""
+    constructor, role = name.startswith(_CREATED), role_of(name.removeprefix(_CREATED), name.startswith(_CREATED))
+    if isinstance(value, Shape):
+        yield from _other_shapes(value, text, numbers, sizes)
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int | float | tuple) and constructor | (role != "causal"):
+        yield from _other_numbers(value, text, numbers, sizes)
+    elif value is None or callable(value):
+        yield from _instead_of_nothing(constructor, role, text, sizes)
+
+
+def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Shape]:
+    axes, replace = shape.axes, functools.partial(dataclasses.replace, shape)
+    expected = re.search(r"\(expected (?:at least )?(\d)|(\d)-?D .*expected|must be (\d)|Expected.* (\d)-?D", text)
+    count = int(next(filter(None, expected.groups()))) if expected else 0
+    batch, tokens, width = sizes.batch, sizes.time, axes[-1] if axes else sizes.d_model
+    by_count = {
+        1: [(batch,), (tokens,), (width,)], 2: [(batch, width), (tokens, width), (batch, tokens)],
+        3: [(batch, tokens, width), (tokens, batch, width), (batch, width, tokens)],
+        4: [(batch, sizes.heads, tokens, sizes.d_head), (batch, tokens, sizes.heads, sizes.d_head),
+            (batch, width, sizes.side, sizes.side), (batch, sizes.side, sizes.side, width)],
+        5: [(batch, 2, width, sizes.side, sizes.side), (batch, width, 2, sizes.side, sizes.side)],
+    }  # fmt: skip
+    if re.search(r"Long|scalar type|indices|integer|\bInt\b", text) and shape.kind == "float":
+        yield Shape(axes[:-1] or axes, "ids")
+        yield replace(kind="ids")
+    if "Bool" in text or "bool" in text:
+        yield replace(kind="bool")
+    if "Float" in text and shape.kind != "float":
+        yield replace(kind="zeros")
+    yield from (replace(axes=each) for each in by_count.get(count, ()))
+    for number in [n for n in numbers if 0 < n <= 512 and n not in axes[-1:]][:5]:
+        yield replace(axes=(*axes[:-1], number))
+        if len(axes) > 2:
+            yield replace(axes=(*axes[:-2], number, axes[-1]))
+            yield replace(axes=(axes[0], number, *axes[2:]))
+    for near in (len(axes) - 1, len(axes) + 1):
+        yield from (replace(axes=each) for each in by_count.get(near, ()) if near != count)
+    if len(axes) > 2:
+        yield replace(axes=(*axes[:-2], axes[-1], axes[-2]))
+        yield replace(axes=(axes[1], axes[0], *axes[2:]))
+    yield replace(axes=(batch, tokens, tokens))
+    yield replace(axes=(batch, 1, tokens, tokens))
+
+
+def _other_numbers(value: Any, text: str, numbers: list[int], sizes: Sizes) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        yield from (value * 2, value[:1] * 3, value[0], (2, *value[1:]))
+        return
+    side = sizes.side if value > sizes.length else int(value)
+    if re.search("subscript|iterable|tuple|len\\(\\)|unpack|list|pair", text):
+        yield from ((side, side), (2, side, side), [side, side], [side], (int(value), int(value)))
+    if re.search("callable|forward", text):
+        yield from _instead_of_nothing(True, "", text, sizes)
+    if re.search("no attribute", text):
+        yield ConfigGuess(sizes, guess=True)
+    yield from (n for n in numbers if 0 < n <= 512)
+    yield from (sizes.d_model, sizes.d_head, sizes.heads, sizes.side, 2, 1, 3, sizes.side**2, 0, sizes.time, 32, None)
+
+
+def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -> Iterator[Any]:
+    """Yield values for an argument that was None: modules and classes if it is called, else numbers or arrays."""
+    import torch
+    from torch import nn
+
+    batch, tokens, width = sizes.batch, sizes.time, sizes.d_model
+    if "callable" in text or "subclass" in text or role in ("norm", "module", "dropout"):
+        yield from (nn.Identity(), nn.Identity, nn.LayerNorm, nn.Linear(width, width), nn.LayerNorm(width))
+    if constructor:
+        yield from (width, sizes.d_head, sizes.heads, sizes.side, (sizes.side, sizes.side), 1, True, 0.1, "", None)
+        yield ConfigGuess(sizes, guess=True)
+        return
+    if role in ROTARY_ROLES:
+        yield from (rotary_tables(sizes, tokens, form)[role] for form in ROTARY_FORMS)
+    if role not in ("mask", "padding"):
+        yield from (Shape((batch, tokens, width)), Shape((batch, sizes.heads, tokens, sizes.d_head)))
+        yield from (Shape((batch, width)), Shape((tokens, width)), tokens, width, Shape((batch, tokens), "ids"))
+    yield from (Shape(axes, kind) for kind in ("bool", "zeros") for axes in (
+        (tokens, tokens), (batch, tokens), (batch, 1, tokens, tokens), (batch, tokens, tokens), (batch, 1, 1, tokens),
+        (batch, sizes.heads, tokens, tokens)))  # fmt: skip
+    yield from (Shape((tokens, sizes.d_head)), torch.full((batch,), tokens), sizes.heads, sizes.side, False, [])
+    yield from itertools.chain.from_iterable(rotary_tables(sizes, tokens, form).values() for form in ROTARY_FORMS)
+
+
+def start_arguments(
+    function: Callable[..., Any], roles: Mapping[str, str], sizes: Sizes, required: Callable[[str, str], Any]
+) -> dict[str, Any]:
+    """Return the first arguments of a call: arrays of tokens by role, and `required(name, role)` for the others."""
+    arrays = ("query", "key", "value", "x", "source")
+    parameters = [p for p in signature_of(function) if p.default is inspect.Parameter.empty or roles[p.name] in arrays]
+    whole = Shape((sizes.batch, sizes.time, sizes.d_model))
+    return {p.name: whole if roles[p.name] in arrays else required(p.name, roles[p.name]) for p in parameters}

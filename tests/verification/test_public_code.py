@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from peasy.errors import InvalidInput
 from peasy.verification.implementation import examine as examination
 from peasy.verification.implementation.calls import fill_parameters
 from peasy.verification.implementation.examine import examine
@@ -541,3 +542,94 @@ class ListOfArrays(Layers):
 @pytest.mark.parametrize("code", [DividedByItsScale, ListOfArrays])
 def test_a_scale_may_be_a_divisor_and_arrays_a_list(code):
     assert examine(code).verdict == EQUAL
+
+
+class KeysUnused(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(dim, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, _, v = self.a(x), self.b(x), self.c(x)
+        return attend(q, q, v)
+
+
+class ValuesUnused(KeysUnused):
+    def forward(self, x):
+        q, k, _ = self.a(x), self.b(x), self.c(x)
+        return attend(q, k, k)
+
+
+class OneLayerForBoth(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.a, self.c = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q = self.a(x)
+        return attend(q, q, self.c(x))
+
+
+@pytest.mark.parametrize("written", [KeysUnused, ValuesUnused])
+def test_a_layer_without_effect_is_never_equal(written):
+    assert examine(written).verdict != EQUAL
+
+
+def test_one_layer_for_queries_and_keys_is_a_convention():
+    assert examine(OneLayerForBoth).verdict == EQUAL
+
+
+class ScaleIsAnOption(KeysUnused):
+    def __init__(self, dim, use_scale=False):
+        super().__init__(dim)
+        self.use_scale = use_scale
+
+    def forward(self, x):
+        scores = self.a(x) @ self.b(x).transpose(-2, -1)
+        if self.use_scale:
+            scores = scores / math.sqrt(x.size(-1))
+        return scores.softmax(-1) @ self.c(x)
+
+
+def scale_if_given(q, k, v, scale=None):
+    scores = q @ k.transpose(-2, -1)
+    if scale is not None:
+        scores = scores * scale
+    return scores.softmax(-1) @ v
+
+
+def cosine_sim_attention(q, k, v):
+    return (q @ k.transpose(-2, -1)).softmax(-1) @ v
+
+
+@pytest.mark.parametrize("written", [ScaleIsAnOption, scale_if_given, cosine_sim_attention])
+def test_a_scale_that_is_an_option_or_left_to_the_caller_is_no_mistake(written):
+    assert examine(written).verdict != WRONG
+
+
+def tiled(q, k, v, rows_at_once, columns_at_once):
+    assert q.size(-2) % rows_at_once == 0 and columns_at_once <= k.size(-2)
+    return torch.cat([attend(part, k, v) for part in q.split(rows_at_once, dim=-2)], dim=-2)
+
+
+class PatchesAtPositions(Layers):
+    def __init__(self, dim, grid):
+        super().__init__(dim)
+        self.rows, self.columns = grid
+
+    def forward(self, x):
+        assert self.rows > 0 and self.columns > 0
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+@pytest.mark.parametrize("written", [tiled, PatchesAtPositions])
+def test_errors_propose_the_arguments_of_a_call(written):
+    assert examine(written).verdict in (EQUAL, NOT_COMPARED)
+
+
+def test_impossible_arguments_end_the_search():
+    def refused(q, k, v):
+        raise ValueError("never")
+
+    with pytest.raises(InvalidInput, match="could not be called"):
+        examine(refused)

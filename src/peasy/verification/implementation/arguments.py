@@ -279,7 +279,7 @@ def _constructor_argument(
         return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)
-    if role == "scale" and isinstance(parameter.default, bool):
+    if {"scale", "scaled"} & {*snake_case(parameter.name).split("_")} and isinstance(parameter.default, bool):
         return True  # whether to scale
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
         return UNKNOWN

@@ -531,7 +531,7 @@ def _subject(
             required
             or (form.with_optional and parameter.default is None and role in ("position_ids", *ROTARY_ROLES))
             or (role in ("mask", "padding") and form.mask is not None)
-            or (role == "scale" and isinstance(parameter.default, int | float) and parameter.default == 1)
+            or (role == "scale" and _is_off(parameter, function))
         ):
             constants[parameter.name] = _required(parameter.name, role, form)
     if not inputs:
@@ -556,6 +556,12 @@ def _subject(
         shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
     call = f"{text}({_shown(shown)})"
     return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call, owner=made)
+
+
+def _is_off(parameter: inspect.Parameter, function: Any) -> bool:
+    """Return whether the default of a scale is not to scale: 1, or None where the code asks for it."""
+    asks = rf"(?m)^\s*if {parameter.name}(?: is not None)?:"
+    return parameter.default == 1 or (parameter.default is None and bool(re.search(asks, source_of(function))))
 
 
 def _weight(name: str, role: str, form: _Form, seed: int) -> dict[str, Array]:

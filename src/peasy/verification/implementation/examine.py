@@ -275,6 +275,8 @@ def _context(state: Examination, attempt: Attempt) -> Context:
 
 def _why_unscaled(state: Examination) -> str:
     """Return why code may leave the scale to others: its caller scales, or the file has a scaled version; else ""."""
+    if re.search(r"cos(ine)?_?sim", f"{Path(state.file).stem} {state.name}", re.I):
+        return "its name says cosine similarity, of queries and keys whose length its caller makes 1"
     for node, source in definitions(Path(state.file)):
         if re.fullmatch(rf"scaled_?{re.escape(state.name)}", node.name, re.I):
             return f"{node.name} of the same file is the scaled one"

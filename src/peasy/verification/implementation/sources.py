@@ -7,7 +7,7 @@ from peasy.verification.implementation.judgement import Context, Judgement, head
 from peasy.verification.implementation.lineage import columns_of, first_mixing_op, lineage, parameters_of
 from peasy.verification.implementation.names import projection_role
 from peasy.verification.implementation.reading import Reading
-from peasy.verification.implementation.trace import Op, Place
+from peasy.verification.implementation.trace import PARAMETER, Op, Place
 
 
 def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
@@ -70,11 +70,20 @@ def _layer_roles(reading: Reading, context: Context, found: Judgement) -> list[s
     }
     if unused and all(roles):
         return roles
+    if len({tuple(each) for each in names}) == 2 and (idle := _idle_weights(reading, context)):
+        found.not_understood(f"One layer makes two of queries, keys and values, and {', '.join(idle)} has no effect.")
     if names[1] == names[2]:
         return _slices(reading, names, found)
     if names[0] == names[1] and all(roles):
         found.convention("one layer makes both queries and keys")
     return ["", "", ""]
+
+
+def _idle_weights(reading: Reading, context: Context) -> list[str]:
+    """Return the weights that no result depends on."""
+    reached = {root for _, source in reading.trace.results if source for root in reading.trace.ops[source[0]].roots}
+    weights = [name for name in context.parameter_names if name.endswith("weight")]
+    return [name for name in weights if f"{PARAMETER}:{name}" not in reached]
 
 
 def _slices(reading: Reading, names: list[list[str]], found: Judgement) -> list[str]:

@@ -182,7 +182,11 @@ def attempts(target: Any, sizes: Sizes, seed: int, failures: list[CallFailure], 
         for attempt in _guessed_attempts(target, name, sizes, seed, failures, file):
             worked = True
             yield attempt
-        if not worked and hasattr(target, "__name__") and not any("is not installed" in one.error for one in failures[-1:]):
+        if (
+            not worked
+            and hasattr(target, "__name__")
+            and not any("is not installed" in one.error for one in failures[-1:])
+        ):
             for calls in (_repaired_calls(target, sizes), captured_calls(target, sizes, file, _model_calls)):
                 yield from _kept_attempts(calls, target, sizes, seed, failures, file)
 

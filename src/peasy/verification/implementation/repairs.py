@@ -131,7 +131,9 @@ def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes
     """Yield changes that an error proposes: of one argument that the failing line depends on, or of equal arrays."""
     text = str(error)
     numbers = list(dict.fromkeys(int(n) for n in re.findall(r"(?<![\w.])\d{1,4}(?![\w.])", text.replace("x", " "))))
-    for name in _blamed(error, target, values):
+    blamed = _blamed(error, target, values)
+    nothing = [name for name in blamed if values[name] is None and "NoneType" in text]
+    for name in nothing or blamed:
         same = [n for n, v in values.items() if isinstance(v, Shape) and v == values[name]]
         for value in (*_wanted_objects(error, name, target, sizes),
                       *_other_values(name, values[name], text, numbers, sizes)):  # fmt: skip
@@ -265,6 +267,8 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
         yield from (width, sizes.d_head, sizes.heads, sizes.side, (sizes.side, sizes.side), 1, True, 0.1, "", None)
         yield ConfigGuess(sizes, guess=True)
         return
+    if "operand" in text or "not supported" in text:
+        yield from (tokens, width, sizes.heads, 1)
     if role in ROTARY_ROLES:
         yield from (rotary_tables(sizes, tokens, form)[role] for form in ROTARY_FORMS)
     if role not in ("mask", "padding"):

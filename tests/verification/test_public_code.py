@@ -608,7 +608,8 @@ def test_a_scale_that_is_an_option_or_left_to_the_caller_is_no_mistake(written):
 
 
 def tiled(q, k, v, rows_at_once, columns_at_once):
-    assert q.size(-2) % rows_at_once == 0 and columns_at_once <= k.size(-2)
+    assert q.size(-2) % rows_at_once == 0
+    assert columns_at_once <= k.size(-2)
     return torch.cat([attend(part, k, v) for part in q.split(rows_at_once, dim=-2)], dim=-2)
 
 
@@ -618,7 +619,7 @@ class PatchesAtPositions(Layers):
         self.rows, self.columns = grid
 
     def forward(self, x):
-        assert self.rows > 0 and self.columns > 0
+        assert min(self.rows, self.columns) > 0
         return attend(self.w_q(x), self.w_k(x), self.w_v(x))
 
 

@@ -1,4 +1,4 @@
-"""Search for the arguments of a call, driven by its errors: each error proposes other values of one argument at a time."""
+"""Search for the arguments of a call, driven by its errors: each proposes other values of one argument at a time."""
 
 import ast
 import contextlib
@@ -124,7 +124,8 @@ def _progress(error: BaseException) -> tuple[float, float]:
     frames = _frames(error)
     own = [frame for frame in frames if frame.name != "__init__"]
     made = bool(own) and frames[0].name != "__init__"
-    return float(made), float((own if made else frames or [None])[0].lineno or 0) if frames else 0.0  # type: ignore[union-attr]
+    first = own[0] if made else next(iter(frames), None)
+    return float(made), float(first.lineno or 0) if first else 0.0
 
 
 def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes: Sizes) -> Iterator[dict[str, Any]]:
@@ -211,7 +212,7 @@ def _other_shapes(shape: Shape, text: str, numbers: list[int], sizes: Sizes) -> 
     expected = re.search(r"\(expected (?:at least )?(\d)|(\d)-?D .*expected|must be (\d)|Expected.* (\d)-?D", text)
     count = int(next(filter(None, expected.groups()))) if expected else 0
     batch, tokens, width = sizes.batch, sizes.time, axes[-1] if axes else sizes.d_model
-    by_count = {
+    by_count: dict[int, list[tuple[int, ...]]] = {
         1: [(batch,), (tokens,), (width,)], 2: [(batch, width), (tokens, width), (batch, tokens)],
         3: [(batch, tokens, width), (tokens, batch, width), (batch, width, tokens)],
         4: [(batch, sizes.heads, tokens, sizes.d_head), (batch, tokens, sizes.heads, sizes.d_head),
@@ -262,7 +263,7 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
 
     batch, tokens, width = sizes.batch, sizes.time, sizes.d_model
     if "callable" in text or "subclass" in text or role in ("norm", "module", "dropout"):
-        yield from (nn.Identity(), nn.Identity, nn.LayerNorm, nn.Linear(width, width), nn.LayerNorm(width))
+        yield from [nn.Identity(), nn.Identity, nn.LayerNorm, nn.Linear(width, width), nn.LayerNorm(width)]
     if constructor:
         yield from (width, sizes.d_head, sizes.heads, sizes.side, (sizes.side, sizes.side), 1, True, 0.1, "", None)
         yield ConfigGuess(sizes, guess=True)

@@ -11,6 +11,7 @@ from peasy.views.check import all_passed, check_document, difference_document, f
 from peasy.views.document import Document
 from peasy.worked.checking import CheckedCell, CheckedExample, RowFinding
 from peasy.worked.checking import check as check_example
+from peasy.worked.checking.calculations import check_calculations
 from peasy.worked.checking.difference import TableDifference, compare_notes
 from peasy.worked.example import Example, read_example
 from peasy.worked.tables import CHECKED_SUFFIXES, Notes, read_notes
@@ -26,26 +27,32 @@ class CheckResult(Result):
 
     title: str
     parts: tuple[CheckedExample, ...]
+    calculations: CheckedExample | None = None
+    """Calculations of the running text, `1*0 + 2*1 = 2`."""
+
+    @property
+    def _all_parts(self) -> tuple[CheckedExample, ...]:
+        return self.parts if self.calculations is None else (*self.parts, self.calculations)
 
     @property
     def passed(self) -> bool | None:
         """False if something is wrong; None if nothing is wrong but not everything was read; else True."""
-        return all_passed(self.parts)
+        return all_passed(self._all_parts)
 
     @property
     def verdict(self) -> str:
         """All findings in one sentence."""
-        return verdict_sentence(self.parts)
+        return verdict_sentence(self._all_parts)
 
     @property
     def points(self) -> tuple[int, int]:
         """Points and maximum: a point for every cell that is right or follows from an earlier mistake."""
-        tables = [table.points for part in self.parts for table in part.tables]
+        tables = [table.points for part in self._all_parts for table in part.tables]
         return sum(got for got, _ in tables), sum(most for _, most in tables)
 
     def document(self) -> Document:
         """The verdict, the findings and the tables with their marks."""
-        return check_document(self.title, self.parts)
+        return check_document(self.title, self._all_parts)
 
     def data(self) -> JsonDict:
         """`passed`, every checked cell, every inconsistent row, points, and what was not checked or not read."""
@@ -56,10 +63,10 @@ class CheckResult(Result):
             "points": dict(zip(("got", "of"), self.points, strict=True)),
             "tables": [
                 {"table": table.name, "part": part.title, "got": table.points[0], "of": table.points[1]}
-                for part in self.parts
+                for part in self._all_parts
                 for table in part.tables
             ],
-            "cells": [_finding_data(part, cell) for part in self.parts for cell in part.cells],
+            "cells": [_finding_data(part, cell) for part in self._all_parts for cell in part.cells],
             "rows": [_finding_data(part, row) for part in self.parts for row in part.rows],
             "blank": [
                 {"table": table.name, "row": table.rows[row], "column": table.columns[column], "part": part.title}
@@ -97,7 +104,7 @@ class CheckFilesResult(Result):
 
     def document(self) -> Document:
         """A summary, then the findings of every file."""
-        files = [(name, result.parts, result.points) for name, result in self.results]
+        files = [(name, result._all_parts, result.points) for name, result in self.results]
         return files_document(self.verdict, self.passed, files, self.failures)
 
     def data(self) -> JsonDict:
@@ -151,10 +158,11 @@ def check(notes: NotesSource) -> CheckResult:
     (False, ['2', '2', '0.71'])
 
     Args:
-        notes: A .toml, .md, .txt, .tex, .csv, .ipynb or .xlsx file with tables, or built-in lecture notes.
+        notes: A .toml, .md, .txt, .tex, .html, .csv, .ipynb or .xlsx file with tables or calculations, or built-in lecture notes.
     """
     read = _read(notes)
-    return CheckResult(read.title, tuple(check_example(part) for part in read.parts))
+    parts = tuple(check_example(part) for part in read.parts)
+    return CheckResult(read.title, parts, check_calculations(read.text))
 
 
 def check_files(files: Sequence[str | Path]) -> CheckFilesResult:

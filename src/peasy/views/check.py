@@ -118,6 +118,10 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     >>> verdict_sentence([])
     'Nothing could be checked: no table can be calculated from another one.'
     """
+    tables = [part for part in parts if not part.is_running_text]
+    if tables and len(tables) < len(parts):
+        sentences = [verdict_sentence(tables), verdict_sentence([part for part in parts if part.is_running_text])]
+        return " ".join(sentences)
     count = {name: sum(part.count(name) for part in parts) for name in ("right", *VERDICT_SIGNS)}
     rows = sum(len({(row.table, row.description, row.row) for row in part.rows}) for part in parts)
     checked = sum(count[name] for name in ("right", "wrong", "follows", "truncated"))
@@ -134,7 +138,7 @@ def verdict_sentence(parts: Sequence[CheckedExample]) -> str:
     problems = [f"{number} {'is' if number == 1 else 'are'} {what}" for number, what in kinds if number]
     problems += [f"{pluralize(rows, 'row')} {'does' if rows == 1 else 'do'} not hold"] if rows else []
     listed = " and ".join([", ".join(problems[:-1]), problems[-1]] if len(problems) > 1 else problems)
-    sentence = f"{pluralize(checked, 'cell')} checked: {listed or 'all right'}"
+    sentence = f"{pluralize(checked, 'cell' if tables else 'calculation')} checked: {listed or 'all right'}"
     unread = sum(len(part.unread) for part in parts)
     rest = [f"{count['blank']} blank"] if count["blank"] else []
     rest += [f"{unread} {'table or cell' if unread == 1 else 'tables or cells'} not read"] if unread else []

@@ -123,7 +123,7 @@ def read_cell(written: str | int | float, where: str = "this cell") -> CellConte
     text = str(written)
     if len(text) > MAX_CELL_LENGTH:
         raise InvalidInput(f"{where} has {len(text)} characters.", hint=f"A cell has at most {MAX_CELL_LENGTH}.")
-    for normalise in (str.strip, _normalise_notation):
+    for normalise in (str.strip, _last_side):
         text = normalise(text)
         if _BLANK.fullmatch(text):
             return CellMark.BLANK
@@ -154,11 +154,16 @@ def read_number(text: str) -> WrittenNumber | None:
     return content if isinstance(content, WrittenNumber) else None
 
 
-def _normalise_notation(text: str) -> str:
+def normalise_notation(text: str) -> str:
+    """Return a text with LaTeX and typographic signs in the notation that `evaluate` reads."""
     text = text.translate(_FRACTIONS).translate(_SUBSCRIPTS)
     for pattern, plain in _NOTATIONS:
         text = re.sub(pattern, plain, text)
-    return text.rsplit("=", 1)[-1].strip()
+    return text
+
+
+def _last_side(text: str) -> str:
+    return normalise_notation(text).rsplit("=", 1)[-1].strip()
 
 
 def _parse_plain_number(match: re.Match[str], written: object, where: str) -> WrittenNumber:

@@ -113,6 +113,8 @@ class CheckedExample:
     rows: tuple[RowFinding, ...]
     unread: tuple[UnreadTable, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_running_text: bool = False
+    """True if its cells are calculations in a text, and not of tables."""
 
     @property
     def has_mistakes(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from peasy import config
 from peasy.errors import InvalidInput, NotFound, did_you_mean
+from peasy.worked.checking.calculations import find_calculations
 from peasy.worked.checking.recognition import recognise
 from peasy.worked.example import Example, library_files
 from peasy.worked.tables.files import read_array_file, read_notebook, read_workbook
@@ -39,6 +40,8 @@ class Notes:
     parts: tuple[Example, ...]
     source: str = ""
     description: str = ""
+    text: str = ""
+    """Running text whose calculations are checked beside the tables."""
 
 
 def read_notes(path: str | Path) -> Notes:
@@ -67,12 +70,15 @@ def read_text(text: str, suffix: str = ".md", name: str = "notes") -> Notes:
     sheet = READERS[suffix](text)
     title = str(sheet.settings.get("title", Path(name).stem))
     try:
-        if sheet.sequential and any(table.table for table in sheet.tables):
-            return Notes(title, group_calculations(sheet, title))
+        has_tables = any(table.table for table in sheet.tables)
+        if not has_tables and any(each.verdict() for each in find_calculations(sheet.text)):
+            return Notes(title, (), text=sheet.text)
+        if sheet.sequential and has_tables:
+            return Notes(title, group_calculations(sheet, title), text=sheet.text)
         examples = sheet.examples(title)
         mentions_scale = len(examples) == 1 and bool(_SCALE.search(text))  # of several, one may be without a scale
         parts = (example if example.steps else recognise(example, mentions_scale) for example in examples)
-        return Notes(title, tuple(parts))
+        return Notes(title, tuple(parts), text=sheet.text)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from None
 

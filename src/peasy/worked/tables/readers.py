@@ -74,7 +74,7 @@ def read_markdown(text: str) -> Sheet:
     >>> read_markdown("**Q**\\n\\n| | 0 |\\n|---|---|\\n| I | 1 |").tables[0]
     WrittenTable(table='query', cells=(('1',),), rows=('I',), columns=('0',), description='')
     """
-    sheet = Sheet()
+    sheet = Sheet(text=text)
     above: list[str] = []
     spent = ""  # a caption below its table, already used
     for kind, lines in _markdown_blocks(list(_join_vectors(_plain_statements(text.splitlines())))):
@@ -260,7 +260,7 @@ def read_latex(text: str) -> Sheet:
     >>> read_latex(r"$Q = \begin{bmatrix} 1 & 0 \\ 0 & 1 \end{bmatrix}$").tables[0].cells
     (('1', '0'), ('0', '1'))
     """
-    sheet = Sheet()
+    sheet = Sheet(text=text)
     for comment in _COMMENT.findall(text):
         sheet.read_setting(comment.lstrip("% "))
     for line in text.splitlines():

@@ -62,6 +62,8 @@ class Sheet:
     inferred: list[JsonDict] = field(default_factory=list)
     literals: set[WrittenTable] = field(default_factory=set)
     """Tables that a program holds in its text: they are given there, not calculated."""
+    text: str = ""
+    """Text with its calculations; "" if the file is no running text."""
     sequential: bool = False
     """True if tables are the output of a program, so that an input after results starts a new calculation."""
 

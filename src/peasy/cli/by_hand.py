@@ -79,10 +79,10 @@ def explain(
 
 
 def check(*files: Path, expected: Path | None = None, flags: Flags = Flags()) -> CommandOutput:
-    """Find mistakes in attention tables calculated by hand.
+    """Find mistakes in attention tables and calculations by hand.
 
     Args:
-        files: .toml .md .txt .tex .csv .ipynb .xlsx files or folders of them, or built-in lecture notes.
+        files: .toml .md .txt .tex .html .csv .ipynb .xlsx files or folders of them, or built-in lecture notes.
         expected: Another solution: find what turns one into the other.
     """
     if not files:

@@ -32,7 +32,11 @@ class CheckResult(Result):
 
     @property
     def _all_parts(self) -> tuple[CheckedExample, ...]:
-        return self.parts if self.calculations is None else (*self.parts, self.calculations)
+        if self.calculations is None:
+            return self.parts
+        # Tables that are only given say nothing against calculations that are right.
+        parts = (part for part in self.parts if part.cells or part.rows or part.unread or part.unverified)
+        return (*parts, self.calculations)
 
     @property
     def passed(self) -> bool | None:
@@ -158,7 +162,7 @@ def check(notes: NotesSource) -> CheckResult:
     (False, ['2', '2', '0.71'])
 
     Args:
-        notes: A .toml, .md, .txt, .tex, .html, .csv, .ipynb or .xlsx file with tables or calculations, or built-in lecture notes.
+        notes: A .toml, .md, .txt, .tex, .html, .csv, .ipynb or .xlsx file, or built-in lecture notes.
     """
     read = _read(notes)
     parts = tuple(check_example(part) for part in read.parts)

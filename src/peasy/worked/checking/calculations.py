@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from peasy.worked.checking.cell import WrittenNumber, evaluate, normalise_notation, read_number
 from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable
@@ -88,13 +89,14 @@ def check_calculations(text: str) -> CheckedExample | None:
 def _checked(calculation: Calculation, verdict: Verdict) -> CheckedCell:
     value, written = evaluate(calculation.left), read_number(calculation.right)
     assert value is not None, "a judged calculation has a value"
+    decimals, number = (None, math.nan) if written is None else (written.decimals, written.value)
     left = calculation.left.replace("frac", "\\frac")
     reason = f"{left} = {format_number(value.value)}"
     reason += f", not {calculation.right}" if verdict == "wrong" else ""
     reason += ": cut off instead of rounded" if verdict == "truncated" else ""
     return CheckedCell(
         TITLE, f"line {calculation.line}", "", f"{left} = {calculation.right}", value.value, verdict,
-        f"{reason}.", None if written is None else written.decimals, value=math.nan if written is None else written.value,
+        f"{reason}.", decimals, value=number,
     )  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def _chains(line: int, text: str) -> Iterator[Calculation]:
     parts = _EQUALS.split(normalise_notation(text))
     earlier: list[str] = []
     is_certain = True
-    for left, right in zip(parts, parts[1:], strict=False):
+    for left, right in pairwise(parts):
         if not (earlier and evaluate(left.strip())):
             earlier, is_certain = [], True
             side, is_certain = _last_expression(left)

@@ -266,6 +266,13 @@ class TableChecker:
         except PeasyError as error:
             self.unread.append(UnreadTable(table_caption(name), _sentence(error)))
             return
+        lengths = {len(row) for _, row in table.misfits}
+        if not table.cells and len(table.misfits) > 1 and len(lengths) == 1:  # another table, or read wrongly
+            reason = (
+                f"{len(table.misfits)} × {lengths.pop()} cells instead of {len(table.rows)} × {len(table.columns)}."
+            )
+            self.unread.append(UnreadTable(table.caption, reason))
+            return
         self.readings[name] = self.judge_table(table, known, self.readings[name])
 
     def result(self) -> CheckedExample:

@@ -13,6 +13,7 @@ from peasy.worked.checking.calculations import find_calculations
 from peasy.worked.checking.recognition import recognise
 from peasy.worked.example import Example, library_files
 from peasy.worked.tables.files import read_array_file, read_notebook, read_workbook
+from peasy.worked.tables.html_notes import read_html
 from peasy.worked.tables.program_output import group_calculations
 from peasy.worked.tables.readers import read_csv, read_latex, read_markdown, read_plain_text
 from peasy.worked.tables.sheet import Sheet
@@ -23,6 +24,7 @@ _MAX_BYTES = 4_000_000
 READERS: dict[str, Callable[[str], Sheet]] = {
     ".md": read_markdown, ".markdown": read_markdown, ".qmd": read_markdown, ".txt": read_plain_text,
     ".tex": read_latex, ".csv": read_csv, ".tsv": read_csv, ".ipynb": read_notebook,
+    ".html": read_html, ".htm": read_html,
 }  # fmt: skip
 """Reader of each file type; .toml and .json are read as examples directly, .xlsx as CSV of its sheets."""
 
@@ -94,7 +96,9 @@ def _require_file(path: Path) -> None:
         with suppress(OSError):
             siblings = [near for near in path.parent.iterdir() if near.suffix in CHECKED_SUFFIXES][:1000]
         near = did_you_mean(path.name, [*(sibling.name for sibling in siblings), *library_files("as-written")])
-        raise NotFound(f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex or .csv file.")
+        raise NotFound(
+            f"There is no file {path}.", hint=near or "peasy check takes a .toml, .md, .tex, .html or .csv file."
+        )
     if not path.is_file():
         raise InvalidInput(f"{path} is not a file.")
 

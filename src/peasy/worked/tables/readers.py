@@ -25,6 +25,8 @@ _RULER_LINE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*\|", re.MULTILINE)
 _ARRAY_START = re.compile(r"\[\s*\[|(?:tensor|array)\(\s*\[")
 _ARRAY_LINE = re.compile(r"\s*(?:[^\[\]|`]{1,60}[=:≈]\s*)?(?:[\w.]+\()?\[\s*\[.*\d")
 _VECTOR_LINE = re.compile(r"\s*(?:[-*•]\s+)?([^\[\]:=|`]{1,40}?)\s*(?:→|⇒|->|=>|:)\s*\[([^\[\]]+)\]\s*,?\s*")
+_GRID_ROW = re.compile(r"\s*([^\W\d]\w*)\s*[:|]?((?:\s+[-−]?\d+(?:[.,]\d+)?){2,})\s*")
+_GRID_HEAD = re.compile(r"\s*[^\d\[\]=]+:\s*|(?:\s+\w+){2,}\s*")
 _VECTOR = re.compile(r"\[[^\[\]]*\d[^\[\]]*\]")
 _PROGRAM = re.compile(r"^\s*(?:import|from|def|class|for|return|print)\b|torch\.|np\.", re.MULTILINE)
 _HEAD = re.compile(r"#*\s*\**\s*head[\s-]*(\d+)\s*\**\s*:?", re.IGNORECASE)
@@ -147,10 +149,29 @@ def _plain_statements(lines: list[str]) -> list[str]:
             continue
         language = result[-1] if fenced else ""
         is_program = fenced and ("py" in language or bool(_PROGRAM.search("\n".join(block))))
+        if fenced and not is_program and (rows := _labelled_rows(block)):
+            result[-1:], block, fenced = ["", *rows, ""], [], False
+            continue
         result += block if is_program else reduce_statements(block, fenced)
         result.append(line)
         block, fenced = [], not fenced
     return result[:-1]
+
+
+def _labelled_rows(block: list[str]) -> list[str]:
+    """Return the lines of a code block that holds only rows of numbers with labels; [] if it holds anything else."""
+    lines = [line for line in block if line.strip()]
+    if all(map(_VECTOR_LINE.fullmatch, lines)) and not any(parse_caption(line.split(":")[0]) for line in lines):
+        return block
+    rows = [_GRID_ROW.fullmatch(line) for line in block]
+    known = (row or _GRID_HEAD.fullmatch(line) or not line.strip() for row, line in zip(rows, block, strict=True))
+    if not all(known) or sum(map(bool, rows)) < 2 or any(parse_caption(row[1]) for row in rows if row):
+        return []
+    return [
+        f"{row[1]}: [{', '.join(row[2].split())}]" if row else line.strip()
+        for row, line in zip(rows, block, strict=True)
+        if row or not line.strip() or line.rstrip().endswith(":")
+    ]
 
 
 def _join_vectors(lines: list[str]) -> Iterator[str]:

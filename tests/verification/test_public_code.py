@@ -634,3 +634,98 @@ def test_impossible_arguments_end_the_search():
 
     with pytest.raises(InvalidInput, match="could not be called"):
         examine(refused)
+
+
+class GroupedHeads(nn.Module):
+    """Two key/value heads for four query heads; `tiled` repeats the value heads in another order than the key heads."""
+
+    tiled = False
+
+    def __init__(self, dim, num_heads, num_kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.width = num_heads, num_kv_heads, dim // num_heads
+        self.q_proj, self.o_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
+        self.k_proj, self.v_proj = (nn.Linear(dim, num_kv_heads * self.width) for _ in range(2))
+
+    def forward(self, x):
+        batch, size, dim = x.shape
+        groups = self.heads // self.kv_heads
+        q = self.q_proj(x).view(batch, size, self.heads, self.width).transpose(1, 2)
+        k = self.k_proj(x).view(batch, size, self.kv_heads, self.width).transpose(1, 2)
+        v = self.v_proj(x).view(batch, size, self.kv_heads, self.width).transpose(1, 2)
+        k = k.repeat_interleave(groups, dim=1)
+        v = v.repeat(1, groups, 1, 1) if self.tiled else v.repeat_interleave(groups, dim=1)
+        return self.o_proj(attend(q, k, v).transpose(1, 2).reshape(batch, size, dim))
+
+
+class ValuesTiled(GroupedHeads):
+    tiled = True
+
+
+def test_key_and_value_heads_are_shared_by_the_same_query_heads():
+    assert examine(GroupedHeads).verdict is EQUAL
+    found = examine(ValuesTiled)
+    assert (found.verdict, found.mistakes) == (WRONG, ("kv heads tiled",))
+
+
+def causal_flag(q, k, v, causal=False, bottom_right=False):
+    ones = torch.ones(q.size(-2), k.size(-2), dtype=torch.bool)
+    after = torch.triu(ones, diagonal=1 + (k.size(-2) - q.size(-2) if bottom_right else 0))
+    return attend(q, k, v, after if causal else None)
+
+
+def causal_flag_bottom_right(q, k, v, causal=False):
+    return causal_flag(q, k, v, causal, bottom_right=True)
+
+
+def test_causal_flag_is_tried_with_more_keys_than_queries():
+    assert "causal top-left" in examine(causal_flag).cautions
+    assert "causal top-left" not in examine(causal_flag_bottom_right).cautions
+
+
+class OwnCausalMask(Layers):
+    """Causal attention. In its own mask, which is lower triangular, 1 means "can attend" and 0 means "masked"."""
+
+    def forward(self, x, mask=None):
+        """Attend.
+
+        Args:
+            x: Input.
+            mask: Padding mask, of shape (batch, 1, key) or (batch, query, key).
+        """
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        after = torch.triu(torch.ones(x.size(1), x.size(1), dtype=torch.bool), diagonal=1)
+        return attend(q, k, v, after if mask is None else after | mask.bool())
+
+
+class InvertedMask(OwnCausalMask):
+    def forward(self, x, mask=None):
+        """Attend.
+
+        Args:
+            x: Input.
+            mask: Of shape (batch, 1, key) or (batch, query, key).
+                True where a query may attend to a key.
+        """
+        return super().forward(x, mask)
+
+
+def test_meaning_of_a_mask_is_read_from_its_own_entry():
+    assert examine(OwnCausalMask).verdict is EQUAL
+    assert examine(InvertedMask).mistakes == ("mask inverted",)
+
+
+class PrefixAndInput(Layers):
+    def forward(self, x, context):
+        both = torch.cat([context, x], dim=1)
+        return attend(self.w_q(x), self.w_k(both), self.w_v(both))
+
+
+class ContextNotUsed(Layers):
+    def forward(self, x, context):
+        return attend(self.w_q(x), self.w_k(x), self.w_v(x))
+
+
+def test_keys_of_a_prefix_and_the_input_are_no_mistake():
+    assert examine(PrefixAndInput).verdict is EQUAL
+    assert examine(ContextNotUsed).verdict is not EQUAL

@@ -42,29 +42,38 @@ def _changed(
 
 def check_lengths(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
     """Call with more keys than queries; return what was tried, "" if the code does not take it."""
-    subject, axis = attempt.subject, reading.attended[0]
-    others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
-    queries = [name for name, role in attempt.roles.items() if role in ("query", "x")]
-    if not others or not queries:
-        return ""
-    inputs = dict(subject.inputs)
-    for name in others:
-        shape = list(inputs[name].shape)
-        shape[axis] = attempt.sizes.keys
-        inputs[name] = seeded_array(f"{name} long", tuple(shape), seed)
-    longer = _changed(subject, inputs)
-    other = _read(longer, seed)
-    if other is None or not other.attended:
+    longer = _with_more_keys(attempt, reading, seed)
+    other = _read(longer, seed) if longer is not None else None
+    if longer is None or other is None or not other.attended:
         return ""
     inner = Judgement()
     judge(longer, other, context, inner)
-    kind = judge_pattern(longer, other, False, Judgement())
-    if kind == "top-left":
-        found.caution("causal top-left", builder_place(longer, other))
-    if kind == "top-left" or inner.unknown:
+    if _check_alignment(longer, other, found) or inner.unknown:
         inner.mistakes.clear()
     found.take(inner)
     return "more keys than queries"
+
+
+def _with_more_keys(
+    attempt: Attempt, reading: Reading, seed: int, constants: Mapping[str, Any] | None = None
+) -> RepeatedCall | None:
+    """Return the call with more keys than queries; None if queries and keys are no separate inputs."""
+    others = [name for name, role in attempt.roles.items() if role in ("key", "value", "source")]
+    queries = [name for name, role in attempt.roles.items() if role in ("query", "x")]
+    inputs = dict(attempt.subject.inputs)
+    for name in others:
+        shape = list(inputs[name].shape)
+        shape[reading.attended[0]] = attempt.sizes.keys
+        inputs[name] = seeded_array(f"{name} long", tuple(shape), seed)
+    return _changed(attempt.subject, inputs, constants) if others and queries else None
+
+
+def _check_alignment(longer: RepeatedCall, reading: Reading, found: Judgement) -> bool:
+    """Caution if a causal mask is aligned top-left with more keys than queries; return whether it is."""
+    top_left = judge_pattern(longer, reading, False, Judgement()) == "top-left"
+    if top_left:
+        found.caution("causal top-left", builder_place(longer, reading))
+    return top_left
 
 
 def check_groups(attempt: Attempt, reading: Reading, context: Context, found: Judgement, seed: int) -> str:
@@ -106,6 +115,9 @@ def check_causal_flag(attempt: Attempt, found: Judgement, seed: int) -> str:
         kind = judge_pattern(subject, reading, True, inner)
         if kind == "causal":
             found.convention(f"{name}=True is causal")
+            longer = _with_more_keys(attempt, reading, seed, {name: True})
+            if longer is not None and (other := _read(longer, seed)) is not None and other.attended:
+                _check_alignment(longer, other, found)
         if attempt.mask_names and name == "is_causal":  # as in torch, a hint that the given mask is causal
             found.cautions |= inner.mistakes
             inner.mistakes.clear()

@@ -264,10 +264,18 @@ def mask_trials(subject: RepeatedCall, reading: Reading, name: str, role: str, s
 
 
 def declared_mask_meaning(target: Any, file: str, name: str) -> bool | None:
-    """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds."""
+    """Return whether True or 1 in a mask means "may attend": from docstrings, names, and masks that the file builds.
+
+    If the parameter has an entry of its own in a docstring, only that is read: other lines may be about another mask.
+    """
     described = filter(None, (target, getattr(target, "forward", None)))
-    lines = "\n".join(filter(None, map(inspect.getdoc, described))).lower().splitlines()
-    docstring = "\n".join(line for line in lines if "mask" in line or name.lower() in line)
+    text = "\n".join(filter(None, map(inspect.getdoc, described))).lower()
+    entry = (
+        rf"^([ \t]*)(?::param )?[`*]*{re.escape(name.lower())}[`*]*\s*(?:\([^\n]*\))?\s*:[^\n]*(?:\n\1[ \t]+[^\n]*)*"
+    )
+    entries = [match[0] for match in re.finditer(entry, text, re.MULTILINE)]
+    lines = [line for line in text.splitlines() if "mask" in line or name.lower() in line]
+    docstring = "\n".join(entries or lines)
     hidden = r"hide|hidden|mask(?:ed)? out|ignore|block|not (?:attend|look|see|allowed)|forbid|pad"
     seen = r"may|can|allow|attend|visible|keep|look|see|real|valid|participat"
     first = re.search(rf"(?:true|\b1|ones?)\b[^.,;\n]{{0,40}}?(?:({hidden})|(?:{seen}))", docstring)

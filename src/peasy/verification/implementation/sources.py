@@ -36,6 +36,10 @@ def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple
     """Return what queries, keys and values are made from: by their inputs, and by layers where inputs do not tell."""
     inputs = [context.input_roles.get(rows.input, "") for rows in (reading.query, reading.key, reading.value)]
     layers = _layer_roles(reading, context, found)
+    joined = (reading.key.tokens == NO_TOKEN).any() and (reading.value.tokens == NO_TOKEN).any()
+    if joined and len(context.input_roles) > 1:
+        found.convention("keys and values of several sources in one sequence")
+        return tuple(layers)
     if len(context.input_roles) == 1 or not set(inputs) & {"query", "key", "value", "source"}:
         return tuple(layers)
     roles = [("key", "key", "value")[i] if role == "source" else role for i, role in enumerate(inputs)]
@@ -209,8 +213,8 @@ def judge_operand_kinds(reading: Reading, context: Context, found: Judgement) ->
 
 
 def judge_groups(reading: Reading, found: Judgement) -> None:
-    """Judge grouped queries: which query heads share a key head."""
-    keys = reading.core.right
+    """Judge grouped queries: which query heads share a key head and a value head."""
+    keys, values = reading.core.right, reading.core.values[reading.core.value_rows[:, 0]]
     heads = heads_of(reading)
     if heads is None or heads.shape[1] < 4:
         return
@@ -222,15 +226,17 @@ def judge_groups(reading: Reading, found: Judgement) -> None:
                 found.convention("all query heads share one key and value head (multi-query)")
             return
         size = len(row) // groups
-        if shared == [head // size * size for head in range(len(row))]:
+        in_pairs = len({(key, values[n].tobytes()) for key, n in zip(shared, row, strict=True)}) == groups
+        neighbours = shared == [head // size * size for head in range(len(row))]
+        if neighbours and in_pairs:
             found.convention(f"grouped-query attention: {groups} key/value heads for {len(row)} query heads")
-            return
-        if shared == [head % groups for head in range(len(row))]:
-            grown = [op for op in reading.key_line.ops if op.name in _COPIES and _grows(op)]
+        elif neighbours or shared == [head % groups for head in range(len(row))]:
+            line = reading.value_line if neighbours else reading.key_line
+            grown = [op for op in line.ops if op.name in _COPIES and _grows(op)]
             first = min(grown, key=lambda op: (_COPIES.index(op.name), -op.index), default=None)
             found.mistake("kv heads tiled", place_of(first))
-            return
-        found.not_understood("Query heads share key heads in an unknown order.")
+        else:
+            found.not_understood("Query heads share key heads in an unknown order.")
         return
 
 

@@ -117,7 +117,7 @@ def serious_violations(page):
     ]
 
 
-def assert_hostile_texts_are_inert(window, address, texts, most=300):
+def assert_hostile_texts_are_inert(window, address, texts, most=300, scripts="script:not([type])"):
     """Show texts together, at most so many letters, since each page takes long; those refused together, alone."""
     groups = [[]]
     for text in filter(str.strip, texts):
@@ -125,8 +125,8 @@ def assert_hostile_texts_are_inert(window, address, texts, most=300):
             groups.append([])
         groups[-1].append(text)
     for group in groups:  # it grows
-        window.navigate(address + quote(" ".join(group)[:most], errors="replace"))
-        assert window.page.locator("#place script:not([type]), #place img, #place iframe").count() == 0, group
+        window.navigate(address + quote(" ".join(group)[:400], errors="replace"))
+        assert window.page.locator(f"#place {scripts}, #place img, #place iframe").count() == 0, group
         if len(group) > 1 and window.page.get_by_role("alert").count():
             groups.extend([text] for text in group)
     assert window.page.evaluate("window.hacked") is None

@@ -143,4 +143,4 @@ def test_accessibility(open_window):
 def test_hostile_prompts_are_inert(open_window):
     window = open_window("/generate?m=writer&t=a+word")
     window.expected_errors = ("status of 4",)
-    assert_hostile_texts_are_inert(window, "/generate?m=writer&n=2&at=2&t=", HOSTILE)
+    assert_hostile_texts_are_inert(window, "/generate?m=writer&n=2&at=2&t=", HOSTILE, scripts="script")

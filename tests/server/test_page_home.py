@@ -134,6 +134,8 @@ def test_labels_below_the_layers_do_not_overlap_in_lecture_mode(home):
         for other in boxes[:number]:
             beside = one["right"] <= other["left"] + 1 or other["right"] <= one["left"] + 1
             assert beside or one["bottom"] <= other["top"] + 4 or other["bottom"] <= one["top"] + 4, (one, other)
+    window.press("Escape")
+    assert page.evaluate("document.body.className") == "studio"
 
 
 SEEN = """() => [

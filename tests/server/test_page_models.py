@@ -29,6 +29,7 @@ def test_model_list_and_architecture(open_tiny_studio):
     window.wait_until_idle()
     assert page.locator("tr[aria-current]").inner_text().startswith("writer")
     window.screenshot("models")
+    assert page.locator("#place a", has_text="train one").get_attribute("href") == "train"
 
 
 @pytest.mark.parametrize("width", [390, 1366])

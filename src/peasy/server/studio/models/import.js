@@ -16,10 +16,12 @@ import {
 
 export function importForm(shell, cards, onImported) {
 	const cached = cards.filter(({ source, error }) => source === "hub cache" && !error);
-	const terminalHint =
-		"Your own model: train one on the page Train, or import one in the terminal, which asks before it downloads: " +
-		"peasy import FOLDER, or a Hugging Face id.";
-	if (!cached.length) return quiet(terminalHint);
+	const terminalHint = quiet(
+		"Your own model: ",
+		element("a", { href: "train" }, "train one"),
+		", or import one in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.",
+	);
+	if (!cached.length) return terminalHint;
 	const modelSelect = select(
 		cached.map(({ name }) => name),
 		cached[0].name,
@@ -37,7 +39,7 @@ export function importForm(shell, cards, onImported) {
 				),
 			),
 		),
-		quiet(terminalHint),
+		terminalHint,
 	);
 }
 

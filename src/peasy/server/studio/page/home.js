@@ -395,6 +395,7 @@ export class Page {
 				label: "Lecture mode: only the picture, larger letters",
 				run: () => document.body.classList.toggle("lecture"),
 			},
+			{ key: "Escape", label: "Leave lecture mode", run: () => document.body.classList.remove("lecture") },
 		]);
 		this.shell.setExports(() => ({
 			command: "look",

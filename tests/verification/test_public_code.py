@@ -729,3 +729,29 @@ class ContextNotUsed(Layers):
 def test_keys_of_a_prefix_and_the_input_are_no_mistake():
     assert examine(PrefixAndInput).verdict is EQUAL
     assert examine(ContextNotUsed).verdict is not EQUAL
+
+
+class GatedImages(nn.Module):
+    """Attention of images as in SAGAN: a gate that begins at 0, and the layer named key makes the queries."""
+
+    axis = 1
+
+    def __init__(self, channels):
+        super().__init__()
+        self.query, self.key, self.value = (nn.Conv1d(channels, channels, 1) for _ in range(3))
+        self.gate = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, x):
+        flat = x.flatten(2)
+        q, k, v = self.query(flat), self.key(flat), self.value(flat)
+        weights = torch.softmax(q.transpose(1, 2) @ k / math.sqrt(q.size(1)), dim=self.axis)
+        return (self.gate * (v @ weights) + flat).view(x.shape)
+
+
+class GatedTransposed(GatedImages):
+    axis = 2
+
+
+def test_gate_that_begins_at_zero_hides_nothing():
+    assert examine(GatedImages).verdict is EQUAL
+    assert examine(GatedTransposed).mistakes[0] == "weights transposed"

@@ -146,7 +146,11 @@ def fill_parameters(module: Any, seed: int) -> None:
     kernels = {id(each.weight) for each in module.modules() if isinstance(each, torch.nn.modules.conv._ConvNd)}
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            if not parameter.is_floating_point() or parameter.numel() <= 1:
+            if not parameter.is_floating_point():
+                continue
+            if parameter.numel() <= 1:  # a gate that begins at 0 hides the attention; a logarithm of a scale does not
+                if not re.search(r"log|scale|temp|tau", name):
+                    parameter.masked_fill_(parameter == 0, 0.7)
                 continue
             noise = torch.randn(parameter.shape, generator=generator)
             if parameter.dim() >= 2:
@@ -322,7 +326,7 @@ def _applied(cls: Any) -> Callable[..., Any]:
     return apply
 
 
-_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 600, 3, 4.0
+_MAX_FAILURES, _MAX_MISSING, _MAX_SECONDS = 1500, 3, 4.0
 """Failed calls of one size, calls of one object that lack a package, and CPU seconds, after which the search ends."""
 
 

@@ -18,6 +18,8 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake("keys and values swapped", place)
     elif sources[:2] == ("key", "query") and not reading.core.swapped:
         found.mistake("KQᵀ instead of QKᵀ", place)
+    elif sources[:2] == ("key", "query") and len(context.input_roles) == 1 and _normalised(reading):
+        found.convention("the layer named key makes the queries, the layer named query the keys")
     elif sources[:2] == ("key", "query"):
         found.mistake("weights transposed", place_of(reading.core.context))
     elif sources[1:] == ("value", "value"):
@@ -30,6 +32,11 @@ def judge_sources(reading: Reading, context: Context, found: Judgement) -> None:
         found.mistake("values from the queries", _operand_place(reading, "value"))
     elif sources[2] == "key" and sources[1] == "key":
         found.mistake("values from the keys", _operand_place(reading, "value"))
+
+
+def _normalised(reading: Reading) -> bool:
+    """Return whether the weights sum to 1 over the axis that the product with the values sums over."""
+    return bool(np.allclose(np.nan_to_num(reading.core.weights).sum(-1), 1, atol=1e-3))
 
 
 def _source_roles(reading: Reading, context: Context, found: Judgement) -> tuple[str, ...]:

@@ -67,6 +67,10 @@ def test_a_wrong_link_is_found_and_only_that_one(text, wrong):
         ("max(0, 2·3) = 7", "max: 2·3 = 7"),
         ("f(2·3) = 7", "(2·3) = 7"),
         ("7 // 2 = 3", "7 / 2 = 5"),
+        ("b x 6 x 2 = 13", "b: 6 x 2 = 13"),
+        ("6 x 2 = 2 x 6 x 2", "6 x 2 = 13"),  # shapes
+        (r"$3 \times 4 = 2 \times 7$", r"$3 \times 4 = 2 + 7$"),
+        ("3 x 4 = 2 x 7", "3·4 = 2·7"),
         ("```python\nx = 2 * 3 == 7\n```", "```\nx = 2 * 3 = 7\n```"),
     ],
 )

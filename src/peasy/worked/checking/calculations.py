@@ -23,15 +23,17 @@ _MAX_LINE, _MAX_SIDE = 1_000, 300
 _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*)")
 _NO_TEXT = re.compile(r"https?://\S+|</?[a-zA-Z][^<>]*>|\b0x\w+")
 _SIGNS = (
-    (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*[x×]\s*(?=[-−\d(.])", " * "), (r"÷", "/"), (r"²", "^2"),
-    (r"³", "^3"), (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "), (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
+    (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times\b)\s*(?=[-−\d(.])", " × "), (r"÷", "/"),
+    (r"²", "^2"), (r"³", "^3"), (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "),
+    (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
 )  # fmt: skip
 _EQUALS = re.compile(r"(?<![<>!=:])=(?![=>])|==")
 _CONTINUED = re.compile(r"\s*&?\s*(?:=(?!=)|≈|\\approx\b)")
-_RUN = r"(?:\s|\d|[.,+*/^(){}√%-]|exp|frac|(?<![^\W\d_])e(?=\s*\^))*"
+_RUN = r"(?:\s|\d|[.,+*×/^(){}√%-]|exp|frac|(?<![^\W\d_])e(?=\s*\^))*"
 _BEFORE, _AFTER = re.compile(_RUN + r"\Z"), re.compile(_RUN)
 _BULLET = re.compile(r"^\s*(?:[-*+•>]\s+|\(?\d+[.)]\s+)+")
-_OPERATION = re.compile(r"[\d)}%]\s*[-+*/^]|√|exp|frac|e\s*\^")
+_OPERATION = re.compile(r"[\d)}%]\s*[-+*×/^]|√|exp|frac|e\s*\^")
+_SHAPE = re.compile(r"\d+(?: × \d+)+")
 _TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{]|exp|frac|e\s*\^")
 _UNIT = re.compile(
     r"\s*(?:[kKMGTB]\b|[KMGT]i?B\b|°|\(?mod\b|mill|bill|thousand|hundred|bytes|bits|Mio|Mrd|Tsd|tausend|degrees|!)"
@@ -58,7 +60,9 @@ class Calculation:
             return "right"
         if any(right.may_be_cut(side.low, side.high) for side in sides):
             return "truncated"
-        return "wrong" if self.is_certain and not any(_differ_by_unit(side, right) for side in sides) else None
+        is_shape = bool(_SHAPE.fullmatch(self.left) and _SHAPE.fullmatch(self.right))  # b × 6 × 2 = 2 × 6 × 2
+        is_certain = self.is_certain and not is_shape and not any(_differ_by_unit(side, right) for side in sides)
+        return "wrong" if is_certain else None
 
 
 def find_calculations(text: str) -> Iterator[Calculation]:
@@ -150,7 +154,7 @@ def _last_expression(text: str) -> tuple[str, bool]:
         expression, before = text[start.start() :], text[: start.start()]
         if evaluate(expression) is None:
             continue
-        if expression[0] == "+" or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|[-+*/^@×·]\s*\Z", before):
+        if expression[0] == "+" or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before):
             return "", False  # the rest of something longer
         is_sign = expression[0] == "-" and bool(re.search(r"[\w)\]]\s*\Z", before))
         is_label = bool(re.match(r"\d+\s+[-(]", expression)) or bool(re.search(r"\d\s*\Z", before))
@@ -167,7 +171,7 @@ def _first_expression(text: str) -> tuple[str, bool]:
         if text[end - 1].isspace() or evaluate(expression) is None:
             continue
         after = text[len(expression) :]
-        if re.match(r"\s*[*/^+@]|\s*-\s*[\w(\[]|[\w(\[{]|[.,]\d", after) or _UNIT.match(after):
+        if re.match(r"\s*[*×/^+@]|\s*-\s*[\w(\[]|[\w(\[{]|[.,]\d", after) or _UNIT.match(after):
             return "", False
         return expression, not re.match(r"\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) and "," not in expression
     return "", False

@@ -207,7 +207,7 @@ class _NotAnExpression(Exception):
 
 _MAX_DEPTH = 20
 """Maximum nesting depth of brackets."""
-_TOKEN = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*/^(){}%]))")
+_TOKEN = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*×/^(){}%]))")
 
 
 def evaluate(text: str) -> WrittenNumber | None:
@@ -259,7 +259,7 @@ class _ExpressionParser:
     def product(self) -> WrittenNumber:
         result = self.power()
         while True:
-            if self.accept("*") or self.next in ("√", "e", "exp", "frac", "("):
+            if self.accept("*", "×") or self.next in ("√", "e", "exp", "frac", "("):
                 result = result.combine(operator.mul, self.power())
             elif self.accept("/"):
                 result = self.quotient(result, self.power())

@@ -1,4 +1,4 @@
-"""Calculations in running text, `1*0 + 2*1 = 2`, `e^1.5 / (e^1.5 + e^0.2) = 0.79`: every link of a chain is judged.
+"""Calculations in running text, `1*0 + 2*1 = 2`, `softmax([1, 0]) = [0.73, 0.27]`: every link of a chain is judged.
 
 Both sides of an equals sign are evaluated on intervals: a decimal is everything that rounds to it, a whole number is
 exact. A link is wrong only if it is certain what is written: where a calculation begins or ends is a guess, or the
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from peasy.worked.checking.cell import WrittenNumber, evaluate, normalise_notation, read_number
+from peasy.worked.checking.cell import (
+    NumberArray, WrittenNumber, evaluate_array, normalise_notation, numbers_of, read_number,
+)  # fmt: skip
 from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable
 from peasy.worked.checking.verdict import Verdict
 from peasy.worked.label import format_number
@@ -24,17 +26,22 @@ _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*)")
 _NO_TEXT = re.compile(r"https?://\S+|</?[a-zA-Z][^<>]*>|\b0x\w+")
 _SIGNS = (
     (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times\b)\s*(?=[-−\d(.])", " × "), (r"÷", "/"),
-    (r"²", "^2"), (r"³", "^3"), (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "),
+    (r"[x×]\s*(?=\[)", "×"), (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?i)\\operatorname\{softmax\}|\bsoftmax\b", "softmax"),
+    (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "), (r"ᵀ|\^\{?\\top\b\}?|\^\{T\}", "^T"), (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "),
     (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
 )  # fmt: skip
 _EQUALS = re.compile(r"(?<![<>!=:])=(?![=>])|==")
 _CONTINUED = re.compile(r"\s*&?\s*(?:=(?!=)|≈|\\approx\b)")
-_RUN = r"(?:\s|\d|[.,+*×/^(){}√%-]|exp|frac|(?<![^\W\d_])e(?=\s*\^))*"
+_EXPONENT = re.compile(r"⁻?[⁰¹²³⁴-⁹]+")
+_PLAIN_EXPONENT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_RUN = r"(?:\s|\d|[.,;+*×@/^(){}\[\]√%∞-]|(?<=\^)T|exp|frac|softmax|inf\b|(?<![^\W\d_])e(?=\s*\^))*"
 _BEFORE, _AFTER = re.compile(_RUN + r"\Z"), re.compile(_RUN)
 _BULLET = re.compile(r"^\s*(?:[-*+•>]\s+|\(?\d+[.)]\s+)+")
-_OPERATION = re.compile(r"[\d)}%]\s*[-+*×/^]|√|exp|frac|e\s*\^")
-_SHAPE = re.compile(r"\d+(?: × \d+)+")
-_TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{]|exp|frac|e\s*\^")
+_OPERATION = re.compile(r"[\d)}%\]]\s*[-+*×@/^]|√|exp|frac|softmax|e\s*\^")
+_SHAPE = re.compile(r"[\d\s()*]*\d × \d[\d\s()*×]*")
+_TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{\[]|exp|frac|softmax|e\s*\^")
+_ENDS = re.compile(r"[\d)\]}%.∞T]")
+_OF_FUNCTION = re.compile(r"\b(?:log|ln|max|min|sum|mean|norm|tanh|sigmoid|relu|cos|sin)\s*\Z", re.IGNORECASE)
 _UNIT = re.compile(
     r"\s*(?:[kKMGTB]\b|[KMGT]i?B\b|°|\(?mod\b|mill|bill|thousand|hundred|bytes|bits|Mio|Mrd|Tsd|tausend|degrees|!)"
 )
@@ -52,17 +59,48 @@ class Calculation:
 
     def verdict(self) -> Verdict | None:
         """Return the verdict; None if it is not certain what is calculated."""
-        left, right = evaluate(self.left), read_number(self.right) or evaluate(self.right)
-        if left is None or right is None:
-            return None
-        sides = [left, *filter(None, map(evaluate, self.earlier))]
-        if any(right.may_be(side.low, side.high) for side in sides):
-            return "right"
-        if any(right.may_be_cut(side.low, side.high) for side in sides):
-            return "truncated"
+        right = self.result
+        sides = [side for side in map(evaluate_array, (self.left, *self.earlier)) if side is not None]
+        verdicts = [_compare(side, right) for side in sides] if right is not None else []
+        if verdict := next((each for each in ("right", "truncated") if each in verdicts), None):
+            return verdict
         is_shape = bool(_SHAPE.fullmatch(self.left) and _SHAPE.fullmatch(self.right))  # b × 6 × 2 = 2 × 6 × 2
-        is_certain = self.is_certain and not is_shape and not any(_differ_by_unit(side, right) for side in sides)
+        is_certain = self.is_certain and not is_shape and verdicts[:1] == ["wrong"] and None not in verdicts
         return "wrong" if is_certain else None
+
+    @property
+    def result(self) -> NumberArray | None:
+        """The right side; its numbers match everything that rounds to them, unless they are calculated with."""
+        if number := read_number(self.right):
+            return number
+        array = evaluate_array(self.right)
+        return array if array is None or _OPERATION.search(self.right) else _as_rounded(array)
+
+
+def _as_rounded(array: NumberArray, usual: int | None = None) -> NumberArray:
+    """Return an array with its whole numbers as rounded: a `1` among numbers of two decimals means 1.00."""
+    if usual is None:
+        usual = max(number.decimals or 0 for number in numbers_of(array))
+    if isinstance(array, tuple):
+        return tuple(_as_rounded(part, usual) for part in array)
+    return array.at_decimals(usual) if array.decimals is None and array.low == array.high else array
+
+
+def _compare(left: NumberArray, right: NumberArray) -> Verdict | None:
+    """Return the verdict on the right side of an equals sign; None if shape or unit differ."""
+    if isinstance(left, WrittenNumber) != isinstance(right, WrittenNumber):
+        return None
+    if isinstance(left, WrittenNumber) and isinstance(right, WrittenNumber):
+        if right.may_be(left.low, left.high):
+            return "right"
+        if right.may_be_cut(left.low, left.high):
+            return "truncated"
+        is_whole = right.low == right.high == round(right.value) and abs(left.value - right.value) < 1
+        return None if is_whole or _differ_by_unit(left, right) else "wrong"
+    if len(left) != len(right):
+        return None
+    verdicts = [_compare(one, other) for one, other in zip(left, right, strict=True)]
+    return max(verdicts, key=(None, "right", "truncated", "wrong").index) if None not in verdicts else None
 
 
 def find_calculations(text: str) -> Iterator[Calculation]:
@@ -71,8 +109,10 @@ def find_calculations(text: str) -> Iterator[Calculation]:
     >>> [(each.left, each.right, each.verdict()) for each in find_calculations("q·k = 1·0 + 2·1 = 3, so 3/√2 = 2.12")]
     [('1*0 + 2*1', '3', 'wrong'), ('3/√2', '2.12', 'right')]
     """
-    if re.search(r"\d,\d", text) and not re.search(r"\d\.\d", text):  # decimal commas
+    if re.search(r"\d,\d", re.sub(r"\[[^\[\]]*\]", "", text)) and not re.search(r"\d\.\d", text):  # decimal commas
         text = re.sub(r"(?<=\d),(?=\d)", ".", text)
+    if re.search(r"(?<![\w\\^])e\s*=", text):  # a variable: e = y - t
+        text = re.sub(r"(?<![\w\\])e(?=\s*\^)", "e_", text)
     for number, line in _lines(text):
         for cell in line.split("|"):
             yield from _chains(number, cell)
@@ -91,17 +131,24 @@ def check_calculations(text: str) -> CheckedExample | None:
 
 
 def _checked(calculation: Calculation, verdict: Verdict) -> CheckedCell:
-    value, written = evaluate(calculation.left), read_number(calculation.right)
-    assert value is not None, "a judged calculation has a value"
-    decimals, number = (None, math.nan) if written is None else (written.decimals, written.value)
+    value, written = evaluate_array(calculation.left), calculation.result
+    assert value is not None and written is not None, "a judged calculation has values"
+    pairs = list(zip(numbers_of(value), numbers_of(written), strict=True))
+    exact, number = next((pair for pair in pairs if _compare(*pair) == verdict), pairs[0])
     left = calculation.left.replace("frac", "\\frac")
-    reason = f"{left} = {format_number(value.value)}"
+    reason = f"{left} = {_format(value)}"
     reason += f", not {calculation.right}" if verdict == "wrong" else ""
     reason += ": cut off instead of rounded" if verdict == "truncated" else ""
     return CheckedCell(
-        TITLE, f"line {calculation.line}", "", f"{left} = {calculation.right}", value.value, verdict,
-        f"{reason}.", decimals, value=number,
+        TITLE, f"line {calculation.line}", "", f"{left} = {calculation.right}", exact.value, verdict,
+        f"{reason}.", number.decimals, value=number.value,
     )  # fmt: skip
+
+
+def _format(value: NumberArray) -> str:
+    if isinstance(value, WrittenNumber):
+        return format_number(value.value)
+    return f"[{', '.join(map(_format, value))}]"
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -124,13 +171,14 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _chains(line: int, text: str) -> Iterator[Calculation]:
+    text = _EXPONENT.sub(lambda match: f"^({match[0].translate(_PLAIN_EXPONENT)})", _BULLET.sub("", text))
     for sign, plain in _SIGNS:
-        text = re.sub(sign, plain, _BULLET.sub("", text))
+        text = re.sub(sign, plain, text)
     parts = _EQUALS.split(normalise_notation(text))
     earlier: list[str] = []
     is_certain = True
     for left, right in pairwise(parts):
-        if not (earlier and evaluate(left.strip())):
+        if not (earlier and evaluate_array(left.strip())):
             earlier, is_certain = [], True
             side, is_certain = _last_expression(left)
             if not side:
@@ -152,13 +200,13 @@ def _last_expression(text: str) -> tuple[str, bool]:
     first = run.start() if run else len(text)
     for start in _TOKEN_START.finditer(text, first):
         expression, before = text[start.start() :], text[: start.start()]
-        if evaluate(expression) is None:
+        if evaluate_array(expression) is None:
             continue
-        if expression[0] == "+" or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before):
+        if expression[0] == "+" or _OF_FUNCTION.search(before) or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before):
             return "", False  # the rest of something longer
         is_sign = expression[0] == "-" and bool(re.search(r"[\w)\]]\s*\Z", before))
         is_label = bool(re.match(r"\d+\s+[-(]", expression)) or bool(re.search(r"\d\s*\Z", before))
-        return expression, not (is_sign or is_label or "," in expression)
+        return expression, not (is_sign or is_label or ("," in expression and "[" not in expression))
     return "", False
 
 
@@ -168,11 +216,13 @@ def _first_expression(text: str) -> tuple[str, bool]:
     run = _AFTER.match(text)
     for end in range(run.end() if run else 0, 0, -1):
         expression = text[:end].rstrip(" .,")
-        if text[end - 1].isspace() or evaluate(expression) is None:
+        if not _ENDS.match(text[end - 1]) or evaluate_array(expression) is None:
             continue
         after = text[len(expression) :]
         if re.match(r"\s*[*×/^+@]|\s*-\s*[\w(\[]|[\w(\[{]|[.,]\d", after) or _UNIT.match(after):
             return "", False
+        if expression.endswith("]"):
+            return expression, not re.match(r"\s+(?:[^\W\d_]\w?\b|√)", after)
         return expression, not re.match(r"\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) and "," not in expression
     return "", False
 

@@ -9,11 +9,11 @@ rounds to 5.06, so expressions are evaluated in interval arithmetic.
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from itertools import product
+from functools import lru_cache, reduce
+from itertools import chain, product
 from typing import NoReturn
 
 from peasy.errors import InvalidInput
@@ -91,6 +91,9 @@ class SymbolicTerm:
         parts = [] if self.factor is None else [f"{self.factor.value:g}"]
         return "*".join([*parts, *self.names])
 
+
+NumberArray = WrittenNumber | tuple["NumberArray", ...]
+"""Number, vector or matrix; each row is a tuple."""
 
 CellContent = WrittenNumber | tuple[SymbolicTerm, ...] | CellMark
 
@@ -207,7 +210,13 @@ class _NotAnExpression(Exception):
 
 _MAX_DEPTH = 20
 """Maximum nesting depth of brackets."""
-_TOKEN = re.compile(r"\s*(?:(\d+(?:[.,]\d*)?|[.,]\d+)|(frac|exp|√|e(?=\s*\^))|([-+*×/^(){}%]))")
+_TOKEN, _VECTOR_TOKEN = (
+    re.compile(rf"\s*(?:({number}|∞|inf\b)|(frac|exp|softmax|√|e(?=\s*\^)|(?<=\^)T\b)|([-+*×@/^(){{}}\[\],;%]))")
+    for number in (r"\d+(?:[.,]\d*)?|[.,]\d+", r"\d+(?:\.\d*)?|\.\d+")
+)
+"""Tokens of an expression; beside vectors a comma stands between numbers."""
+_NEXT_SIGN = re.compile(r"(?<=[\d.\])])\s+(?=[-+][\d.∞i])")
+"""Space before a signed number in a vector without commas: `[1 -2]`."""
 
 
 def evaluate(text: str) -> WrittenNumber | None:
@@ -216,25 +225,105 @@ def evaluate(text: str) -> WrittenNumber | None:
     >>> evaluate("2√2").value, evaluate("1/5.06").high > 1 / 5.06, evaluate("love")
     (2.8284271247461903, True, None)
     """
+    value = evaluate_array(text)
+    return value if isinstance(value, WrittenNumber) else None
+
+
+def evaluate_array(text: str) -> NumberArray | None:
+    """Evaluate an expression of numbers, vectors and matrices in brackets, or return None if the text is not one.
+
+    >>> [round(number.value, 2) for number in evaluate_array("softmax([1, 0]/√2)")]
+    [0.67, 0.33]
+    >>> evaluate_array("0.5*[2, 0] + 0.5*[0, 4]")[1].value, evaluate_array("[1, 2] × [3, 4]").value
+    (2.0, 11.0)
+    """
     try:
         parser = _ExpressionParser(text.rstrip())
-        interval = parser.sum()
-        return interval if not parser.next and math.isfinite(interval.low) and math.isfinite(interval.high) else None
+        value = parser.sum()
+        finite = all(math.isfinite(number.low) and math.isfinite(number.high) for number in numbers_of(value))
+        return value if not parser.next and finite else None
     except (_NotAnExpression, ArithmeticError, ValueError):
         return None
 
 
+def numbers_of(value: NumberArray) -> Iterator[WrittenNumber]:
+    """Yield the numbers of an array in order."""
+    if isinstance(value, WrittenNumber):
+        yield value
+    else:
+        yield from chain.from_iterable(map(numbers_of, value))
+
+
+def _elementwise(operation: Callable[[float, float], float], left: NumberArray, right: NumberArray) -> NumberArray:
+    """Apply an operation to two arrays of one shape, or to an array and a number."""
+    if isinstance(left, WrittenNumber) and isinstance(right, WrittenNumber):
+        return left.combine(operation, right)
+    if isinstance(left, WrittenNumber):
+        return tuple(_elementwise(operation, left, part) for part in _parts(right))
+    others = [right] * len(left) if isinstance(right, WrittenNumber) else right
+    if len(left) != len(others):
+        raise _NotAnExpression
+    return tuple(_elementwise(operation, one, other) for one, other in zip(left, others, strict=True))
+
+
+def _parts(value: NumberArray) -> tuple[NumberArray, ...]:
+    return (value,) if isinstance(value, WrittenNumber) else value
+
+
+def _multiply(left: NumberArray, right: NumberArray) -> NumberArray:
+    """Return a product; of two vectors the dot product, of matrices the matrix product."""
+    if isinstance(left, WrittenNumber) or isinstance(right, WrittenNumber):
+        return _elementwise(operator.mul, left, right)
+    if isinstance(left[0], tuple):
+        return tuple(_multiply(row, right) for row in left)
+    if isinstance(right[0], tuple):
+        return tuple(_multiply(left, column) for column in _transpose(right))
+    products = _parts(_elementwise(operator.mul, left, right))
+    return reduce(lambda total, each: _elementwise(operator.add, total, each), products)
+
+
+def _transpose(value: NumberArray) -> tuple[NumberArray, ...]:
+    """Return the transpose of a matrix; a vector stays as it is."""
+    rows = _parts(value)
+    return tuple(zip(*map(_parts, rows), strict=True)) if isinstance(rows[0], tuple) else rows
+
+
+def _map(function: Callable[[float], float], value: NumberArray) -> NumberArray:
+    """Apply an increasing function to every number."""
+    return value.map(function) if isinstance(value, WrittenNumber) else tuple(_map(function, part) for part in value)
+
+
+def _negate(value: NumberArray) -> NumberArray:
+    if isinstance(value, WrittenNumber):
+        return WrittenNumber(-value.value, -value.high, -value.low, value.decimals)
+    return tuple(map(_negate, value))
+
+
+def _softmax(value: NumberArray) -> NumberArray:
+    """Return the softmax of a vector, or of every row."""
+    rows = _parts(value)
+    if any(isinstance(row, tuple) for row in rows):
+        return tuple(map(_softmax, rows))
+    powers = [number.map(math.exp) for number in numbers_of(value)]
+    value_sum, low, high = (math.fsum(getattr(power, end) for power in powers) for end in ("value", "low", "high"))
+    return tuple(
+        WrittenNumber(p.value / value_sum, p.low / (p.low + high - p.high), p.high / (p.high + low - p.low))
+        for p in powers
+    )
+
+
 class _ExpressionParser:
-    """Recursive-descent parser of sums of products of powers."""
+    """Recursive-descent parser of sums of products of powers, of numbers and of arrays in brackets."""
 
     def __init__(self, text: str) -> None:
         self.tokens: list[str] = []
         self.depth = position = 0
+        token, text = (_VECTOR_TOKEN, _NEXT_SIGN.sub(",", text)) if "[" in text else (_TOKEN, text)
         while position < len(text):
-            match = _TOKEN.match(text, position)
+            match = token.match(text, position)
             if not match:
                 raise _NotAnExpression
-            self.tokens.append(match[1] or match[2] or match[3])
+            self.tokens.append(next(filter(None, match.groups())))
             position = match.end()
         self.tokens.reverse()
 
@@ -246,47 +335,65 @@ class _ExpressionParser:
         """Return the next token and go on if it is one of these, else ""."""
         return self.tokens.pop() if self.next in tokens else ""
 
-    def sum(self) -> WrittenNumber:
+    def sum(self) -> NumberArray:
         self.depth += 1
         if self.depth > _MAX_DEPTH:
             raise _NotAnExpression
         total = self.product()
         while sign := self.accept("+", "-"):
-            total = total.combine(operator.add if sign == "+" else operator.sub, self.product())
+            other = self.product()
+            if isinstance(total, tuple) != isinstance(other, tuple):
+                raise _NotAnExpression
+            total = _elementwise(operator.add if sign == "+" else operator.sub, total, other)
         self.depth -= 1
         return total
 
-    def product(self) -> WrittenNumber:
+    def product(self) -> NumberArray:
         result = self.power()
         while True:
-            if self.accept("*", "×") or self.next in ("√", "e", "exp", "frac", "("):
-                result = result.combine(operator.mul, self.power())
+            if self.accept("*", "×", "@") or self.next in ("√", "e", "exp", "frac", "("):
+                result = _multiply(result, self.power())
             elif self.accept("/"):
                 result = self.quotient(result, self.power())
             else:
                 return result
 
-    def quotient(self, above: WrittenNumber, below: WrittenNumber) -> WrittenNumber:
-        if below.low <= 0 <= below.high:
+    def quotient(self, above: NumberArray, below: NumberArray) -> NumberArray:
+        if isinstance(below, tuple) or below.low <= 0 <= below.high:
             raise _NotAnExpression
-        return above.combine(operator.truediv, below)
+        return _elementwise(operator.truediv, above, below)
 
-    def signed(self, parse: Callable[[], WrittenNumber]) -> WrittenNumber:
-        sign = {"-": -1.0, "+": 1.0}[self.accept("-", "+")]
-        return WrittenNumber(sign, sign, sign).combine(operator.mul, parse())
+    def signed(self, parse: Callable[[], NumberArray]) -> NumberArray:
+        negative, value = self.accept("-", "+") == "-", parse()
+        return _negate(value) if negative else value
 
-    def power(self) -> WrittenNumber:
+    def power(self) -> NumberArray:
         if self.next in ("-", "+"):
             return self.signed(self.power)
         base = self.atom()
         if self.accept("^"):
-            if base.low <= 0:
+            if self.accept("T"):
+                return _transpose(base)
+            exponent = self.signed(self.atom) if self.next in ("-", "+") else self.atom()
+            if isinstance(base, tuple) or isinstance(exponent, tuple) or base.low <= 0:
                 raise _NotAnExpression
-            base = base.combine(operator.pow, self.signed(self.atom) if self.next in ("-", "+") else self.atom())
-        return base.map(lambda number: number / 100) if self.accept("%") else base
+            base = base.combine(operator.pow, exponent)
+        return _map(lambda number: number / 100, base) if self.accept("%") else base
 
-    def atom(self) -> WrittenNumber:
+    def array(self) -> tuple[NumberArray, ...]:
+        """Return the items up to the closing bracket, separated by commas, semicolons or spaces."""
+        items = [self.sum()]
+        while not self.accept("]"):
+            self.accept(",", ";")
+            items.append(self.sum())
+        if len({len(item) if isinstance(item, tuple) else -1 for item in items}) > 1:
+            raise _NotAnExpression
+        return tuple(items)
+
+    def atom(self) -> NumberArray:
         piece = self.tokens.pop() if self.tokens else ""
+        if piece == "[":
+            return self.array()
         if piece in ("(", "{"):
             inner = self.sum()
             if not self.accept({"(": ")", "{": "}"}[piece]):
@@ -295,15 +402,20 @@ class _ExpressionParser:
         if piece == "frac":
             return self.quotient(self.atom(), self.atom())
         if piece == "√":
-            under = self.atom()
-            return WrittenNumber(math.sqrt(under.value), math.sqrt(max(under.low, 0.0)), math.sqrt(under.high))
+            return _map(lambda number: math.sqrt(max(number, 0.0)), self.atom())
         if piece == "exp":
-            return self.atom().map(math.exp)
+            return _map(math.exp, self.atom())
+        if piece == "softmax":
+            return _softmax(self.atom())
         if piece == "e":
             return WrittenNumber(math.e, math.e, math.e)
+        if piece in ("∞", "inf"):
+            return WrittenNumber(math.inf, math.inf, math.inf)
         if piece[:1] not in "0123456789.," or not piece:
             raise _NotAnExpression
         number = float(piece.replace(",", "."))
         decimals = len(piece.replace(",", ".").partition(".")[2])
-        half = 0.5 * 10.0**-decimals if not piece.isdigit() else 0.0
-        return WrittenNumber(number, number - half, number + half)
+        if piece.isdigit():
+            return WrittenNumber(number, number, number)
+        half = 0.5 * 10.0**-decimals
+        return WrittenNumber(number, number - half, number + half, decimals)

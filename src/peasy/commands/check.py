@@ -11,7 +11,7 @@ from peasy.views.check import all_passed, check_document, difference_document, f
 from peasy.views.document import Document
 from peasy.worked.checking import CheckedCell, CheckedExample, RowFinding
 from peasy.worked.checking import check as check_example
-from peasy.worked.checking.calculations import check_calculations
+from peasy.worked.checking.calculations import TextCalculations
 from peasy.worked.checking.difference import TableDifference, compare_notes
 from peasy.worked.example import Example, read_example
 from peasy.worked.tables import CHECKED_SUFFIXES, Notes, read_notes
@@ -166,8 +166,10 @@ def check(notes: NotesSource) -> CheckResult:
         notes: A .toml, .md, .txt, .tex, .html, .csv, .ipynb or .xlsx file, or built-in lecture notes.
     """
     read = _read(notes)
-    parts = tuple(check_example(part) for part in read.parts)
-    return CheckResult(read.title, parts, check_calculations(read.text))
+    text = TextCalculations(read.text)
+    parts = tuple(check_example(text.without_repeated(part)) for part in read.parts)
+    kept = tuple(part for part in parts if not text.only_repeats(part))
+    return CheckResult(read.title, kept, text.checked(parts))
 
 
 def check_files(files: Sequence[str | Path]) -> CheckFilesResult:

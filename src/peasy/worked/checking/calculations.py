@@ -5,18 +5,25 @@ exact. A link is wrong only if it is certain what is written: where a calculatio
 numbers differ by a unit (percent, thousands), a link that does not hold is left out.
 """
 
-import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from peasy.worked.checking.cell import (
-    NumberArray, WrittenNumber, evaluate_array, normalise_notation, numbers_of, read_number,
+    NumberArray,
+    WrittenNumber,
+    evaluate_array,
+    normalise_notation,
+    numbers_of,
+    read_number,
 )  # fmt: skip
 from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable
 from peasy.worked.checking.verdict import Verdict
+from peasy.worked.example import Example
 from peasy.worked.label import format_number
+
+Numbers = tuple[float, ...]
 
 TITLE = "calculations"
 _MAX_LINE, _MAX_SIDE = 1_000, 300
@@ -26,9 +33,9 @@ _FENCE = re.compile(r"\s*(?:```|~~~)\s*(\S*)")
 _NO_TEXT = re.compile(r"https?://\S+|</?[a-zA-Z][^<>]*>|\b0x\w+")
 _SIGNS = (
     (r"(?<=[\d)])\s*\*\*\s*(?=[\d(.-])", "^"), (r"(?<=[\d)])\s*(?:[x×]|\\times\b)\s*(?=[-−\d(.])", " × "), (r"÷", "/"),
-    (r"[x×]\s*(?=\[)", "×"), (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?i)\\operatorname\{softmax\}|\bsoftmax\b", "softmax"),
-    (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "), (r"ᵀ|\^\{?\\top\b\}?|\^\{T\}", "^T"), (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "),
-    (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
+    (r"[x×]\s*(?=\[)", "×"), (r"\]\s*(?:\.|•|∙)\s*(?=\[)", "] * "), (r"(?<=[)\]])\s*(?:→|⇒|⟶|[-=]>)\s*(?=\[)", " = "),
+    (r"(?i)\\operatorname\{softmax\}|\bsoftmax\b", "softmax"), (r"ᵀ|\^\{?\\top\b\}?|\^\{T\}", "^T"),
+    (r"(?<!\\)&|\\\\(?:\[[^\]]*\])?|\\[\[\]()]", " "), (r"\\(?:big|Big|bigg|Bigg)[lr]?\b", " "),
 )  # fmt: skip
 _EQUALS = re.compile(r"(?<![<>!=:])=(?![=>])|==")
 _CONTINUED = re.compile(r"\s*&?\s*(?:=(?!=)|≈|\\approx\b)")
@@ -118,11 +125,37 @@ def find_calculations(text: str) -> Iterator[Calculation]:
             yield from _chains(number, cell)
 
 
-def check_calculations(text: str) -> CheckedExample | None:
-    """Check the calculations of a text; None if there are none."""
-    judged = [(each, verdict) for each in find_calculations(text) if (verdict := each.verdict())]
-    if not judged:
-        return None
+class TextCalculations:
+    """Judged calculations of a text, and their vectors, which need not be read as tables again."""
+
+    def __init__(self, text: str) -> None:
+        self.judged = [(each, verdict) for each in find_calculations(text) if (verdict := each.verdict())]
+        sides = [side for each, _ in self.judged for side in (each.left, each.right)]
+        self.vectors = frozenset(row for side in sides for row in _vectors(side))
+
+    def without_repeated(self, example: Example) -> Example:
+        """Return an example without tables that have no name and only repeat vectors of calculations."""
+        tables = [table for table in example.written if table.table or not self.repeats(map(row_numbers, table.cells))]
+        return replace(example, written=tuple(tables))
+
+    def repeats(self, rows: Iterable[Numbers]) -> bool:
+        """True if every row is a vector of calculations."""
+        return self.vectors.issuperset(rows)
+
+    def only_repeats(self, part: CheckedExample) -> bool:
+        """True if nothing in the tables could be checked, and they only repeat vectors of calculations."""
+        is_open = part.cells or part.rows or part.unread or not part.tables
+        return not is_open and self.repeats(row for table in part.tables for row in map(row_numbers, table.written))
+
+    def checked(self, parts: Iterable[CheckedExample] = ()) -> CheckedExample | None:
+        """Return the checked calculations, without vectors that are rows of the checked tables: judged there."""
+        tables = [table for part in parts for table in part.tables if any(map(any, table.verdicts))]
+        rows = {row for table in tables for row in map(row_numbers, table.written)}
+        judged = [(each, verdict) for each, verdict in self.judged if not rows.issuperset(_rows(each.result))]
+        return _checked_text(judged) if judged else None
+
+
+def _checked_text(judged: list[tuple[Calculation, Verdict]]) -> CheckedExample:
     cells = tuple(_checked(calculation, verdict) for calculation, verdict in judged)
     rows, written = tuple(cell.row for cell in cells), tuple((cell.written,) for cell in cells)
     verdicts, reasons = tuple((cell.verdict,) for cell in cells), tuple((cell.reason,) for cell in cells)
@@ -130,9 +163,29 @@ def check_calculations(text: str) -> CheckedExample | None:
     return CheckedExample("Calculations in the text", (table,), cells, (), is_running_text=True)
 
 
+def _vectors(text: str) -> Iterator[Numbers]:
+    """Yield the vectors of an expression as numbers."""
+    for vector in re.findall(r"\[[^\[\]]*\]", text):
+        yield from _rows(evaluate_array(vector))
+
+
+def _rows(array: NumberArray | None) -> Iterator[Numbers]:
+    """Yield the rows of an array as numbers; a number is no row of a table."""
+    if isinstance(array, tuple) and any(isinstance(part, tuple) for part in array):
+        yield from (row for part in array for row in _rows(part))
+    else:
+        yield tuple(number.value for number in numbers_of(array)) if isinstance(array, tuple) else ()
+
+
+def row_numbers(row: Sequence[str | int | float]) -> Numbers:
+    """Return the numbers of a row of a table."""
+    return tuple(number.value for text in row if (number := read_number(str(text))))
+
+
 def _checked(calculation: Calculation, verdict: Verdict) -> CheckedCell:
     value, written = evaluate_array(calculation.left), calculation.result
-    assert value is not None and written is not None, "a judged calculation has values"
+    assert value is not None, "a judged calculation has a value"
+    assert written is not None, "a judged calculation has a result"
     pairs = list(zip(numbers_of(value), numbers_of(written), strict=True))
     exact, number = next((pair for pair in pairs if _compare(*pair) == verdict), pairs[0])
     left = calculation.left.replace("frac", "\\frac")
@@ -159,8 +212,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
             is_fenced = not is_fenced
             is_program = is_fenced and bool(re.match(r"py|js|java|c|rust|go|julia|r\b", fence[1], re.IGNORECASE))
             line = ""
-        if is_program or len(line) > _MAX_LINE:
+        if len(line) > _MAX_LINE:
             line = ""
+        if is_program:  # of a program, comments and lines with signs that it cannot have
+            code, _, comment = line.partition("#")
+            line = code if re.search(r"[×·⋅≈√→]", code) else comment
         line = _NO_TEXT.sub(" ", line)
         if _CONTINUED.match(line) and joined:
             joined += " " + line.strip()
@@ -202,7 +258,11 @@ def _last_expression(text: str) -> tuple[str, bool]:
         expression, before = text[start.start() :], text[: start.start()]
         if evaluate_array(expression) is None:
             continue
-        if expression[0] == "+" or _OF_FUNCTION.search(before) or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before):
+        if (
+            expression[0] == "+"
+            or _OF_FUNCTION.search(before)
+            or re.search(r"(?:[\w)\]}'′_^]|\.\.\.?|…)\Z|(?:[-+*/^@×·]|\bx)\s*\Z", before)
+        ):
             return "", False  # the rest of something longer
         is_sign = expression[0] == "-" and bool(re.search(r"[\w)\]]\s*\Z", before))
         is_label = bool(re.match(r"\d+\s+[-(]", expression)) or bool(re.search(r"\d\s*\Z", before))

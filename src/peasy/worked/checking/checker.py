@@ -21,7 +21,15 @@ from peasy.worked.checking.cell import CellContent, CellMark, WrittenNumber
 from peasy.worked.checking.readings import TableReading, add_written, derive_readings
 from peasy.worked.checking.slips import Slip, SlipFinder
 from peasy.worked.checking.step_aliases import CAPTIONS, parse_caption, table_caption
-from peasy.worked.checking.table import INPUTS, KEY_COLUMNS, AlignedTable, RowFinding, align_table, table_name
+from peasy.worked.checking.table import (
+    INPUTS,
+    KEY_COLUMNS,
+    UNKNOWN_ROW,
+    AlignedTable,
+    RowFinding,
+    align_table,
+    table_name,
+)  # fmt: skip
 from peasy.worked.example import Example, WrittenTable, check_size
 from peasy.worked.intervals import Interval
 from peasy.worked.solver import find_node, solve, suggest_nodes
@@ -267,7 +275,8 @@ class TableChecker:
             self.unread.append(UnreadTable(table_caption(name), _sentence(error)))
             return
         lengths = {len(row) for _, row in table.misfits}
-        if not table.cells and len(table.misfits) > 1 and len(lengths) == 1:  # another table, or read wrongly
+        is_whole_table = len(table.misfits) > 1 or UNKNOWN_ROW in written.rows
+        if not table.cells and is_whole_table and len(lengths) == 1:  # another table, or read wrongly
             reason = (
                 f"{len(table.misfits)} × {lengths.pop()} cells instead of {len(table.rows)} × {len(table.columns)}."
             )

@@ -16,6 +16,7 @@ from peasy.worked.checking.cell import WrittenNumber, read_number
 from peasy.worked.checking.checker import TableChecker
 from peasy.worked.checking.readings import TableReading
 from peasy.worked.checking.step_aliases import AMBIGUOUS, PER_HEAD, parse_caption
+from peasy.worked.checking.table import UNKNOWN_ROW
 from peasy.worked.example import Example, WrittenTable
 
 _ENOUGH = 0.75
@@ -24,7 +25,7 @@ _ENOUGH = 0.75
 _HALF = 0.5
 """Share of cells that agree from which on a table has the name of its caption, if another table has the other name."""
 
-_UNKNOWN_ROW, _MAX_ROWS = "?", 200
+_MAX_ROWS = 200
 _ZERO = re.compile(r"0(?:[.,]0*)?")
 NOT_SCALED = "The scores are not divided by √d_k: plain dot products."
 
@@ -64,17 +65,17 @@ def _is_lower_triangle(table: WrittenTable) -> bool:
 
 def name_tables(example: Example) -> Example:
     """Return the example with tables renamed to the step whose numbers they have."""
-    doubtful = [table for table in example.written if _alternatives(table) or _UNKNOWN_ROW in table.rows]
+    doubtful = [table for table in example.written if _alternatives(table) or UNKNOWN_ROW in table.rows]
     unnamed = [table for table in example.written if parse_caption(table.table) is None]
     if not doubtful and not unnamed:
         return example
-    sure = tuple(t for t in example.written if parse_caption(t.table) and _UNKNOWN_ROW not in t.rows)
+    sure = tuple(t for t in example.written if parse_caption(t.table) and UNKNOWN_ROW not in t.rows)
     right = _right_tables(replace(example, written=sure))
     renamed = [_rename(table, right, example) for table in example.written]
     found = {table.rows for old, table in zip(example.written, renamed, strict=True) if old.rows != table.rows}
     if len(found) == 1 and () not in found:  # vectors of one token: those with other numbers are its, too
         renamed = [
-            replace(old, rows=next(iter(found))) if _UNKNOWN_ROW in old.rows and not table.table else table
+            replace(old, rows=next(iter(found))) if UNKNOWN_ROW in old.rows and not table.table else table
             for old, table in zip(example.written, renamed, strict=True)
         ]
     return replace(example, written=tuple(renamed))
@@ -96,7 +97,7 @@ def _rename(table: WrittenTable, right: dict[str, TableReading], example: Exampl
     named = parse_caption(table.table)
     prefix = f"head-{named[1]}." if named and named[1] and example.heads > 1 else ""
     usual = f"{prefix}{named[0]}" if named else ""
-    if _UNKNOWN_ROW in table.rows:
+    if UNKNOWN_ROW in table.rows:
         return _find_row(table, usual, right, example)
     if named is None:
         candidates: Sequence[str] = [name for name in right if right[name].route is not None or name in right]

@@ -35,7 +35,11 @@ _HEAD = re.compile(r"[\s,(^{]*\bhead[\s_{-]*(\d+)[}).]*", re.IGNORECASE)
 _MARKUP = re.compile(
     r"\\(?:text|textbf|textit|mathbf|mathrm|mathit|operatorname|mathsf|emph)\b|\\[dt]?frac|\\(?:left|right)|\\[,;:! ]"
 )
-_NUMBERING = re.compile(r"^\s*(?:(?:step|table|figure)\s*)?[(\[]?\d+[)\].:]+\s*", re.IGNORECASE)
+_NUMBERING = re.compile(
+    r"^\s*(?:(?:step|table|figure|part|phase|schritt|étape|paso|passo|etapa|шаг|bước|步骤|단계)\s*\d+\s*[)\].:：—–-]*"
+    r"|第[一二三四五六七八九十\d]+步\s*[：:—]?|[(\[]?\d+[)\].:]+)\s*",
+    re.IGNORECASE,
+)
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,9 @@ INPUTS = ("x", "source", *PROJECTIONS, *BIASES)
 KEY_ROWS = ("source", "key", "value")
 """Tables with one row per key."""
 
+UNKNOWN_ROW = "?"
+"""Label of a row whose token is found by its numbers: a printed vector."""
+
 KEY_COLUMNS = ("scores", "scaled", "masked", "powers", "weights", "key_transposed")
 """Tables with one column per key."""
 

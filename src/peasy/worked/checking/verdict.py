@@ -313,6 +313,8 @@ def _sum_finding(table: AlignedTable, label: str, contents: list[CellContent]) -
     numbers = [content for content in contents if isinstance(content, WrittenNumber)]
     if not numbers or len(numbers) + contents.count(CellMark.MASKED) < len(contents):
         return []
+    if all(number.decimals == 0 for number in numbers) and max(number.value for number in numbers) > 1:
+        return []  # no weights: predicted tokens, sizes
     # Half a unit for each number at the usual decimals of the row, because .4 in `.38 .4 .24` means .40; whole numbers
     # are exact. Of decimals that differ much, as in `.00094 .969 .0302`, the fewest count.
     rounded = [number.decimals for number in numbers if number.decimals is not None]

@@ -11,14 +11,14 @@ from peasy.worked.checking.step_aliases import parse_caption
 
 _MAX_TEXT = 400_000
 _OPENING = re.compile(r"\[")
-_COMMENT = re.compile(r"#[^\n]*")
+_COMMENT = re.compile(r"#[^\n]*|(?<=[\],])[ \t]+(?:[(←—]|<-|//|--)[^\n\[\]]*")
 _CALL = re.compile(r"(?:(?:np|numpy|torch|jnp|tf)\.)?(?:tensor|array|asarray|Tensor|constant|Parameter|matrix)\(\s*$")
 _PRINTED = re.compile(r"print\((.*)\)\s*;?\s*$")
 _STRING = re.compile(r"""[fr]?(["'])(.*?)\1""")
 _ARGUMENTS = re.compile(r",(?![^(\[]*[)\]])")
 _SHAPE = re.compile(r"\.shape|\.size\(|\.dtype|\blen\(|\bsep=|\bend=|^[fr]?$")
 _EQUAL_NAMES = re.compile(r"^\s*((?:\w+\s*=\s*){2,3})(?:[\w.]+\()?$")
-_NUMBER = r"[-+−]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\d+\s*/\s*\d+|\.\.\.)"
+_NUMBER = r"[-+−]?(?:\d+\s*/\s*\d+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|inf|nan|\.\.\.)"
 _ITEM = re.compile(_NUMBER)
 _ROW = re.compile(rf"\[\s*(?:{_NUMBER}\s*[,;]?\s*)+\]")
 _NO_TABLE = re.compile(r"(?:Size|shape|size)\W*\Z|[\w)\]]\Z|[@×·⋅*/+][ \t]*\Z")

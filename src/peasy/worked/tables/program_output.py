@@ -18,9 +18,9 @@ from peasy.worked.checking.cell import read_number
 from peasy.worked.checking.checker import MAX_DECIMALS, TableChecker
 from peasy.worked.checking.recognition import NOT_SCALED, name_tables
 from peasy.worked.checking.step_aliases import parse_caption, table_caption
-from peasy.worked.checking.table import table_name
+from peasy.worked.checking.table import UNKNOWN_ROW, table_name
 from peasy.worked.example import Example, WrittenTable
-from peasy.worked.tables.sheet import UNKNOWN_ROW, Sheet, comes_before
+from peasy.worked.tables.sheet import Sheet, comes_before
 
 _CONVENTIONS: tuple[dict[str, object], ...] = (
     {"scoring": "scaled-dot", "causal": False, "note": ""}, {"scoring": "dot", "causal": False, "note": NOT_SCALED},

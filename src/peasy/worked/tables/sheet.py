@@ -13,7 +13,7 @@ from peasy.formula.normalise import NORMALISATIONS
 from peasy.formula.scoring import SCORINGS
 from peasy.worked.checking.cell import CellMark, WrittenNumber, read_cell, read_number, read_or_mark
 from peasy.worked.checking.step_aliases import parse_caption
-from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS, split_totals
+from peasy.worked.checking.table import KEY_COLUMNS, KEY_ROWS, UNKNOWN_ROW, split_totals
 from peasy.worked.example import Example, WrittenTable, example_names, load_example
 from peasy.worked.solver import WorkedExample, find_node, solve
 from peasy.worked.tables.arrays import PrintedArray
@@ -48,8 +48,6 @@ _OF_HEADS = ("w_q", "w_k", "w_v", "query", "key", "value")
 _WORD_INDEX = re.compile(r"_\{(?:\\\w+\{)?([a-z]{4,})\}")
 _ELISION = re.compile(r"\\[vd]dots|[⋮⋱]")
 _TRANSPOSED = re.compile(r"\.T\b|\.(?:t|transpose)\([^()]*\)")
-UNKNOWN_ROW = "?"
-"""Label of a row whose token is found by its numbers: a printed vector."""
 
 
 @dataclass

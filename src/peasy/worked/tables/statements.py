@@ -18,6 +18,7 @@ _RESULT = re.compile(rf"\s*({_VALUE.pattern})\s*[.,;]?(?:{_REMARK})?")
 _ROW_LINE = re.compile(rf"(?P<lead>.*?[=:≈]\s*|\s*)(?P<row>{_ROW})\s*,?(?:{_REMARK})?")
 _CONTINUED = re.compile(r"\s*(?:=|≈|\+)\s*\S")
 _EQUALS = re.compile(r"(?<![<>!])[=≈](?!=)")
+_ENDS_IN_NUMBER = re.compile(rf"[=≈]\s*{_NUMBER}\s*\Z")
 _CLAUSE = re.compile(r"(?:[:;,]|\.(?!\d))\s+(?![\[\d]|[^\[\]]*\])")
 _INDEXED = re.compile(r"(\w*?[A-Za-z])(?:_?\{?(\d+|[₀-₉]+)\}?|_(\w+)|\[(\w+)\]|\((.+)\))")
 _IN_SENTENCE = re.compile(
@@ -26,6 +27,7 @@ _IN_SENTENCE = re.compile(
 _BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
 _CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")
 _WORDS = re.compile(r"(?:[^\W\d_]+[,:]?\s+)+(\S+)")
+_BY_ROOT = re.compile(r"/\s*\(?(?:√|\\?(?:\w+\.)?sqrt)")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
 _DRAWN = re.compile(r"\](?:\s{2,}|,\s{3,})\[|^\s*\[[^\[\]]*\]\s*[x×@·*]\s*\[")
 """Sign of matrices beside each other, as in a product drawn with letters."""
@@ -75,7 +77,8 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         row = _ROW_LINE.fullmatch(line) if len(line) < _MAX_LINE else None
         alone = row is not None and not row["lead"].strip()
-        if _CONTINUED.match(line) and len(rows) < 2 and _EQUALS.search(text):
+        is_other = "[" in line and _ENDS_IN_NUMBER.search(text)  # sum = 22.05, then a vector
+        if _CONTINUED.match(line) and len(rows) < 2 and _EQUALS.search(text) and not is_other:
             text, rows = f"{text}{''.join(rows)} {line.strip()}", []
             continue
         if row and alone and rows and row["row"].count(",") == rows[0].count(","):
@@ -116,8 +119,11 @@ def _chain(text: str) -> list[tuple[str, str]]:
     first, *others = (part.strip() for part in _EQUALS.split(text))
     result = _RESULT.fullmatch(others[-1]) if others else None
     name = _name(first)
-    if result is None or not name or len(name) > 40 or any(_TWO.search(part) for part in others[:-1]):
+    is_other = any(_TWO.search(part) or re.fullmatch(_NUMBER, part) for part in others[:-1])
+    if result is None or not name or len(name) > 40 or is_other:
         return []
+    if parse_caption(name) == ("scores", None) and any(map(_BY_ROOT.search, others[:-1])):
+        name = "scaled"
     names = [name, *(part for part in others[:-1] if re.fullmatch(r"\w+|\w+\[\w+\]", part))]
     given = [each for each in names if (_row_name(each) or ("source",))[0] != "source"]
     return [(each, result[1]) for each in (given if len(names) > 1 and given else names)]

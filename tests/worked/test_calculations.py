@@ -1,9 +1,13 @@
 """Calculations in running text: each link of a chain is judged, and what is a guess is never called wrong."""
 
+import random
+
+import numpy as np
 import pytest
 
 from peasy.commands.check import check
 from peasy.worked.checking.calculations import find_calculations
+from peasy.worked.checking.cell import evaluate_array
 from peasy.worked.tables import read_text
 
 
@@ -26,6 +30,16 @@ def verdicts(text):
         ("c = 0.2·1 + 0.3·2\n  = 0.2 + 0.6\n  = 0.8", 2),
         ("0.39·2 + 0.61·0 = 0.8", 1),  # rounded operands
         ("1/(1+e^{-2}) = 0.8808", 1),
+        ("exp(-100) = 3.7 × 10⁻⁴⁴", 1),
+        ("softmax([0.71, 0.71, 1.41]) ≈ [0.25, 0.25, 0.50]   (sums to 1)", 1),
+        ("softmax([0.7, -inf, -∞]) → [1, 0, 0]", 1),
+        (r"\operatorname{softmax}\left([2, 1, 0.1]\right) = [0.66, 0.24, 0.10]", 1),
+        ("z₁ = 0.33·[2,1] + 0.33·[0,2] + 0.33·[1,1] = [1.0, 1.33]", 1),
+        ("[1,0]·[2,1] = 1·2 + 0·1 = 2 + 0 = 2", 3),
+        ("w = softmax([1, 0])\n  = [2.718, 1] / 3.718\n  = [0.731, 0.269]", 2),
+        ("[1, -1] @ [[2, 0], [0, 3]]ᵀ = [2, -3], [[1 -2]\n", 1),
+        ("s = [1×1+0×2, 0×1+1×2] / √2 = [0.71, 1.41]", 1),
+        ("```python\n# score: [1, 0] · [2, 1] = 2\n```", 1),
     ],
 )
 def test_a_right_calculation_is_right(text, count):
@@ -47,6 +61,13 @@ def test_a_right_calculation_is_right(text, count):
         ("1. 2·3 = 7", 0),
         ("- 2·3 = 7", 0),
         ("(2·3 = 7)", 0),
+        ("softmax([0.71, 0.71, 1.41]) ≈ [0.27, 0.27, 0.46]", 0),
+        ("softmax([0.71, 0.71, 1.41]) → [0.25, 0.50, 0.25]", 0),
+        ("softmax([0.7, -inf]) = [0.9, 0.1]", 0),
+        ("0.5*[2,0] + 0.5*[0,4] = [1, 0] + [0, 2] = [1, 3]", 1),
+        ("[1,0]·[2,1] = 3", 0),
+        ("[2.03, 2.03, 4.10] / 8.16 = [0.25, 0.25, 0.05]", 0),
+        ("[1×1+0×2, 0×1+1×2] = [1, 3]", 0),
     ],
 )
 def test_a_wrong_link_is_found_and_only_that_one(text, wrong):
@@ -72,6 +93,15 @@ def test_a_wrong_link_is_found_and_only_that_one(text, wrong):
         (r"$3 \times 4 = 2 \times 7$", r"$3 \times 4 = 2 + 7$"),
         ("3 x 4 = 2 x 7", "3·4 = 2·7"),
         ("```python\nx = 2 * 3 == 7\n```", "```\nx = 2 * 3 = 7\n```"),
+        ("(10/4) × 1.25 + 1 = 3 + 1", "(10/4) × 1.25 + 1 = 3.5 + 1"),  # the whole part
+        ("e = 3 - 2.2\nL = e^2 = 0.64", "L = e^2 = 0.64"),  # a variable
+        ("(1 × 3)*(3 × 2) = (1 × 2)", "(1·3)*(3·2) = (1·2)"),
+        ("[2, 3] @ [3, 4] = [2, 4]", "[2, 3] @ [3, 4] = 24"),
+        ("[1, 2] + [3] = [1, 2, 3]", "[1, 2] + [3, 0] = [1, 2]"),
+        ("log softmax([2, 1]) = [-0.31, -1.31]", "is softmax([2, 1]) = [-0.31, -1.31]"),
+        ("relu([1, -2]*3) = [3, 0]", "so [1, -2]*3 = [3, 0]"),
+        ("[1, 0] · [x, y] - 2 = 0", "[1, 0] · [2, 3] - 2 = 1"),
+        ("[0.2, 0.8] V = softmax([1, 2]) V = [3, 1]", "[0.2, 0.8] = softmax([1, 2]) = [3, 1]"),
     ],
 )
 def test_a_guess_is_not_called_wrong_and_the_same_mistake_without_doubt_is(guess, mistake):
@@ -108,3 +138,49 @@ def test_a_page_of_html_is_read_and_its_mistakes_are_found():
     for right, mistake in (("<mn>0.33", "<mn>0.43"), ("0.67 &amp; 0.33", "0.33 &amp; 0.67"), ("[1.414", "[1.144")):
         assert right in HTML
         assert check(read_text(HTML.replace(right, mistake), ".html")).passed is False
+
+
+def test_the_bounds_of_a_softmax_hold_for_all_numbers_that_round_to_the_printed_ones():
+    draw = random.Random(1)
+    for _ in range(300):
+        scores = [round(draw.uniform(-3, 3), 1) for _ in range(3)]
+        bounds = evaluate_array(f"softmax({scores})")
+        powers = np.exp([score + draw.uniform(-0.05, 0.05) for score in scores])
+        assert all(b.low <= weight <= b.high for b, weight in zip(bounds, powers / powers.sum(), strict=True))
+        assert all(b.high - b.low < 0.1 for b in bounds)
+
+
+VECTORS = """**Q**
+
+| 1 | 0 |
+|---|---|
+| 0 | 1 |
+
+**K**
+
+| 1 | 0 |
+|---|---|
+| 0 | 1 |
+
+**Weights**
+
+| 0.67 | 0.33 |
+|---|---|
+| 0.33 | 0.67 |
+
+Row 1: softmax([0.71, 0]) = [0.67, 0.33]; the next query gives softmax([0.1, 0.71]) = [0.35, 0.65].
+"""
+
+
+def test_a_vector_that_is_a_row_of_a_checked_table_is_judged_once():
+    result = check(read_text(VECTORS))
+    assert (result.passed, result.points) == (True, (7, 7))  # row 1 is written twice
+    assert [cell.row for cell in result.calculations.cells] == ["line 19"]
+    assert check(read_text(VECTORS.replace("= [0.35, 0.65]", "= [0.65, 0.35]"))).passed is False
+    query = "The query is `q = [1, 0]`, the keys are `k1 = [1, 0]` and `k2 = [0, 1]`. Divide by √2.\n\n"
+    wrong = check(read_text(f"{query}weights = softmax([1, 0]) = [0.73, 0.27]")).data()["cells"]
+    assert [cell["verdict"] for cell in wrong] == ["wrong", "wrong"]  # not of another example: it has a name
+    assert "not scaled" in wrong[0]["reason"]
+    alone = check(read_text("attention weights = softmax([1, 0]) = [0.73, 0.27]"))
+    assert (alone.passed, alone.points) == (True, (1, 1))  # the scores are given in the line
+    assert check(read_text("```\nweights = [[0.73, 0.27], [0.5, 0.5]]\n```\n1·2 = 2")).passed is None

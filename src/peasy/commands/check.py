@@ -10,7 +10,6 @@ from peasy.errors import InvalidInput, NotFound, PeasyError
 from peasy.views.check import all_passed, check_document, difference_document, files_document, verdict_sentence
 from peasy.views.document import Document
 from peasy.worked.checking import CheckedCell, CheckedExample, RowFinding
-from peasy.worked.checking import check as check_example
 from peasy.worked.checking.calculations import TextCalculations
 from peasy.worked.checking.difference import TableDifference, compare_notes
 from peasy.worked.example import Example, read_example
@@ -167,7 +166,7 @@ def check(notes: NotesSource) -> CheckResult:
     """
     read = _read(notes)
     text = TextCalculations(read.text)
-    parts = tuple(check_example(text.without_repeated(part)) for part in read.parts)
+    parts = tuple(map(text.check, read.parts))
     kept = tuple(part for part in parts if not text.only_repeats(part))
     return CheckResult(read.title, kept, text.checked(parts))
 

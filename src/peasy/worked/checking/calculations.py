@@ -18,7 +18,7 @@ from peasy.worked.checking.cell import (
     numbers_of,
     read_number,
 )  # fmt: skip
-from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable
+from peasy.worked.checking.checker import CheckedCell, CheckedExample, CheckedTable, check
 from peasy.worked.checking.verdict import Verdict
 from peasy.worked.example import Example
 from peasy.worked.label import format_number
@@ -41,9 +41,10 @@ _EQUALS = re.compile(r"(?<![<>!=:])=(?![=>])|==")
 _CONTINUED = re.compile(r"\s*&?\s*(?:=(?!=)|≈|\\approx\b)")
 _EXPONENT = re.compile(r"⁻?[⁰¹²³⁴-⁹]+")
 _PLAIN_EXPONENT = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+_HAS_RESULT = re.compile(r"[=≈]|\\approx|[)\]]\s*(?:→|⇒|⟶|->)\s*\[")
 _RUN = r"(?:\s|\d|[.,;+*×@/^(){}\[\]√%∞-]|(?<=\^)T|exp|frac|softmax|inf\b|(?<![^\W\d_])e(?=\s*\^))*"
 _BEFORE, _AFTER = re.compile(_RUN + r"\Z"), re.compile(_RUN)
-_BULLET = re.compile(r"^\s*(?:[-*+•>]\s+|\(?\d+[.)]\s+)+")
+_BULLET = re.compile(r"^\s*(?:[-*+•>]\s+|//+\s*|\(?\d+[.)]\s+)+")
 _OPERATION = re.compile(r"[\d)}%\]]\s*[-+*×@/^]|√|exp|frac|softmax|e\s*\^")
 _SHAPE = re.compile(r"[\d\s()*]*\d × \d[\d\s()*×]*")
 _TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{\[]|exp|frac|softmax|e\s*\^")
@@ -93,20 +94,18 @@ def _as_rounded(array: NumberArray, usual: int | None = None) -> NumberArray:
     return array.at_decimals(usual) if array.decimals is None and array.low == array.high else array
 
 
-def _compare(left: NumberArray, right: NumberArray) -> Verdict | None:
+def _compare(left: NumberArray, right: NumberArray, may_be_percent: bool = True) -> Verdict | None:
     """Return the verdict on the right side of an equals sign; None if shape or unit differ."""
-    if isinstance(left, WrittenNumber) != isinstance(right, WrittenNumber):
-        return None
     if isinstance(left, WrittenNumber) and isinstance(right, WrittenNumber):
         if right.may_be(left.low, left.high):
             return "right"
         if right.may_be_cut(left.low, left.high):
             return "truncated"
         is_whole = right.low == right.high == round(right.value) and abs(left.value - right.value) < 1
-        return None if is_whole or _differ_by_unit(left, right) else "wrong"
-    if len(left) != len(right):
+        return None if is_whole or (may_be_percent and _differ_by_unit(left, right)) else "wrong"
+    if isinstance(left, WrittenNumber) or isinstance(right, WrittenNumber) or len(left) != len(right):
         return None
-    verdicts = [_compare(one, other) for one, other in zip(left, right, strict=True)]
+    verdicts = [_compare(one, other, False) for one, other in zip(left, right, strict=True)]
     return max(verdicts, key=(None, "right", "truncated", "wrong").index) if None not in verdicts else None
 
 
@@ -132,11 +131,23 @@ class TextCalculations:
         self.judged = [(each, verdict) for each in find_calculations(text) if (verdict := each.verdict())]
         sides = [side for each, _ in self.judged for side in (each.left, each.right)]
         self.vectors = frozenset(row for side in sides for row in _vectors(side))
+        self.right = {row for each, verdict in self.judged if verdict == "right" for row in _rows(each.result)}
 
-    def without_repeated(self, example: Example) -> Example:
-        """Return an example without tables that have no name and only repeat vectors of calculations."""
+    def check(self, example: Example) -> CheckedExample:
+        """Check an example without tables that have no name and only repeat vectors of calculations.
+
+        A vector that is calculated right, and that neither the tables nor a known mistake give, is of another example.
+        """
         tables = [table for table in example.written if table.table or not self.repeats(map(row_numbers, table.cells))]
-        return replace(example, written=tuple(tables))
+        checked = check(replace(example, written=tuple(tables)))
+        others = {
+            row
+            for table in checked.tables
+            if len(table.written) == 1 and "wrong" in table.verdicts[0] and not table.has_slip
+            if (row := row_numbers(table.written[0])) in self.right
+        }
+        kept = [table for table in tables if len(table.cells) > 1 or row_numbers(table.cells[0]) not in others]
+        return check(replace(example, written=tuple(kept))) if others else checked
 
     def repeats(self, rows: Iterable[Numbers]) -> bool:
         """True if every row is a vector of calculations."""
@@ -187,7 +198,7 @@ def _checked(calculation: Calculation, verdict: Verdict) -> CheckedCell:
     assert value is not None, "a judged calculation has a value"
     assert written is not None, "a judged calculation has a result"
     pairs = list(zip(numbers_of(value), numbers_of(written), strict=True))
-    exact, number = next((pair for pair in pairs if _compare(*pair) == verdict), pairs[0])
+    exact, number = next((pair for pair in pairs if _compare(*pair, False) == verdict), pairs[0])
     left = calculation.left.replace("frac", "\\frac")
     reason = f"{left} = {_format(value)}"
     reason += f", not {calculation.right}" if verdict == "wrong" else ""
@@ -221,7 +232,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         if _CONTINUED.match(line) and joined:
             joined += " " + line.strip()
             continue
-        if "=" in joined or "≈" in joined or r"\approx" in joined:
+        if _HAS_RESULT.search(joined):
             yield start, joined
         start, joined = number, line
 

@@ -92,6 +92,8 @@ class CheckedTable:
     reasons: tuple[tuple[str, ...], ...] = ()
     is_unverified: bool = False
     """True if the table has content and none of it could be computed from other tables."""
+    has_slip: bool = False
+    """True if a known mistake gives its wrong rows."""
 
     @property
     def points(self) -> tuple[int, int]:
@@ -275,7 +277,7 @@ class TableChecker:
             self.unread.append(UnreadTable(table_caption(name), _sentence(error)))
             return
         lengths = {len(row) for _, row in table.misfits}
-        is_whole_table = len(table.misfits) > 1 or UNKNOWN_ROW in written.rows
+        is_whole_table = len(table.misfits) > 1 or UNKNOWN_ROW in (*written.rows, *self.example.tokens)
         if not table.cells and is_whole_table and len(lengths) == 1:  # another table, or read wrongly
             reason = (
                 f"{len(table.misfits)} × {lengths.pop()} cells instead of {len(table.rows)} × {len(table.columns)}."
@@ -337,7 +339,8 @@ class TableChecker:
         reasons = {cell: verdict.reason for cell, verdict in judged.items()}
         checked = _checked_table(table, verdicts | blanks, reasons)
         is_input = self.network is not None and not self.graph.nodes[table.node].routes
-        self.tables.append(replace(checked, is_unverified=checked.is_unverified and not is_input))
+        is_unverified = checked.is_unverified and not is_input
+        self.tables.append(replace(checked, is_unverified=is_unverified, has_slip=slip is not None))
         return self.written_readings(table, verdicts, findings, slip, readings)
 
     def written_readings(

@@ -371,13 +371,32 @@ def test_accessibility(home, theme):
 
 
 def test_translate_says_what_it_knows_and_marks_what_it_does_not(home):
-    window = home("/translate?t=The+pizza+came+out+of+the+oven&a=locales-fr&b=locales-fr")
+    window = home("/translate?t=The+pizza+came+out+of+the+oven&a=locales-fr&m=locales-fr")
     page = window.page
-    page.get_by_text("probably outside of what the model knows").first.wait_for()
+    page.get_by_text("Probably outside of what this model knows").first.wait_for()
     assert "dates, units and amounts of money" in page.locator("#place").inner_text()
-    window.open("/translate?t=3+days+ago&a=locales-fr&b=locales-fr")
+    window.open("/translate?t=3+days+ago&a=locales-fr&m=locales-fr")
     page.get_by_text("il y a 3 jours").first.wait_for()
-    assert page.get_by_text("probably outside").count() == 0
+    assert page.get_by_text("Probably outside").count() == 0
+
+
+def test_no_next_tokens_are_offered_after_the_end_of_a_text(home):
+    window = home("/generate?m=stories&t=The+pizza+came+out+of+the+oven+and+it&temp=0&n=60&at=60")
+    page = window.page
+    page.locator(".tokens button.token", has_text="<eos>").wait_for()
+    window.press("ArrowRight")
+    page.get_by_role("heading", name="The text has ended").wait_for()
+    assert page.locator(".candidates").count() == 0
+    count = page.locator(".tokens button.token").count()
+    window.press("n")
+    assert page.locator(".tokens button.token").count() == count
+    assert page.get_by_role("alert").count() == 0
+
+
+@pytest.mark.parametrize("path", ["look?m=stories", "generate?m=stories&n=1&at=1"])
+def test_letters_outside_of_the_vocabulary_are_explained(home, path):
+    text = home(f"/{path}&t=%D0%BC%D0%B8%D1%80").page.locator("#place").inner_text()
+    assert "tokens are single bytes, such as <D0>: letters that are not in the vocabulary" in text
 
 
 def test_shared_file_is_clickable_without_a_server(home, browser, tmp_path):

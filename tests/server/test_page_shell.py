@@ -255,3 +255,32 @@ def test_the_model_is_carried_to_pages_that_can_use_it(open_window):
     window.wait_until_idle()
     assert "m=writer" in page.url
     assert page.get_by_label("Model").input_value() == "writer"
+    for name in PAGES:  # those that cannot use it, too
+        page.locator(f'#rail a[data-page="{name}"]').click()
+        window.wait_until_idle()
+        assert (window.state["m"], window.state["t"]) == ("writer", "the pizza"), name
+
+
+def test_the_translator_in_use_is_on_the_right_beside_another(open_tiny_studio):
+    window = open_tiny_studio("/models?m=then")
+    page = window.page
+    page.locator("#rail a", has_text="Translate").click()
+    window.wait_until_idle()
+    chosen = {side: page.get_by_label(side, exact=True).and_(page.locator("select")) for side in ("left", "right")}
+    assert chosen["right"].input_value() == "then"
+    assert chosen["left"].input_value() != "then"
+    chosen["right"].select_option("now")
+    window.wait_until_idle()
+    page.locator("#rail a", has_text="Look").click()
+    window.wait_until_idle()
+    assert page.get_by_label("Model").input_value() == "now"
+
+
+def test_copy_before_there_is_a_result_says_so_and_copies_nothing(open_window):
+    """An experiment that was not chosen has no numbers: the clipboard keeps what it had, never "undefined"."""
+    page = open_window("/experiments").page
+    page.evaluate("navigator.clipboard.writeText('before')")
+    page.keyboard.press("c")
+    page.get_by_role("menuitem", name="Numbers as JSON").click()
+    page.get_by_text("There is nothing to copy yet.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "before"

@@ -11,11 +11,11 @@ from tests.server.browser_window import assert_hostile_texts_are_inert, serious_
 pytestmark = pytest.mark.browser
 
 TEXT = "the dog sat under the tree"
-PATH = f"/translate?a=then&b=now&t={quote(TEXT)}"
+PATH = f"/translate?a=then&m=now&t={quote(TEXT)}"
 
 
 def side(page, letter):
-    return page.get_by_role("region", name=f"Translator {letter}")
+    return page.get_by_role("region", name=letter)
 
 
 def cells(table):
@@ -27,7 +27,7 @@ def cells(table):
 def test_two_models_with_the_servers_numbers(open_tiny_studio):
     window = open_tiny_studio(PATH)
     page = window.page
-    for letter, model in (("a", "then"), ("b", "now")):
+    for letter, model in (("left", "then"), ("right", "now")):
         tree = window.request("beams", model=model, text=TEXT, num_beams=4)
         target = tree["hypotheses"][0]["text"]
         alignment = window.request("align", model=model, text=TEXT, target=target)
@@ -48,7 +48,7 @@ def test_two_models_with_the_servers_numbers(open_tiny_studio):
         branches = cells(panel.locator("figure.table", has_text="Every branch").last)
         assert [row[3] for row in branches] == [f"{item['logprob']:.4f}" for item in tree["branches"]]
         assert panel.locator("svg.tree text").count() >= len(tree["hypotheses"])
-    assert "one attention with one head" in side(page, "a").inner_text()
+    assert "one attention with one head" in side(page, "left").inner_text()
     assert page.get_by_text("not why the model answered").count() == 2
     assert page.get_by_text("switch it off").count() == 0, "nothing can be switched here"
     window.screenshot("translate")
@@ -56,13 +56,13 @@ def test_two_models_with_the_servers_numbers(open_tiny_studio):
 
 def test_head_selection_is_stored_in_the_url(open_tiny_studio):
     window = open_tiny_studio(PATH)
-    page, panel = window.page, side(window.page, "b")
+    page, panel = window.page, side(window.page, "right")
     best = panel.locator("button.best")
     assert best.count() == 1
     assert best.get_attribute("aria-pressed") == "true"
     panel.get_by_role("button", name="layer 0, head 1").first.click()
     window.wait_until_idle()
-    assert (window.state["lb"], window.state["hb"]) == ("0", "1")
+    assert (window.state["lm"], window.state["hm"]) == ("0", "1")
     assert "layer 0, head 1" in panel.locator("peasy-links h3").inner_text()
     window.press(",")
     assert "layer 0, head 0" in panel.locator("peasy-links h3").inner_text()
@@ -71,20 +71,20 @@ def test_head_selection_is_stored_in_the_url(open_tiny_studio):
     assert "layer 0, head 0" in panel.locator("peasy-links h3").inner_text()
     page.keyboard.press("b")
     window.wait_until_idle()
-    assert "lb" not in window.state
+    assert "lm" not in window.state
     assert best.get_attribute("aria-pressed") == "true"
 
 
 def test_new_text_beams_and_back(open_tiny_studio):
     window = open_tiny_studio(PATH)
     page = window.page
-    before = side(page, "b").locator(".result-text").inner_text()
+    before = side(page, "right").locator(".result-text").inner_text()
     page.get_by_role("link", name="3 days ago").click()
     window.wait_until_idle()
     assert window.state["t"] == "3 days ago"
     page.go_back()
     window.wait_until_idle()
-    assert side(page, "b").locator(".result-text").inner_text() == before
+    assert side(page, "right").locator(".result-text").inner_text() == before
     page.get_by_role("slider", name="beams").focus()
     page.keyboard.press("ArrowLeft")
     page.get_by_role("heading", name="3 beams").first.wait_for()
@@ -92,7 +92,7 @@ def test_new_text_beams_and_back(open_tiny_studio):
     page.locator("#text").fill("")
     page.locator("#text").press("Enter")
     window.wait_until_idle()
-    assert side(page, "b").locator(".result-text").count() == 1
+    assert side(page, "right").locator(".result-text").count() == 1
 
 
 def test_accessibility_wide_and_narrow(open_tiny_studio):
@@ -107,12 +107,12 @@ def test_accessibility_wide_and_narrow(open_tiny_studio):
 def test_hostile_texts_are_inert(open_tiny_studio, some):
     window = open_tiny_studio(PATH)
     window.expected_errors = ("status of 400",)
-    assert_hostile_texts_are_inert(window, "/translate?a=then&b=now&t=", HOSTILE[:some], most=100)
+    assert_hostile_texts_are_inert(window, "/translate?a=then&m=now&t=", HOSTILE[:some], most=100)
 
 
 def test_tree_export_as_svg_and_csv(open_tiny_studio):
     window = open_tiny_studio(PATH)
-    panel = side(window.page, "b")
+    panel = side(window.page, "right")
     saved = {}
     for kind in ("SVG", "CSV"):
         with window.page.expect_download() as download:

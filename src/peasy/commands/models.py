@@ -156,7 +156,7 @@ def _card_parts(card: JsonDict) -> tuple[DocumentPart, ...]:
     rows = (
         ("trained on", f"{card['data']['name']}: {card['data']['description']} ({card['data']['licence']})"),
         ("made by", card["command"]),
-        ("cannot", card["limitations"]),
+        ("limits", card["limitations"]),
         ("licence", card["licence"]),
     )
     return Paragraph(card["description"]), Table(("", ""), rows), Table(("on the validation split", ""), figures)

@@ -186,7 +186,7 @@ select{font:inherit;color:var(--figure-ink);background:var(--figure-paper);borde
 border-radius:.35rem;padding:.2rem .4rem;min-height:1.8rem;min-width:0;flex:0 1 auto}
 .body{display:grid;grid-template-columns:minmax(0,1fr);gap:.8rem 1.6rem}
 .side-by-side{display:contents}.overview{order:1}.main{order:2;min-width:0}.best{order:3;min-width:0}.words{order:4}
-.overview{display:grid;gap:3px;align-content:start;overflow-x:auto;padding:3px;position:relative}
+.overview{display:grid;gap:3px;place-content:start;overflow-x:auto;padding:3px;position:relative}
 .overview span{color:var(--figure-soft);font-size:11px;text-align:center;align-self:center;white-space:nowrap;
 overflow:hidden;text-overflow:ellipsis}
 .overview span.side{text-align:right;padding-right:.3rem;overflow:visible}.overview span.axes{grid-column:1/-1;

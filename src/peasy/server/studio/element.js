@@ -22,6 +22,12 @@ export function pageHeader(title, introduction) {
 	return [element("h1", title), element("p.lead", introduction)];
 }
 
+/** Links to a page with other parameters, the text first: examples to begin with. */
+export function examples(page, states) {
+	const link = (state) => element("a.chip", { href: `${page}?${new URLSearchParams(state)}` }, state.t);
+	return flexRow(quiet("Try"), states.map(link));
+}
+
 /** Elements in a row. */
 export function flexRow(...children) {
 	return element("div.row", children);

@@ -27,13 +27,7 @@ export class MatrixTable {
 
 	#makeTable() {
 		const { name, math, caption, rows, columns, rowAxis, columnAxis } = this.spec;
-		const corner = [
-			[rowAxis, "↓"],
-			[columnAxis, "→"],
-		]
-			.filter(([axis]) => axis)
-			.map((pair) => pair.join(" "))
-			.join(" ");
+		const corner = [rowAxis && `${rowAxis} ↓`, columnAxis && `${columnAxis} →`].filter(Boolean).join(" ");
 		const captionElement = element(
 			"caption",
 			element("b.name", name),

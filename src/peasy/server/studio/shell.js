@@ -27,7 +27,6 @@ export class Shell {
 		this.keys = new KeyBindings();
 		this.bar = new TopBar(this, document.getElementById("bar"));
 		this.rail = document.getElementById("rail");
-		this.menuItems = { exports: () => [], copies: () => [] };
 	}
 
 	/** Name of the open page, from the URL. */

@@ -1,6 +1,6 @@
 // Attention of one generated token: the text shaded by one head's weights, and the largest weights as a list.
 
-import { clamp, indices, writeNumber } from "/web/render/numbers.js";
+import { clamp, indices, reachOf, writeNumber } from "/web/render/numbers.js";
 import { bar, bdi, caveatLine, element, flexRow, quiet, select } from "../element.js";
 
 /** Self-attention of the decoder, by layer; cross-attention is shown on the page Translate. */
@@ -15,7 +15,7 @@ export function attentionPanel(step, pieces, layer, head, onChoose, caveat) {
 	const { keys, weights } = layers[layerIndex];
 	const headIndex = clamp(head, 0, keys.length - 1);
 	const pairs = keys[headIndex].map((key, index) => [key, weights[headIndex][index]]);
-	const largest = Math.max(...pairs.map(([, weight]) => weight), 1e-9);
+	const largest = reachOf(weights[headIndex]);
 	const weightOf = new Map(pairs);
 	const tokens = pieces.slice(0, step.num_computed + step.num_cached).map((piece, key) => {
 		const weight = weightOf.get(key) ?? 0;

@@ -8,7 +8,7 @@ const DEFAULT_TEXTS = { a: "My phone broke, great.", b: "The laptop fell down an
 
 export class SimilarityTab extends MeaningTab {
 	constructor(shell, models) {
-		super(shell, models, "embed", "encoder", "m");
+		super(shell, models);
 		this.texts = {};
 		const textField = (parameter, label) => {
 			this.texts[parameter] = this.state[parameter] ?? DEFAULT_TEXTS[parameter];

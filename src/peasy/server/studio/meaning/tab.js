@@ -9,7 +9,7 @@ const TYPING_DELAY = 400; // milliseconds after the last change before the reque
 
 export class MeaningTab {
 	/** Models need this `capability`; `trainedKind` is one to train, `modelParameter` the URL parameter of the chosen. */
-	constructor(shell, models, capability, trainedKind, modelParameter) {
+	constructor(shell, models, capability = "embed", trainedKind = "encoder", modelParameter = "m") {
 		this.shell = shell;
 		this.trainedKind = trainedKind;
 		this.state = shell.state;

@@ -23,7 +23,7 @@ const MAX_URL_TEXT = 3000;
 
 export class TextMap extends MeaningTab {
 	constructor(shell, models, openTab) {
-		super(shell, models, "embed", "encoder", "m");
+		super(shell, models);
 		this.openTab = openTab;
 		this.text = this.state.d ?? DEFAULT_TEXT;
 		this.input = textArea(9, 200000, this.text, (text) => this.setText(text));

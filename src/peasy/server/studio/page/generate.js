@@ -35,6 +35,7 @@ export class Page {
 	/** @type {string[] | null} */
 	promptPieces;
 	caveat = "";
+	endPiece = "<eos>"; // of models with another one, known when it comes
 
 	constructor(place, shell) {
 		this.shell = shell;
@@ -147,14 +148,17 @@ export class Page {
 		return this.steps.slice(0, count).map(({ id }) => id);
 	}
 
+	/** Whether the token before this position ends the text: nothing follows it. */
+	endsAt(position) {
+		return this.steps[position - 1]?.piece === this.endPiece;
+	}
+
 	async updateCandidates() {
 		this.candidatesAbort?.abort();
-		if (this.position >= this.steps.length && this.steps.at(-1)?.piece === "<eos>") {
-			fill(this.candidates, element("h2", "The text has ended"), quiet("The model wrote <eos>."));
-			return;
-		}
+		if (this.endsAt(this.position))
+			return fill(this.candidates, element("h2", "The text has ended"), quiet(`The model wrote ${this.endPiece}.`));
 		const abort = (this.candidatesAbort = new AbortController());
-		await this.shell.attempt(async () => {
+		return this.shell.attempt(async () => {
 			const response = await this.shell.request(
 				"next-token",
 				this.requestBody({ generated_ids: this.generatedIds(this.position), html: true }),
@@ -214,14 +218,14 @@ export class Page {
 		if (this.position < this.steps.length) await this.startStream(this.position);
 		this.position = this.steps.length;
 		if (!this.pendingSteps.length && !this.streamAbort) await this.startStream(this.steps.length);
-		for (let attempt = 0; !this.pendingSteps.length && this.streamAbort && attempt < 400; attempt++)
-			await new Promise((resolve) => setTimeout(resolve, 25));
+		while (!this.pendingSteps.length && this.streamAbort) await new Promise((resolve) => setTimeout(resolve, 25));
 		if (this.pendingSteps.length) this.showNextStep();
 		this.updateCandidates();
 	}
 
 	/** Request tokens after the first `numKept` that are shown; resolves when the stream has started. */
-	startStream(numKept, maxTokens = Math.max(this.maxTokens - numKept, 1)) {
+	async startStream(numKept, maxTokens = Math.max(this.maxTokens - numKept, 1)) {
+		if (this.endsAt(numKept)) return undefined;
 		this.streamAbort?.abort();
 		this.steps = this.steps.slice(0, numKept);
 		this.pendingSteps = [];
@@ -238,6 +242,7 @@ export class Page {
 					[this.caveat, this.promptPieces] = [data.caveat, data.pieces.slice(0, data.pieces.length - numKept)];
 					resolveStarted();
 				} else if (event === "token") this.pendingSteps.push(data);
+				else if (data.reason === "eos") this.endPiece = (this.pendingSteps.at(-1) ?? this.steps.at(-1)).piece;
 			};
 			this.streamEnd = this.shell
 				.stream("api/generate/stream", body, onEvent, { signal: AbortSignal.any([abort.signal, this.shell.signal]) })

@@ -11,6 +11,7 @@ import {
 	card,
 	caveatLine,
 	element,
+	examples,
 	field,
 	fill,
 	flexRow,
@@ -28,6 +29,12 @@ import { tabs } from "../tabs.js";
 export const page = { model: "look", text: "A sentence to inspect" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
+const EXAMPLES = [
+	{ m: "stories", t: DEFAULT_TEXT },
+	{ m: "repeats", t: "q w e r t y q w e" },
+	{ m: "sentences", t: "My phone broke, great." },
+	{ m: "locales-fr", t: "3 days ago" },
+];
 const LONG_TEXT = 600; // characters above which the tokens are counted before the attention is requested
 const MAX_TOKENS = 160; // more are shown as a tiled overview
 const EXACT_ROWS = 16; // rows of a long text that are requested exactly, around the selected one
@@ -37,7 +44,7 @@ export class Page {
 
 	constructor(place, shell) {
 		this.shell = shell;
-		this.sentence = element("p.sentence");
+		this.examples = element("div");
 		this.picture = element("section", { "aria-label": "Attention" });
 		this.ablationPanel = card("Next token and heads that are off");
 		this.board = new Board(
@@ -53,7 +60,7 @@ export class Page {
 		this.tabPlace = element("div");
 		place.append(
 			...pageHeader("Look", "What each attention head of a model looks at, on your own text."),
-			this.sentence,
+			this.examples,
 			this.tabPlace,
 		);
 		const moveCell = (rows, columns) => () => this.maps?.moveSelection(rows, columns);
@@ -92,7 +99,14 @@ export class Page {
 		}
 		this.isLong = await this.checkLength();
 		await this.makeTabs();
-		fill(this.sentence, bdi(this.text.length > 400 ? `${this.text.slice(0, 400)} …` : this.text));
+		const known = new Set((await this.shell.bar.listModels()).map(({ name }) => name));
+		fill(
+			this.examples,
+			examples(
+				"look",
+				EXAMPLES.filter(({ m }) => known.has(m)),
+			),
+		);
 		await this.tabs.choose(state.tab ?? "attention", false);
 	}
 
@@ -379,17 +393,15 @@ export class Page {
 
 	showHeads() {
 		return this.showView(this.rankFields(), (response, container) => {
-			const show = (score) =>
+			const show = (by) => {
+				this.state.by = by;
+				this.shell.setState({ by });
 				fill(
 					container,
-					rankingPanel(response, score, (layer, head) => this.openHead(layer, head), onSort),
+					rankingPanel(response, by ?? "sharpness", (layer, head) => this.openHead(layer, head), show),
 				);
-			const onSort = (score) => {
-				this.state.by = score;
-				this.shell.setState({ by: score });
-				show(score);
 			};
-			show(this.state.by ?? "sharpness");
+			show(this.state.by);
 		});
 	}
 

@@ -83,8 +83,6 @@ export class Page {
 	}
 
 	drawList() {
-		if (!this.cards.length)
-			return fill(this.list, quiet("No models yet: train one, or run in a terminal: peasy import FOLDER."));
 		const rows = this.cards.map(({ name, source, model_type, parameters, bytes, error }) => [
 			button(name, () => this.choose(name), { class: "text-button" }),
 			source,
@@ -143,7 +141,7 @@ export class Page {
 			const diagram = described.querySelector("figure.picture:has(svg)");
 			const parts = [...described.children];
 			const at = parts.indexOf(diagram);
-			container.append(await this.flowPicture(), ...parts.slice(0, at));
+			container.append(parts[0], await this.flowPicture(), ...parts.slice(1, at));
 			container.append(details("Parts of the model with their sizes", parts.slice(at)));
 			return undefined;
 		}, container);

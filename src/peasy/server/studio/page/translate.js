@@ -2,7 +2,7 @@
 
 import { clamp } from "/web/render/numbers.js";
 import { ApiError } from "../api.js";
-import { element, flexRow, pageHeader, setSlider, slider } from "../element.js";
+import { element, examples, flexRow, pageHeader, setSlider, slider } from "../element.js";
 import { headKeys } from "/web/render/moves.js";
 import { TranslatorPanel } from "../translate/panel.js";
 
@@ -10,7 +10,7 @@ export const page = { text: "A text to translate" };
 
 const DEFAULT_TEXT = "Sunday, November 15, 2026";
 const DEFAULT_BEAMS = 4;
-const EXAMPLES = ["3 days ago", "$5.20", "Monday, May 4, 1981", "98 miles per hour"];
+const EXAMPLES = ["3 days ago", "$5.20", "Monday, May 4, 1981", "98 miles per hour"].map((t) => ({ t }));
 const DEFAULT_KINDS = ["recurrent-translator", "encoder-decoder"]; // side by side
 
 export class Page {
@@ -35,8 +35,10 @@ export class Page {
 				"There is no translation model yet.",
 				"Train one on the page Train: kind translator, data locales.",
 			);
-		const defaultModel = (kind) => (models.find((model) => model.model_type === kind) ?? models[0]).name;
-		this.panels = ["a", "b"].map((letter, index) => {
+		// the model in use is on the right, beside another one
+		const others = models.filter(({ name }) => name !== state.m);
+		const defaultModel = (kind) => (others.find((model) => model.model_type === kind) ?? others[0] ?? models[0]).name;
+		this.panels = ["a", "m"].map((letter, index) => {
 			const panel = new TranslatorPanel(letter, models, defaultModel(DEFAULT_KINDS[index]), shell, () =>
 				panel.translate(this.text, this.numBeams),
 			);
@@ -47,11 +49,8 @@ export class Page {
 			this.numBeams = value;
 			this.panels.forEach((panel) => panel.translateSoon(this.text, value));
 		});
-		const exampleLinks = EXAMPLES.map((example) =>
-			element("a.chip", { href: `translate?t=${encodeURIComponent(example)}` }, example),
-		);
 		this.place.append(
-			flexRow(this.beamSlider, element("span.quiet", "Try "), exampleLinks),
+			flexRow(this.beamSlider, examples("translate", EXAMPLES)),
 			element(
 				"div.sides",
 				this.panels.map((panel) => panel.element),
@@ -68,7 +67,7 @@ export class Page {
 		);
 		shell.keys.add([
 			...headKeys((layers, heads) => this.panels.forEach((panel) => panel.moveHead(layers, heads))),
-			{ key: "b", label: "Heads that align best", run: () => this.panels.forEach((panel) => panel.chooseBestHead()) },
+			{ key: "b", label: "Heads that align best", run: () => this.panels.forEach((panel) => panel.chooseHead()) },
 		]);
 		shell.onStateChange((newState) => this.show(newState));
 		shell.bar.show({ t: DEFAULT_TEXT, ...state });

@@ -170,7 +170,7 @@ export class Page {
 		fill(
 			this.header,
 			element("h1", title || "Work"),
-			element("p.lead", `${description ? `${description}. ` : ""}${hint}`),
+			element("p.lead", `${hint}${description ? ` ${description}.` : ""}`),
 			note ? quiet(note) : "",
 			source ? quiet(`From: ${source}`) : "",
 			fieldRow(

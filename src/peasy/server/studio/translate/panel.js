@@ -2,10 +2,10 @@
 
 import { clamp, indices, writeNumber } from "/web/render/numbers.js";
 import { renderDocument } from "../document.js";
-import { bdi, button, caveatLine, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
+import { bdi, button, caveatLine, details, element, field, fill, quiet, select } from "../element.js";
 import { drawTree } from "./tree.js";
 
-const UNSURE = 0.6; // mean probability of the tokens below which a text is probably outside of what the model knows
+const UNSURE = 0.8; // mean probability of the tokens below which a text is probably outside of what the model knows
 const BEAM_DELAY = 150; // milliseconds after the last move of the slider before the request
 
 export class TranslatorPanel {
@@ -30,20 +30,20 @@ export class TranslatorPanel {
 				onModelChange();
 			},
 		);
-		this.kindLabel = element("span.quiet");
 		this.knows = element("p.quiet");
 		this.translation = element("p.result-text", { "aria-live": "polite" });
 		this.warning = element("p.note.warning", { role: "status" });
 		this.heads = element("div");
 		this.picture = element("div");
 		this.tree = element("section", { "aria-label": "Beams" });
+		const side = letter === "a" ? "left" : "right";
 		this.element = element(
 			"section.side.card",
-			{ "aria-label": `Translator ${letter}` },
-			fieldRow(field(letter === "a" ? "left" : "right", this.modelSelect), this.kindLabel),
+			{ "aria-label": side },
+			field(side, this.modelSelect),
 			this.knows,
-			this.translation,
 			this.warning,
+			this.translation,
 			this.heads,
 			this.picture,
 			this.tree,
@@ -91,8 +91,8 @@ export class TranslatorPanel {
 			const probability = Math.exp(result.hypotheses[0].score);
 			this.warning.textContent =
 				probability < UNSURE
-					? `Unsure: the mean probability of its tokens is ${writeNumber(probability, 2)}. This text is probably outside ` +
-						"of what the model knows."
+					? "Probably outside of what this model knows: the mean probability of the tokens of its answer is only " +
+						`${writeNumber(probability, 2)}.`
 					: "";
 			fill(
 				this.tree,
@@ -120,7 +120,6 @@ export class TranslatorPanel {
 		if (turn !== this.turn) return;
 		const { result } = response;
 		[this.layer, this.head] = [result.layer, result.head];
-		this.kindLabel.textContent = result.kind === "encoder-decoder" ? "Transformer" : "recurrent with attention (2015)";
 		fill(this.translation, bdi(result.target.text || "(nothing)"));
 		fill(this.heads, this.headGrid(result));
 		this.drawAlignment(response);
@@ -187,7 +186,8 @@ export class TranslatorPanel {
 		return [quiet("Choose a head; the star marks the one that aligns best."), grid];
 	}
 
-	async chooseHead(layer, head) {
+	/** Show a head; without one, that which aligns best. */
+	async chooseHead(layer = null, head = null) {
 		[this.layer, this.head] = [layer, head];
 		this.shell.setState(this.headState(layer, head));
 		const label = document.activeElement?.getAttribute("aria-label");
@@ -199,11 +199,5 @@ export class TranslatorPanel {
 		if (!this.layers || this.layers.length * this.numHeads < 2) return;
 		const layerIndex = clamp(this.layers.indexOf(this.layer) + layerStep, 0, this.layers.length - 1);
 		this.chooseHead(this.layers[layerIndex], clamp(this.head + headStep, 0, this.numHeads - 1));
-	}
-
-	chooseBestHead() {
-		this.shell.setState(this.headState(null, null));
-		[this.layer, this.head] = [null, null];
-		return this.shell.attempt(() => this.align(), this.picture);
 	}
 }

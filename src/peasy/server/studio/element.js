@@ -25,7 +25,7 @@ export function pageHeader(title, introduction) {
 /** Links to a page with other parameters, the text first: examples to begin with. */
 export function examples(page, states) {
 	const link = (state) => element("a.chip", { href: `${page}?${new URLSearchParams(state)}` }, state.t);
-	return flexRow(quiet("Try"), states.map(link));
+	return flexRow(element("span.quiet", "Try"), states.map(link));
 }
 
 /** Elements in a row. */

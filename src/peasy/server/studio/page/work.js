@@ -359,10 +359,11 @@ export class Page {
 
 	matrixSpec(step, transposed = false) {
 		const { name, rows, columns, values, row_axis: rowAxis, column_axis: columnAxis } = step;
-		const common = { step, decimals: this.decimals(), shaded: baseName(name) === "weights" };
+		const shown = { decimals: this.decimals(), shaded: baseName(name) === "weights" };
+		const spec = { ...shown, step, name, rows, columns, values, rowAxis, columnAxis };
 		if (transposed)
 			return {
-				...common,
+				...spec,
 				name: `${name}ᵀ`,
 				rows: columns,
 				columns: rows,
@@ -371,24 +372,13 @@ export class Page {
 				columnAxis: rowAxis,
 			};
 		const editedField = fieldOf(baseName(name), this.example);
-		return {
-			...common,
-			name,
-			rows,
-			columns,
-			values,
-			rowAxis,
-			columnAxis,
-			edit: editedField && this.editHandlers(editedField),
-		};
+		return { ...spec, edit: editedField && this.editHandlers(editedField) };
 	}
 
 	editHandlers(editedField) {
+		const { tokens } = this.example;
 		const renameToken = (row, name) =>
-			this.changeExample({
-				...this.example,
-				tokens: this.example.tokens.map((token, index) => (index === row ? name || token : token)),
-			});
+			this.changeExample({ ...this.example, tokens: tokens.with(row, name || tokens[row]) });
 		return {
 			change: (row, column, value) => this.changeExample(withNumber(this.example, editedField, row, column, value)),
 			paste: (row, column, grid) =>

@@ -48,7 +48,7 @@ export function fromUrlText(text) {
 
 /** Copy of the example with one number changed. */
 export function withNumber(example, field, row, column, value) {
-	const grid = example[field].map((values) => [...values]);
+	const grid = structuredClone(example[field]);
 	if (field === "x" && example.row_dim === 1) grid[column][row] = value;
 	else grid[row][column] = value;
 	return { ...example, [field]: grid };

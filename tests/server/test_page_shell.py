@@ -199,6 +199,29 @@ def test_a_server_that_is_gone_or_fails_offers_to_reload(open_window):
             window.wait_until_idle()
 
 
+ACTIONS = {
+    "/work?s=3": lambda page: page.locator("#text").fill("two cats sat"),
+    "/look?m=writer&t=the+pizza": lambda page: page.get_by_role("tab", name="Heads").click(),
+    "/generate?m=writer&t=the+pizza": lambda page: page.get_by_role("button", name="Generate", exact=True).click(),
+    "/experiments?x=why-root-dk": lambda page: page.get_by_role("button", name="Run why-root-dk").click(),
+    "/train": lambda page: page.get_by_role("button", name="Start").click(),
+    "/models?m=writer&tab=prove": lambda page: page.get_by_role("button", name="Prove", exact=True).click(),
+}
+
+
+def test_an_action_after_the_network_is_gone_offers_to_reload(open_window):
+    window = open_window()
+    window.expected_errors = ("ERR_INTERNET_DISCONNECTED",)
+    for path, act in ACTIONS.items():
+        page = window.open(path)
+        window.context.set_offline(True)
+        act(page)
+        alert = page.get_by_role("alert").first
+        alert.get_by_text("The server does not respond.").wait_for()
+        assert alert.get_by_role("button", name="Reload").is_visible(), path
+        window.context.set_offline(False)
+
+
 def test_a_server_that_was_stopped_or_restarted_offers_to_reload(browser, folders):
     """The token of the page is unknown to the new server: a reload gets another one."""
 

@@ -42,16 +42,14 @@ export class JobPanel {
 	}
 
 	async start(command, body) {
-		try {
-			this.shell.clearError();
+		this.shell.clearError();
+		const started = await this.shell.attempt(async () => {
 			await this.fetchJob(command, body);
 			this.poll();
 			return true;
-		} catch (error) {
-			this.shell.showError(error);
-			await this.load();
-			return false;
-		}
+		});
+		if (!started) await this.load().catch(() => {}); // another job may run
+		return Boolean(started);
 	}
 
 	/** Show a job that is already running, or the last one. */

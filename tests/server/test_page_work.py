@@ -244,6 +244,7 @@ def test_error_with_hint(open_window):
     window.page.keyboard.press("Enter")
     alert = window.page.get_by_role("alert")
     alert.wait_for()
+    assert "One word alone has nothing to attend to" in alert.inner_text()
     assert "at least two words" in alert.inner_text()
     window.page.keyboard.type(" and another")
     window.page.keyboard.press("Enter")

@@ -69,7 +69,8 @@ def _resolve_example(source: str | JsonDict) -> str | Example:
     if isinstance(source, str) and len(split_words(source)) < 2:
         hint = did_you_mean(source, example_names())
         hint = hint or "Give a name of the library, or a sentence of at least two words."
-        raise NotFound(f'There is no example "{token_label(source)}".', hint=hint)
+        message = f'One word alone has nothing to attend to, and there is no example "{token_label(source)}".'
+        raise NotFound(message, hint=hint)
     return _check_size(sentence_example(source) if isinstance(source, str) else read_example(source))
 
 

@@ -22,10 +22,10 @@ export function pageHeader(title, introduction) {
 	return [element("h1", title), element("p.lead", introduction)];
 }
 
-/** Links to a page with other parameters, the text first: examples to begin with. */
-export function examples(page, states) {
-	const link = (state) => element("a.chip", { href: `${page}?${new URLSearchParams(state)}` }, state.t);
-	return flexRow(element("span.quiet", "Try"), states.map(link));
+/** Links to a page with other texts, each with a model or the page's own. */
+export function examples(page, texts) {
+	const link = ([t, m]) => element("a.chip", { href: `${page}?${new URLSearchParams(m ? { t, m } : { t })}` }, t);
+	return flexRow(element("span.quiet", "Try"), texts.map(link));
 }
 
 /** Elements in a row. */

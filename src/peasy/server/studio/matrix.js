@@ -2,7 +2,7 @@
 
 import { ARROW_MOVES } from "/web/render/moves.js";
 import { cssColour, fractionOf, rampOf, textColourOn } from "/web/render/colour.js";
-import { colourRange, toFixedHalfEven, writeNumber } from "/web/render/numbers.js";
+import { colourRange, indices, toFixedHalfEven, writeNumber } from "/web/render/numbers.js";
 import { bdi, element } from "./element.js";
 
 const TOLERANCE = 1e-12;
@@ -177,10 +177,7 @@ export function decimalsFor(rows, maxDecimals) {
 	const numbers = rows.flat().filter(Number.isFinite);
 	const isExact = (value, decimals) =>
 		Math.abs(Number(toFixedHalfEven(value, decimals)) - value) <= TOLERANCE * Math.max(1, Math.abs(value));
-	for (let decimals = 0; decimals < maxDecimals; decimals++) {
-		if (numbers.every((value) => isExact(value, decimals))) return decimals;
-	}
-	return maxDecimals;
+	return indices(maxDecimals).find((decimals) => numbers.every((value) => isExact(value, decimals))) ?? maxDecimals;
 }
 
 /** Typed text as a number; decimal commas, fractions and the typographic minus are accepted; otherwise null. */

@@ -12,15 +12,12 @@ export function tabs(entries, onChoose) {
 			role: "tab",
 			id: uniqueId("tab"),
 			"aria-controls": panel.id,
-			"data-tab": name,
 		}),
 	);
 	const list = element("div.tabs", { role: "tablist" }, buttons);
 	const choose = async (name, notify = true) => {
-		const chosen = Math.max(
-			entries.findIndex((entry) => entry.name === name),
-			0,
-		);
+		const found = entries.findIndex((entry) => entry.name === name);
+		const chosen = Math.max(found, 0);
 		buttons.forEach((tab, index) => {
 			tab.setAttribute("aria-selected", index === chosen);
 			tab.tabIndex = index === chosen ? 0 : -1;
@@ -35,9 +32,8 @@ export function tabs(entries, onChoose) {
 		if (target === undefined) return;
 		event.preventDefault();
 		event.stopPropagation();
-		const next = buttons[target];
-		next.focus();
-		choose(next.dataset.tab);
+		buttons[target].focus();
+		choose(entries[target].name);
 	});
 	return { element: element("div", list, panel), choose, panel };
 }

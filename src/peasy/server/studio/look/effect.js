@@ -7,10 +7,8 @@ import { bar, bdi, element, quiet, tableDetails } from "../element.js";
 /** A probability as short text: .93; one that would round to zero is "<.01". */
 function formatProbability(value, decimals = 2) {
 	const smallest = 10 ** -decimals;
-	return (value < 0.5 * smallest ? `<${writeNumber(smallest, decimals)}` : writeNumber(value, decimals)).replace(
-		"0.",
-		".",
-	);
+	const written = value < 0.5 * smallest ? `<${writeNumber(smallest, decimals)}` : writeNumber(value, decimals);
+	return written.replace("0.", ".");
 }
 
 export function nextTokenLine(candidates) {

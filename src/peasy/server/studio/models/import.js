@@ -22,22 +22,14 @@ export function importForm(shell, cards, onImported) {
 		", or import one in the terminal, which asks before it downloads: peasy import FOLDER, or a Hugging Face id.",
 	);
 	if (!cached.length) return terminalHint;
-	const modelSelect = select(
-		cached.map(({ name }) => name),
-		cached[0].name,
-		() => {},
-	);
+	let chosen = 0;
+	const titles = cached.map(({ name }, index) => [index, name]);
+	const modelSelect = select(titles, chosen, (index) => (chosen = index));
 	return details(
 		"Import a model from the Hugging Face cache",
 		fieldRow(
 			field("model", modelSelect),
-			button("Import …", () =>
-				confirmImport(
-					shell,
-					cached.find(({ name }) => name === modelSelect.value),
-					onImported,
-				),
-			),
+			button("Import …", () => confirmImport(shell, cached[chosen], onImported)),
 		),
 		terminalHint,
 	);

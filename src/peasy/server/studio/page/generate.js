@@ -9,6 +9,7 @@ import {
 	button,
 	card,
 	element,
+	examples,
 	field,
 	fieldRow,
 	fill,
@@ -27,6 +28,10 @@ import { headKeys } from "/web/render/moves.js";
 export const page = { model: "generate", text: "A prompt for the model to continue" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
+const EXAMPLES = [
+	["They wanted the pizza more than the guitar and it"],
+	["They wanted the guitar more than the pizza and it"],
+];
 const TOKEN_INTERVAL = 140; // milliseconds between two tokens, slow enough to follow
 
 export class Page {
@@ -48,6 +53,7 @@ export class Page {
 		this.cacheComparison = element("section");
 		place.append(
 			...pageHeader("Generate", "The model writes one token after the other; see what it could have written, and why."),
+			examples("generate", EXAMPLES),
 			this.controls,
 			this.tokenLine,
 			this.note,

@@ -5,12 +5,11 @@ import { element, field, fill, pageHeader } from "../element.js";
 export class Page {
 	constructor(place, shell) {
 		this.shell = shell;
-		const filter = element("input", { type: "search", oninput: () => this.show(filter.value) });
-		this.filter = filter;
+		this.filter = element("input", { type: "search", oninput: () => this.show(this.filter.value) });
 		this.list = element("div");
 		place.append(
 			...pageHeader("Glossary", "The terms that peasy's pages, commands and code use."),
-			field("filter", filter),
+			field("filter", this.filter),
 			this.list,
 		);
 	}

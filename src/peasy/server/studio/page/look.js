@@ -30,10 +30,10 @@ export const page = { model: "look", text: "A sentence to inspect" };
 
 const DEFAULT_TEXT = "The pizza came out of the oven and it";
 const EXAMPLES = [
-	{ m: "stories", t: DEFAULT_TEXT },
-	{ m: "repeats", t: "q w e r t y q w e" },
-	{ m: "sentences", t: "My phone broke, great." },
-	{ m: "locales-fr", t: "3 days ago" },
+	[DEFAULT_TEXT, "stories"],
+	["q w e r t y q w e", "repeats"],
+	["My phone broke, great.", "sentences"],
+	["3 days ago", "locales-fr"],
 ];
 const LONG_TEXT = 600; // characters above which the tokens are counted before the attention is requested
 const MAX_TOKENS = 160; // more are shown as a tiled overview
@@ -104,7 +104,7 @@ export class Page {
 			this.examples,
 			examples(
 				"look",
-				EXAMPLES.filter(({ m }) => known.has(m)),
+				EXAMPLES.filter(([, model]) => known.has(model)),
 			),
 		);
 		await this.tabs.choose(state.tab ?? "attention", false);

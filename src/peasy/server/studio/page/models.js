@@ -217,9 +217,6 @@ export class Page {
 }
 
 function formatBytes(bytes) {
-	return bytes < 1e6
-		? `${writeNumber(bytes / 1e3, 0)} kB`
-		: bytes < 1e9
-			? `${writeNumber(bytes / 1e6, 1)} MB`
-			: `${writeNumber(bytes / 1e9, 2)} GB`;
+	const size = bytes < 1e6 ? 0 : bytes < 1e9 ? 1 : 2;
+	return `${writeNumber(bytes / 1000 ** (size + 1), size)} ${"kMG"[size]}B`;
 }

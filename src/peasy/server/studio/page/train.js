@@ -7,11 +7,7 @@ import { JobPanel } from "../train/jobpanel.js";
 import { RunView } from "../train/run.js";
 
 /** Name of a data set or file; an upload without the number that the server put before it. */
-const dataName = (data) =>
-	data
-		.split("/")
-		.at(-1)
-		.replace(/^[0-9a-f]{8,}-/, "");
+const dataName = (data) => data.replace(/^(.*\/)?([0-9a-f]{8,}-)?/, "");
 
 export class Page {
 	constructor(place, shell) {

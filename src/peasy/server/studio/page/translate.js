@@ -10,7 +10,7 @@ export const page = { text: "A text to translate" };
 
 const DEFAULT_TEXT = "Sunday, November 15, 2026";
 const DEFAULT_BEAMS = 4;
-const EXAMPLES = ["3 days ago", "$5.20", "Monday, May 4, 1981", "98 miles per hour"].map((t) => ({ t }));
+const EXAMPLES = [["3 days ago"], ["$5.20"], ["Monday, May 4, 1981"], ["98 miles per hour"]];
 const DEFAULT_KINDS = ["recurrent-translator", "encoder-decoder"]; // side by side
 
 export class Page {

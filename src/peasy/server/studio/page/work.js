@@ -2,7 +2,6 @@
 
 import { Board } from "/web/render/board.js";
 import { argmax, clamp } from "/web/render/numbers.js";
-import { ApiError } from "../api.js";
 import { button, card, details, element, field, fieldRow, fill, quiet, select } from "../element.js";
 import { latestOnly } from "../latest.js";
 import { MatrixTable, readNumber } from "../matrix.js";
@@ -99,12 +98,6 @@ export class Page {
 	}
 
 	load() {
-		const sentence = this.ownExample ? "" : (this.state.t?.trim() ?? "");
-		if (sentence && !/\s/.test(sentence) && !this.library.some(({ name }) => name === sentence)) {
-			const hint = "Write at least two words, or choose an example.";
-			this.shell.showError(new ApiError("One word alone has nothing to attend to.", hint));
-			return undefined;
-		}
 		return this.runLatest(
 			(options) => this.shell.request("explain", { ...this.requestBody(), html: true }, options),
 			({ result, html }) => {

@@ -122,13 +122,13 @@ export class TrainForm {
 			corpora.map(({ name, description }) => element("option", { value: name }, `${name}: ${description}`)),
 			element("option", { value: "" }, "your own text …"),
 		);
-		this.kind.value = KINDS.some(([kind]) => kind === state.kind) ? state.kind : "gpt";
-		this.data.value = corpora.some(({ name }) => name === state.data)
-			? state.data
-			: PAIRED_KINDS.includes(this.kind.value)
-				? "locales"
-				: "stories";
-		this.size.value = SIZES.some(([size]) => size === state.size) ? state.size : "tiny";
+		const choose = (list, wanted, otherwise) => {
+			list.value = wanted;
+			if (list.selectedIndex < 0) list.value = otherwise;
+		};
+		choose(this.kind, state.kind, "gpt");
+		choose(this.data, state.data, PAIRED_KINDS.includes(this.kind.value) ? "locales" : "stories");
+		choose(this.size, state.size, "tiny");
 		this.fileField.hidden = this.data.value !== "";
 		if (state.mode === "several") this.mode.querySelector("input[value=several]").click();
 	}

@@ -105,10 +105,8 @@ export class RunView {
 	}
 
 	countCheckpoints() {
-		return (
-			this.metrics.get(this.names[0])?.events.filter(({ event }) => event === "saved" || event === "finished").length ??
-			0
-		);
+		const events = this.metrics.get(this.names[0])?.events ?? [];
+		return events.filter(({ event }) => ["saved", "finished"].includes(event)).length;
 	}
 
 	comparisonTable({ models, measure, budget, notes }) {

@@ -1,5 +1,7 @@
 // Editable worked example: numbers, tokens, settings; short enough for a URL.
 
+import { indices } from "/web/render/numbers.js";
+
 const FIELDS = (
 	"title description source note tokens features x row_dim col_dim source_tokens source_x w_q w_k w_v w_o q k v " +
 	"weights heads scoring scale mask bias causal window normalise last_step"
@@ -102,13 +104,11 @@ function withTokensAsRows(example) {
 
 /** @param {number | boolean} fill */
 function fitGrid(grid, height, width, fill = 0) {
-	return Array.from({ length: height }, (_row, r) =>
-		Array.from({ length: width }, (_column, c) => grid[r]?.[c] ?? fill),
-	);
+	return indices(height).map((r) => indices(width).map((c) => grid[r]?.[c] ?? fill));
 }
 
 function fitNames(names, count) {
-	return Array.from({ length: count }, (_, index) => names[index] ?? `word ${index + 1}`);
+	return indices(count).map((index) => names[index] ?? `word ${index + 1}`);
 }
 
 const IDENTITY = [
@@ -132,7 +132,6 @@ export const BLANK_EXAMPLE = {
 
 /** Additive (Bahdanau) scoring with simple weights, for vectors of these dimensions. */
 export function additiveScoring(queryWidth, keyWidth) {
-	const weights = (height) =>
-		Array.from({ length: height }, (_row, r) => Array.from({ length: 2 }, (_column, c) => Number(r % 2 === c)));
+	const weights = (height) => indices(height).map((r) => [0, 1].map((c) => Number(r % 2 === c)));
 	return { kind: "additive", w: weights(queryWidth), u: weights(keyWidth), v: [1, 1] };
 }

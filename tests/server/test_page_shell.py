@@ -81,6 +81,7 @@ def test_narrow_and_wide_windows(open_window, width):
         "/work?s=3",
         "/look?m=writer&t=the+pizza+came",
         "/generate?m=writer&t=the+pizza&temp=0&n=2&at=2",
+        "/glossary",  # the last of the list
     ):
         window.open(path)
         assert window.page.evaluate("document.documentElement.scrollWidth") <= width, f"{path} scrolls sideways"

@@ -13,7 +13,7 @@ import pytest
 
 from peasy.errors import InvalidInput, NotFound, ResourceUnavailable
 from peasy.verification.implementation.child import ChildLimits, ExaminationRequest, examine_in_child
-from peasy.verification.implementation.loading import attention_candidates, load_module, notebook_source
+from peasy.verification.implementation.loading import attention_candidates, load_module, python_source
 
 NUMPY = """
 import os
@@ -176,10 +176,10 @@ def test_notebook_cells_are_one_source(tmp_path):
         {"cell_type": "code", "source": ["%pip install x\n", "a = 1"]},
     ]
     (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
-    assert notebook_source(tmp_path / "n.ipynb") == "# %pip install x\na = 1\n"
+    assert python_source(tmp_path / "n.ipynb") == "# %pip install x\na = 1\n"
     (tmp_path / "bad.ipynb").write_text("{", encoding="utf-8")
     with pytest.raises(InvalidInput, match="not a notebook"):
-        notebook_source(tmp_path / "bad.ipynb")
+        python_source(tmp_path / "bad.ipynb")
 
 
 def test_candidates_are_found_without_running(tmp_path):

@@ -10,7 +10,7 @@ from torch import nn
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import examine as examination
-from peasy.verification.implementation.calls import fill_parameters
+from peasy.verification.implementation.creation import fill_parameters
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.loading import StandIn, load_module
 from peasy.verification.implementation.torch_trace import OnlyCPU

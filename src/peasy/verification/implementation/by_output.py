@@ -8,8 +8,8 @@ import numpy as np
 from peasy.formula.attention import attend
 from peasy.formula.normalise import NORMALISATIONS, Normalisation, softmax
 from peasy.formula.step import Namespace
-from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judgement import Judgement
 
 _SCALES = {"": -0.5, "no scale": 0.0, "scale by d_k": -1.0, "scale multiplied": 0.5}
@@ -53,7 +53,11 @@ def judge_by_output(attempt: Attempt, found: Judgement) -> bool:
 
 def _variants(q: Array, k: Array, v: Array) -> Iterator[tuple[list[str], bool, Array]]:
     """Yield results of the formula with at most two known mistakes: their names, whether it is causal, the context."""
-    swaps = {"": (q, k, v), "keys and values swapped": (q, v, k), "KQᵀ instead of QKᵀ": (k, q, v)}
+    swaps = {"": (q, k, v)}
+    if v.shape == k.shape:
+        swaps["keys and values swapped"] = q, v, k
+    if q.shape == k.shape:
+        swaps["KQᵀ instead of QKᵀ"] = k, q, v
     rows = []
     for (scale, power), over, (swap, arrays), causal in product(
         _SCALES.items(), _NORMALISATIONS, swaps.items(), (False, True)

@@ -52,7 +52,7 @@ def captured_calls(target: Any, sizes: Sizes, file: str, guesses: Callable[[Any,
     end = time.process_time() + _MAX_SECONDS
     for caller in _callers(target, Path(file)):
         call = CapturedCall(caller.__name__)
-        with _kept_in(call, target), quiet():
+        with kept_call(call, target), quiet():
             for number, arguments in enumerate(constructor_attempts(caller, sizes)):
                 if number == _MAX_TRIALS or time.process_time() > end or call.arguments:
                     break
@@ -75,11 +75,12 @@ def _run_to_target(runs: Iterator[Callable[[], Any]], call: CapturedCall, end: f
 
 
 @contextlib.contextmanager
-def _kept_in(call: CapturedCall, target: Any) -> Iterator[None]:
-    """Keep the arguments of the target's constructor and of its first call, and stop there."""
+def kept_call(call: CapturedCall, target: Any) -> Iterator[Any]:
+    """Keep the arguments of the target's constructor and of its first call, and stop there; yield what to call."""
     if not inspect.isclass(target):
-        with _replaced(target, _keeper(target, call)):
-            yield
+        keeper = _keeper(target, call)
+        with _replaced(target, keeper):
+            yield keeper
         return
     name = next((n for n in ("forward", "__call__", "call") if n in vars(target)), "forward")
     create, forward = target.__init__, getattr(target, name, None)
@@ -98,7 +99,7 @@ def _kept_in(call: CapturedCall, target: Any) -> Iterator[None]:
     setattr(target, "__init__", keep_creation)  # noqa: B010 (mypy: a method)
     setattr(target, name, keep_call)
     try:
-        yield
+        yield target
     finally:
         for each in ("__init__", name):
             setattr(target, each, own[each]) if each in own else delattr(target, each)

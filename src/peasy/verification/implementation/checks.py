@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from peasy.verification.implementation.arguments import seeded_array
-from peasy.verification.implementation.calls import Attempt
 from peasy.verification.implementation.core import Array, find_cores
+from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
 from peasy.verification.implementation.judgement import Context, Judgement, place_of
 from peasy.verification.implementation.masks import builder_place, judge_pattern, mask_place

@@ -15,14 +15,8 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.verification.implementation.arguments import SIZES, Sizes, required_scale, signature_of, source_of
 from peasy.verification.implementation.by_output import judge_by_output
-from peasy.verification.implementation.calls import (
-    Attempt,
-    CallFailure,
-    attempts,
-    expression_attempts,
-    failure,
-    is_module,
-)
+from peasy.verification.implementation.call_text import CallFailure, failure
+from peasy.verification.implementation.calls import attempts
 from peasy.verification.implementation.catalogue import finding
 from peasy.verification.implementation.checks import (
     TILED,
@@ -36,7 +30,10 @@ from peasy.verification.implementation.checks import (
 )
 from peasy.verification.implementation.comparison import judge_output
 from peasy.verification.implementation.core import attention_products, find_cores
+from peasy.verification.implementation.creation import is_module
 from peasy.verification.implementation.expected import explain_difference, read_expected
+from peasy.verification.implementation.expressions import expression_attempts
+from peasy.verification.implementation.forms import Attempt
 from peasy.verification.implementation.judge import judge
 from peasy.verification.implementation.judgement import Context, Judgement
 from peasy.verification.implementation.loading import definitions
@@ -461,7 +458,8 @@ def _groups_are_optional(target: Any) -> bool:
 
 
 def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagnosis:
-    if attempt.guessed and found.mistakes:
+    # with sizes that the project chose, numbers can be equal by chance: what is not understood decides
+    if found.mistakes and (attempt.guessed or (attempt.layout is None and found.unknown)):
         found.not_understood(
             f"{', '.join(found.mistakes)} was found, but with guessed settings; with others it may be right. "
             f'Give yours: --call "{attempt.subject.text}"'

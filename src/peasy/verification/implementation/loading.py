@@ -41,8 +41,9 @@ def _relative_levels(file: Path) -> int:
 def _imports(file: Path) -> list[ast.Import | ast.ImportFrom]:
     """Return the imports of a file or notebook, also those inside of functions."""
     with contextlib.suppress(SyntaxError, UnicodeDecodeError, OSError):
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text("utf-8-sig")
-        return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
+        return [
+            node for node in ast.walk(ast.parse(python_source(file))) if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
     return []
 
 
@@ -85,10 +86,10 @@ def load_module(file: Path | None, module: str = "", folder: str = "") -> tuple[
     for each in reversed(project_folders(file)):
         sys.path.insert(0, str(each))
     if file.suffix == ".ipynb":
-        return _run_alone(file, notebook_source(file)), []
+        return _run_alone(file), []
     if package_root(file) == file.resolve().parent and _works_at_import(file):
         note = "Loops and calls at the top level of the file were not run: only its definitions."
-        return _run_alone(file, file.read_text(encoding="utf-8-sig")), [note]
+        return _run_alone(file), [note]
     missing: list[str] = []
     try:
         loaded = _import_with_stand_ins(file, missing)
@@ -129,7 +130,7 @@ def _forget_modules(file: Path) -> None:
 
 def _add_script_settings(file: Path, module: types.ModuleType) -> None:
     """Add numbers that a script sets under `if __name__ == "__main__"` and its classes use as globals."""
-    for node in ast.parse(file.read_text(encoding="utf-8-sig")).body:
+    for node in ast.parse(python_source(file)).body:
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):
             for line in node.body:
                 if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name | ast.Tuple):
@@ -161,7 +162,7 @@ def _import_with_stand_ins(file: Path, missing: list[str]) -> types.ModuleType:
 def _works_at_import(file: Path) -> bool:
     """Return whether a file has loops at its top level: a script that trains or reads data when it is imported."""
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8-sig"))
+        tree = ast.parse(python_source(file))
     except (SyntaxError, UnicodeDecodeError):
         return False
     return any(isinstance(node, ast.For | ast.While) for node in tree.body)
@@ -172,7 +173,7 @@ def _import_in_package(file: Path) -> types.ModuleType:
     if len(parts) > 1:
         return importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     if any(isinstance(finder, StatementFinder) for finder in sys.meta_path):
-        return _run_alone(file, file.read_text(encoding="utf-8-sig"))
+        return _run_alone(file)
     name = _module_name(file)
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -201,8 +202,7 @@ class StatementFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: types.ModuleType) -> None:
         """Run the statements of the module's file."""
-        file = Path(str(module.__file__))
-        _run_statements(module, file, file.read_text(encoding="utf-8-sig"))
+        _run_statements(module, Path(str(module.__file__)))
 
     def __enter__(self) -> None:
         sys.meta_path.insert(0, self)
@@ -275,7 +275,8 @@ def _known_object(origin: str) -> Any:
         "Conv1D": TransposedLinear,
         "to_2tuple": lambda value: value if isinstance(value, tuple) else (value, value), "Module": nn.Module,
         "LightningModule": nn.Module, "ColumnParallelLinear": ParallelLinear, "RowParallelLinear": ParallelLinear,
-        "get_model_parallel_world_size": lambda: 1, "print0": print, "_LinearWithBias": nn.Linear,
+        "get_model_parallel_world_size": lambda: 1,
+        "use_fused_attn": lambda **options: True, "print0": print, "_LinearWithBias": nn.Linear,
     }  # fmt: skip
     known |= {function.__name__: function for function in KNOWN.get(origin.partition(".")[0], ())}
     return known.get(origin.rpartition(".")[2])
@@ -355,7 +356,12 @@ def _module_name(file: Path) -> str:
     return f"examined_{file.stem}" if file.stem in sys.modules or file.stem in ("torch", "numpy") else file.stem
 
 
-def notebook_source(file: Path) -> str:
+def python_source(file: Path) -> str:
+    """Return the source of a Python file or of a notebook."""
+    return _notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8-sig")
+
+
+def _notebook_source(file: Path) -> str:
     """Return the code cells of a notebook as one source; magics and shell lines become comments."""
     try:
         cells = json.loads(file.read_text(encoding="utf-8-sig"))["cells"]
@@ -377,19 +383,21 @@ _DEFINITIONS = (
 )  # fmt: skip
 
 
-def _run_alone(file: Path, source: str) -> types.ModuleType:
+def _run_alone(file: Path) -> types.ModuleType:
     """Run the definitions of a file as a module of its own."""
+    source = python_source(file)
     if file.suffix == ".ipynb":
         linecache.cache[str(file)] = (len(source), None, source.splitlines(keepends=True), str(file))
     module = types.ModuleType(_module_name(file))
     module.__file__ = str(file)
     sys.modules[module.__name__] = module
-    _run_statements(module, file, source)
+    _run_statements(module, file)
     return module
 
 
-def _run_statements(module: types.ModuleType, file: Path, source: str) -> None:
+def _run_statements(module: types.ModuleType, file: Path) -> None:
     """Run imports, assignments and definitions one by one; one that fails does not stop the others."""
+    source = python_source(file)
     later = re.search(r"^from __future__ import .*\bannotations", source, re.M)  # annotations need not be right
     flags = __future__.annotations.compiler_flag if later else 0
     for node in ast.parse(source, str(file)).body:
@@ -436,7 +444,7 @@ def find_target(module: types.ModuleType, name: str, where: str) -> Any:
 def definitions(file: Path) -> Iterator[tuple[ast.FunctionDef | ast.ClassDef, str]]:
     """Yield the functions and classes of a file or notebook, with their source, without running it."""
     try:
-        text = notebook_source(file) if file.suffix == ".ipynb" else file.read_text(encoding="utf-8-sig")
+        text = python_source(file)
         nodes = ast.parse(text).body
     except (SyntaxError, UnicodeDecodeError, ValueError, OSError, InvalidInput):
         return

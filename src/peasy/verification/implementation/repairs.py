@@ -8,6 +8,7 @@ import heapq
 import inspect
 import itertools
 import linecache
+import math
 import re
 import textwrap
 import time
@@ -27,6 +28,7 @@ from peasy.verification.implementation.arguments import (
     signature_of,
     source_of,
 )
+from peasy.verification.implementation.call_text import call_method
 from peasy.verification.implementation.captured import CapturedCall
 from peasy.verification.implementation.names import role_of
 from peasy.verification.implementation.repeated_call import quiet
@@ -56,12 +58,14 @@ class Shape:
 
 
 def repaired_calls(
-    target: Any, start: Mapping[str, Any], created: Mapping[str, Any], sizes: Sizes, call: Callable[..., Any]
+    target: Any, starts: list[dict[str, Any]], created: Mapping[str, Any], sizes: Sizes, call: Callable[..., Any]
 ) -> Iterator[CapturedCall]:
     """Yield calls of a target that run, best first by how far they came; `call(created, arguments)` makes one."""
-    first = {**{_CREATED + name: value for name, value in created.items()}, **start}
-    queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]] = [((0.0,), 0, first, ())]
-    seen, number, found, end = {_key(first)}, itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    first = {_CREATED + name: value for name, value in created.items()}
+    queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]] = []
+    seen, number, found, end = set[str](), itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    for start in starts:
+        queue.append(((-math.inf,), next(number), {**first, **start}, ()))
     for _ in range(_MAX_TRIALS):
         if not queue or time.process_time() > end or found == _MAX_CALLS:
             return
@@ -87,13 +91,17 @@ def repaired_calls(
         found += 1
         unknown = [n for n in repaired if not role_of(n.removeprefix(_CREATED), n.startswith(_CREATED))]
         chosen = [n for n in unknown if isinstance(values[n], bool | float | str)]
-        yield CapturedCall("", own, given, bool(chosen))
+        settings = [n for n, v in values.items() if isinstance(v, ConfigGuess) and v.guesses]
+        yield CapturedCall("", own, given, bool(chosen or settings))
 
 
 def _key(values: Mapping[str, Any]) -> str:
     """Return a text that tells different arguments apart."""
     plain = (Shape, int, float, str, tuple, list, type(None), type)
-    return repr([(n, v if isinstance(v, plain) else (type(v), getattr(v, "shape", ()))) for n, v in values.items()])
+    return repr([
+        (n, v if isinstance(v, plain) else sorted(map(str, v.items())) if isinstance(v, ConfigGuess) else
+         (type(v), getattr(v, "shape", id(v)))) for n, v in values.items()
+    ])  # fmt: skip
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -137,6 +145,7 @@ def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes
     for name in nothing or blamed:
         same = [n for n, v in values.items() if isinstance(v, Shape) and v == values[name]]
         for value in (*_wanted_objects(error, name, target, sizes),
+                      *_other_settings(error, values[name], sizes),
                       *_other_values(name, values[name], text, numbers, sizes)):  # fmt: skip
             if len(same) > 1:
                 yield dict.fromkeys(same, value)
@@ -144,18 +153,43 @@ def _repairs(error: BaseException, target: Any, values: Mapping[str, Any], sizes
 
 
 def _wanted_objects(error: BaseException, name: str, target: Any, sizes: Sizes) -> Iterator[Any]:
-    """Yield an object of the class that the failing line asks for, as in `assert isinstance(x, Model)`."""
-    scope = getattr(_function_of(target), "__globals__", {})
-    plain = name.removeprefix(_CREATED)
-    for frame in _frames(error)[-1:]:
-        asked = re.search(rf"isinstance\({plain}, *(\w+)\)", _statement(frame))
-        if asked and inspect.isclass(scope.get(asked[1])):
-            with contextlib.suppress(Exception):
-                yield scope[asked[1]](**next(constructor_attempts(scope[asked[1]], sizes)))
+    """Yield objects of the project's classes that an annotation or the failing line asks for."""
+    plain, constructor = name.removeprefix(_CREATED), name.startswith(_CREATED)
+    function = target if not inspect.isclass(target) else target.__init__ if constructor else call_method(target)
+    scope = getattr(inspect.unwrap(function), "__globals__", {})
+    asked = re.findall(rf"isinstance\({plain}, *(\w+)\)", " ".join(map(_statement, _frames(error)[-1:])))
+    hints = [str(p.annotation) for p in signature_of(function) if p.name == plain]
+    for word in dict.fromkeys([*asked, *re.findall(r"\w+", " ".join(hints))]):
+        wanted = scope.get(word)
+        if inspect.isclass(wanted) and wanted.__module__.partition(".")[0] == target.__module__.partition(".")[0]:
+            yield from _objects_of(wanted, sizes)  # type: ignore[arg-type]
 
 
-def _function_of(target: Any) -> Any:
-    return target.__init__ if inspect.isclass(target) else target
+def _other_settings(error: BaseException, value: Any, sizes: Sizes) -> Iterator[Any]:
+    """Yield a configuration with another value of a guessed setting, those of the failing lines and strings first."""
+    if not isinstance(value, ConfigGuess):
+        return
+    said = f"{error} {' '.join(map(_statement, _frames(error)))}"
+    words = [word for word in re.findall(r"[\"'](\w+)[\"']", str(error)) if word not in value]
+    yield value.changed({})
+    for name in sorted(value.guesses, key=lambda name: name not in said):
+        yield from (value.changed({name: other}) for other in (*words, None, True, 1, sizes.heads, sizes.d_head))
+
+
+@functools.cache
+def _objects_of(cls: Any, sizes: Sizes) -> tuple[Any, ...]:
+    """Return objects of a class, made with guessed arguments, or with masks that hide nothing."""
+    masks = [p.name for p in signature_of(cls) if role_of(p.name) in ("mask", "padding") and p.default is p.empty]
+    batch, tokens = sizes.batch, sizes.time
+    shapes = [(batch, tokens), (batch, 1, tokens, tokens), (tokens, tokens)] if masks else []
+    found = []
+    for arguments in (
+        next(constructor_attempts(cls, sizes)),
+        *(dict.fromkeys(masks, Shape(axes, "bool")) for axes in shapes),
+    ):
+        with contextlib.suppress(Exception):
+            found.append(cls(**{n: v.make(n) if isinstance(v, Shape) else v for n, v in arguments.items()}))
+    return tuple(found)
 
 
 def _blamed(error: BaseException, target: Any, values: Mapping[str, Any]) -> list[str]:
@@ -203,7 +237,9 @@ def _other_values(name: str, value: Any, text: str, numbers: list[int], sizes: S
         yield not value
     elif isinstance(value, int | float | tuple) and constructor | (role != "causal"):
         yield from _other_numbers(value, text, numbers, sizes)
-    elif value is None or callable(value):
+    elif value is None or isinstance(value, str):
+        yield from re.findall(r"[\"'](\w+)[\"']", text)  # as in: expected one of "mean", "sum"
+    if value is None or callable(value):
         yield from _instead_of_nothing(constructor, role, text, sizes)
 
 
@@ -284,9 +320,10 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
 
 def start_arguments(
     function: Callable[..., Any], roles: Mapping[str, str], sizes: Sizes, required: Callable[[str, str], Any]
-) -> dict[str, Any]:
-    """Return the first arguments of a call: arrays of tokens by role, and `required(name, role)` for the others."""
+) -> list[dict[str, Any]]:
+    """Return the first arguments of a call: arrays of tokens, with or without heads, and `required(name, role)`."""
     arrays = ("query", "key", "value", "x", "source")
     parameters = [p for p in signature_of(function) if p.default is inspect.Parameter.empty or roles[p.name] in arrays]
-    whole = Shape((sizes.batch, sizes.time, sizes.d_model))
-    return {p.name: whole if roles[p.name] in arrays else required(p.name, roles[p.name]) for p in parameters}
+    shapes = (sizes.batch, sizes.time, sizes.d_model), (sizes.batch, sizes.heads, sizes.time, sizes.d_head)
+    others = {p.name: required(p.name, roles[p.name]) for p in parameters if roles[p.name] not in arrays}
+    return [{p.name: others.get(p.name, Shape(axes)) for p in parameters} for axes in shapes]

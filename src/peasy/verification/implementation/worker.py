@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
-    from peasy.verification.implementation.calls import failure
+    from peasy.verification.implementation.call_text import failure
     from peasy.verification.implementation.loading import find_target, load_module
 
     file = Path(request["file"]) if request["file"] else None

@@ -1,0 +1,307 @@
+"""Forms of a call: layout, library, masks and other arguments, by the roles of the parameters."""
+
+import dataclasses
+import inspect
+import itertools
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from peasy.verification.implementation.arguments import (
+    MASK_FORMS,
+    ROTARY_FORMS,
+    ROTARY_ROLES,
+    ConfigGuess,
+    Sizes,
+    open_mask,
+    rotary_tables,
+    seeded_array,
+    source_of,
+)
+from peasy.verification.implementation.call_text import array_name, short_text, shown_text
+from peasy.verification.implementation.core import Array
+from peasy.verification.implementation.creation import is_module
+from peasy.verification.implementation.layouts import ONE_QUERY, Layout, declared_layouts, layouts
+from peasy.verification.implementation.names import role_of
+from peasy.verification.implementation.repeated_call import RepeatedCall
+
+ARRAY_ROLES = ("query", "key", "value", "x", "source")
+
+
+@dataclass(eq=False)
+class Attempt:
+    """A way to call the code: the subject, the roles of its inputs, and what else its signature offers."""
+
+    subject: RepeatedCall
+    roles: dict[str, str]
+    mask_names: dict[str, str] = field(default_factory=dict)
+    flag_names: list[str] = field(default_factory=list)
+    module: Any = None
+    parameters: list[inspect.Parameter] = field(default_factory=list)
+    sizes: Sizes = field(default_factory=Sizes)
+    layout: Layout | None = None
+    guessed: bool = False
+    """Whether settings are guessed whose names are not known."""
+
+
+def roles_of(parameters: list[inspect.Parameter]) -> dict[str, str]:
+    """Return roles by parameter name; if none is known, the first required ones are q, k, v, or x."""
+    roles = {p.name: role_of(p.name) for p in parameters}
+    roles |= {p.name: "causal" for p in parameters if roles[p.name] == "mask" and isinstance(p.default, bool)}
+    if set(roles.values()) & {"query", "key", "value", "x"}:
+        if "x" in roles.values() and "query" not in roles.values() and {"key", "value"} <= set(roles.values()):
+            roles = {name: "query" if role == "x" else role for name, role in roles.items()}
+        return roles
+    required = [p.name for p in parameters if p.default is p.empty and roles[p.name] in ("", "source")]
+    first = ("source", "query") if [roles[name] for name in required] == ["source", ""] else ("query", "source")
+    guessed = {1: ("x",), 2: first, 3: ("query", "key", "value"), 4: ("query", "key", "value", "mask")}
+    return roles | dict(zip(required, guessed.get(len(required), ()), strict=False))
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to fill the arguments of a call; `mask` and `rotary` are forms, `grouped_weights` puts them in dicts."""
+
+    layout: Layout
+    sizes: Sizes
+    library: str = "torch"
+    mask: tuple[str, bool] | None = None
+    rotary: int = 0
+    grouped_weights: bool = False
+    with_optional: bool = False
+    """Whether arguments that may be None get their value: a source, positions, rotary tables."""
+    unknown: str = ""
+    """Arrays for arguments that are not known: of "tokens" or of "heads"."""
+
+
+def unpacked(
+    function: Any, parameters: list[inspect.Parameter]
+) -> tuple[list[inspect.Parameter], dict[str, list[str]]]:
+    """Return the parameters, with the parts of those that the code unpacks in one line, and the names of the parts."""
+    packed: dict[str, list[str]] = {}
+    flat: list[inspect.Parameter] = []
+    for parameter in parameters:
+        unpacking = re.search(rf"^\s*\(?(\w+(?:, *\w+)+)\)? = {parameter.name}(?: *#.*)?$", source_of(function), re.M)
+        items = re.findall(rf"^\s*(\w+) = .*\b{parameter.name}\[(\d)\]", source_of(function), re.M)
+        listed = [number for _, number in items] in (["0", "1"], ["0", "1", "2"])  # one by one
+        if (unpacking is None and not listed) or parameter.default is not parameter.empty:
+            flat.append(parameter)
+            continue
+        packed[parameter.name] = re.findall(r"\w+", unpacking[1]) if unpacking else [name for name, _ in items]
+        flat += [inspect.Parameter(name, parameter.POSITIONAL_OR_KEYWORD) for name in packed[parameter.name]]
+    return flat, packed
+
+
+def forms(
+    made: Any, function: Any, parameters: list[inspect.Parameter], roles: Mapping[str, str], sizes: Sizes,
+    buffers: Mapping[str, Any],
+) -> Iterator[Form]:  # fmt: skip
+    """Yield ways to fill the arguments, most likely first: masks that hide nothing come after no mask at all."""
+    required = {roles.get(p.name, "") for p in parameters if p.default is p.empty}
+    own = dict(made.named_parameters()) if is_module(made) else {}
+    flat = bool(own) or bool({"heads", "x", "w_q", "w_qkv"} & set(roles.values()))
+    widths = widths_of(own, sizes)
+    if "qkv" in roles:
+        widths = [3 * sizes.d_model, *widths]
+    convolutional = any(p.dim() > 2 for p in own.values() if "Uninitialized" not in type(p).__name__)
+    several = [sizes, dataclasses.replace(sizes, time=sizes.length)]
+    several += [dataclasses.replace(sizes, time=each, side=each) for each in lengths_of(own, buffers, sizes)]
+    if {"h", "w"} <= {name.lower() for name in roles}:  # a feature map as tokens, after a token for its class
+        several.append(dataclasses.replace(sizes, time=sizes.side**2 + 1))
+    shapes = [(each, layout) for each in several for layout in declared_layouts(function, roles, each, widths)]
+    shapes += [(each, layout) for each in several for layout in layouts(each, flat, widths, convolutional)
+               if "heads" not in roles.values() or "h" not in layout.axes]  # fmt: skip
+    shapes = list(dict.fromkeys(shapes))
+    if {"key", "source"} & set(roles.values()):
+        shapes += [(sizes, Layout(axes, width, keys)) for width in dict.fromkeys(widths) for axes, keys in ONE_QUERY]
+    masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
+    rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
+    weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
+    optional = {roles[p.name] for p in parameters if p.default is None}
+    sources = (False, True) if optional & {"source", "position_ids", *ROTARY_ROLES} else (False,)
+    unknown = ("", "tokens", "heads") if "" in required else ("",)
+    outer = itertools.product(unknown, masks, sources, shapes, _libraries(function, made), rotary, weights)
+    for array, mask, source, (each, layout), library, number, grouped in outer:
+        yield Form(layout, each, library, mask, number, grouped, source, array)
+
+
+def lengths_of(parameters: Mapping[str, Any], buffers: Mapping[str, Any], sizes: Sizes) -> list[int]:
+    """Return lengths that tables of a module may be made for: masks, positions; three at most."""
+    weights = [p for p in parameters.values() if "Uninitialized" not in type(p).__name__]
+    known = {sizes.time, sizes.length, sizes.d_model, sizes.d_head, sizes.heads, sizes.batch}
+    known |= {int(n) for p in weights if p.dim() == 2 for n in p.shape}
+    found = [int(n) for table in (*buffers.values(), *weights) if table.dim() > 1 for n in table.shape[-2:]]
+    return [n for n in dict.fromkeys(found) if 3 < n <= 64 and n not in known][:3]
+
+
+def widths_of(parameters: Mapping[str, Any], sizes: Sizes) -> list[int]:
+    """Return the widths that an input may have: the model's, then input widths of the layers."""
+    parameters = {name: p for name, p in parameters.items() if "Uninitialized" not in type(p).__name__}  # lazy layers
+    found = [int(p.shape[1]) for p in parameters.values() if p.dim() >= 2]
+    found += [int(p.shape[0]) for p in parameters.values() if p.dim() == 2]
+    known = [sizes.d_model] if not found or sizes.d_model in found else []
+    return [*known, *filter(None, dict.fromkeys(found)), *([] if known else [sizes.d_model])]
+
+
+def subject_of(
+    made: Any, function: Any, text: str, parameters: list[inspect.Parameter], roles: dict[str, str], form: Form,
+    seed: int, packed: Mapping[str, list[str]],
+) -> RepeatedCall | None:  # fmt: skip
+    """Return the subject for one form: arrays by role, other required arguments by role, or None."""
+    inputs: dict[str, Array] = {}
+    constants: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
+    for parameter in parameters:
+        role, required = roles.get(parameter.name, ""), parameter.default is parameter.empty
+        if (role in ARRAY_ROLES and (required or form.with_optional or role != "source")) or (
+            role == "" and required and form.unknown
+        ):
+            heads = (form.sizes.heads * (2 if "g" in form.layout.axes else 1),)
+            shape = heads if not role and form.unknown == "heads" else form.layout.shape(form.sizes, role)
+            inputs[parameter.name] = seeded_array(role, shape, seed)
+        elif role.startswith(("w_", "b_")) and required:
+            weights |= _weight(parameter.name, role, form, seed)
+        elif role == "heads" and required:
+            constants[parameter.name] = form.sizes.heads
+        elif (
+            required
+            or (form.with_optional and parameter.default is None and role in ("position_ids", *ROTARY_ROLES))
+            or (role in ("mask", "padding") and form.mask is not None)
+            or (role == "scale" and _is_off(parameter, function))
+        ):
+            constants[parameter.name] = required_value(parameter.name, role, form)
+    if not inputs:
+        return None
+    if form.library == "torch":
+        import torch
+
+        weights = {name: torch.from_numpy(value) for name, value in weights.items()}
+    names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    target = made if is_module(made) else function
+
+    def run(values: Mapping[str, Any]) -> Any:
+        bound = _grouped({**weights, **values})
+        bound |= in_layout(form.layout, {name: bound[name] for name in inputs}, roles)
+        bound |= {name: tuple(bound.pop(part) for part in parts) for name, parts in packed.items()}
+        result = target(*(bound[name] for name in names), **{k: v for k, v in bound.items() if k not in names})
+        return from_layout(form.layout, result)
+
+    shown = {name: array_name(roles.get(name, "") or "source") for name in inputs}
+    shown |= {name: short_text(value) for name, value in constants.items() if not hasattr(value, "dim")}
+    for name, parts in packed.items():
+        shown[name] = f"({', '.join(shown.pop(part, '...') for part in parts)})"
+    call = f"{text}({shown_text(shown)})"
+    return RepeatedCall(run, inputs, form.library, dict(weights), constants=constants, text=call, owner=made)
+
+
+def _is_off(parameter: inspect.Parameter, function: Any) -> bool:
+    """Return whether the default of a scale is not to scale: 1, or None where the code asks for it."""
+    asks = rf"(?m)^\s*if {parameter.name}(?: is not None)?:"
+    return parameter.default == 1 or (parameter.default is None and bool(re.search(asks, source_of(function))))
+
+
+def _weight(name: str, role: str, form: Form, seed: int) -> dict[str, Array]:
+    """Return a weight matrix or a bias vector; in a dictionary both, as `name.w` and `name.b`."""
+    width = form.layout.width
+    columns = 3 * width if role == "w_qkv" else width
+    if role.startswith("b_"):
+        return {name: seeded_array(role, (columns,), seed)}
+    matrix = np.asarray(seeded_array(role, (width, columns), seed) * width**-0.5, dtype=np.float32)
+    return (
+        {f"{name}.w": matrix, f"{name}.b": seeded_array(name, (columns,), seed)}
+        if form.grouped_weights else {name: matrix}
+    )  # fmt: skip
+
+
+def _grouped(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values with names such as "c.w" and "c.b" as dictionaries under their first part."""
+    grouped: dict[str, Any] = {}
+    for name, value in values.items():
+        first, dot, last = name.partition(".")
+        if dot:
+            grouped.setdefault(first, {})[last] = value
+        else:
+            grouped[name] = value
+    return grouped
+
+
+def in_layout(layout: Layout, arrays: Mapping[str, Any], roles: Mapping[str, str]) -> dict[str, Any]:
+    """Return arrays as the code expects them: channels after the batch, or keys transposed."""
+    if layout.channels_first:
+        return {name: _moved(array, -1, 1) for name, array in arrays.items()}
+    keys = [name for name in arrays if layout.transposed_keys and roles[name] == "key"]
+    return {**arrays, **{name: _moved(arrays[name], -1, -2) for name in keys}}
+
+
+def from_layout(layout: Layout, result: Any) -> Any:
+    """Return a result with the channels last."""
+    if not layout.channels_first:
+        return result
+    several = result if isinstance(result, tuple | list) else [result]
+    return [_moved(each, 1, -1) if getattr(each, "ndim", 0) > 2 else each for each in several]
+
+
+def _moved(array: Any, source: int, target: int) -> Any:
+    if isinstance(array, np.ndarray):
+        axes = list(range(array.ndim))
+        axes.insert(target % array.ndim, axes.pop(source))
+        return array.transpose(axes)
+    return array.movedim(source, target).contiguous()
+
+
+def required_value(name: str, role: str, form: Form) -> Any:
+    """Return a required argument that is not an array of tokens."""
+    sizes = form.sizes
+    if role == "config":
+        return ConfigGuess(sizes)
+    if role in ROTARY_ROLES:
+        table = rotary_tables(sizes, sizes.time, form.rotary)[role]
+        return table.numpy() if form.library == "numpy" and hasattr(table, "numpy") else table
+    if role in ("position_ids", "valid_lengths"):
+        import torch
+
+        return torch.arange(sizes.time)[None] if role == "position_ids" else torch.full((sizes.batch,), sizes.time)
+    if role in ("mask", "padding"):
+        mask = open_mask(form.mask, sizes)
+        if mask is None or form.library == "numpy":
+            return mask
+        import torch
+
+        return torch.from_numpy(mask)
+    if name == "window_size":
+        return (-1, 0)
+    if name.lower() in ("h", "w", "height", "width"):
+        return sizes.side
+    if role == "offset":
+        return 0
+    if role == "dtype":
+        return np.float32 if form.library == "numpy" else getattr(sys.modules.get("torch"), "float32", None)
+    value = sizes.constructor_value(role)
+    if isinstance(value, int | float | str):
+        return value if role != "causal" else False
+    return None
+
+
+def _libraries(function: Any, made: Any) -> tuple[str, ...]:
+    """Return the libraries to try: by the names in the function's code, then by what its file imports."""
+    if is_module(made):
+        return ("torch",)
+    function = inspect.unwrap(getattr(function, "__func__", function))
+    if not hasattr(function, "__code__"):
+        function = next((vars(base)["__call__"] for base in type(made).__mro__ if "__call__" in vars(base)), function)
+    names = set(getattr(getattr(function, "__code__", None), "co_names", ()))
+    scope = getattr(function, "__globals__", {})
+    modules = {getattr(scope.get(name), "__name__", "").partition(".")[0] for name in names}
+    if "torch" in modules or not scope:
+        return ("torch",)
+    if "numpy" in modules:
+        return ("numpy",)
+    imported = {getattr(value, "__name__", "").partition(".")[0] for value in scope.values() if inspect.ismodule(value)}
+    imported |= {str(getattr(value, "__module__", "")).partition(".")[0] for value in scope.values() if callable(value)}
+    if "torch" in imported:
+        return ("torch", "numpy") if "numpy" in imported else ("torch",)
+    return ("numpy", "torch")

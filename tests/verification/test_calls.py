@@ -1,0 +1,190 @@
+"""How `prove` finds a call: in examples of the project, by annotations, and by errors of calls that failed."""
+
+import json
+
+import pytest
+
+from peasy.errors import InvalidInput
+from peasy.verification.implementation import examine as examination
+from peasy.verification.implementation.arguments import SIZES
+from peasy.verification.implementation.examine import examine
+from peasy.verification.implementation.examples import example_calls
+from peasy.verification.implementation.loading import find_target, load_module
+from peasy.verification.verdict import EQUAL, NOT_COMPARED
+
+HARD = '''
+import math, torch
+from torch import nn
+
+class Attention(nn.Module):
+    """Attention whose arguments nobody can guess."""
+    def __init__(self, zeta, kind):
+        super().__init__()
+        if kind != "k" * 3 or zeta % 35:
+            raise ValueError("no")
+        self.w_q, self.w_k, self.w_v = (nn.Linear(zeta, zeta) for _ in range(3))
+    def forward(self, x, number):
+        if number != 17:
+            raise ValueError("no")
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        return torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(q.size(-1)), dim=-1) @ v
+'''
+CALL = 'width = 70\nattention = Attention(width, kind="kkk")\nx = torch.rand(2, 6, width)\ny = attention(x, 17)\n'
+
+
+@pytest.fixture(autouse=True)
+def strict(monkeypatch):
+    monkeypatch.setattr(examination, "STRICT", True)
+
+
+def load(tmp_path, text, name="Attention", file="hard.py"):
+    (tmp_path / "pyproject.toml").write_text("")
+    (tmp_path / file).write_text(text)
+    return find_target(load_module(tmp_path / file)[0], name, file)
+
+
+def indented(text, by=4):
+    return "".join(" " * by + line + "\n" for line in text.splitlines())
+
+
+PROMPTS = "".join(f">>> {line}\n" for line in CALL.splitlines())
+EXAMPLES = {
+    "main": ("", "hard.py", 'if __name__ == "__main__":\n' + indented(CALL)),
+    "docstring": ("", "hard.py", f'def use():\n    """Use.\n\n{indented(PROMPTS)}    """\n'),
+    "readme": ("README.md", "", f"# Use\n\n```python\nfrom hard import Attention\n{CALL}```\n"),
+    "test": ("test_it.py", "", "import torch, absent\nfrom hard import Attention\ndef test_it():\n" + indented(CALL)),
+    "setup": (
+        "test_it.py", "", "import torch\nfrom hard import Attention\nclass TestIt:\n    def setUp(self):\n"
+        + indented('self.a = Attention(70, "kkk")', 8)
+        + "    def test_it(self):\n"
+        + indented("with torch.no_grad():\n    y = self.a(torch.rand(2, 6, 70), number=17)", 8),
+    ),
+    "notebook": ("use.ipynb", "", json.dumps({"cells": [
+        {"cell_type": "code", "source": ["from hard import Attention\n", "import torch\n"]},
+        {"cell_type": "code", "source": CALL.splitlines(keepends=True)},
+    ]})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_calls_of_the_project_are_found(tmp_path, kind):
+    other, _, text = EXAMPLES[kind]
+    if other:
+        (tmp_path / other).write_text(text)
+    target = load(tmp_path, HARD + ("" if other else text))
+    calls = list(example_calls(target, str(tmp_path / "hard.py")))
+    assert len(calls) == 1
+    assert calls[0].created == {"zeta": 70, "kind": "kkk"}
+    assert calls[0].arguments["x"].shape == (2, 6, 70)
+    assert calls[0].arguments["number"] == 17
+
+
+def test_an_example_leads_to_a_comparison(tmp_path):
+    target = load(tmp_path, HARD + EXAMPLES["main"][2])
+    diagnosis = examine(target, file=str(tmp_path / "hard.py"))
+    assert diagnosis.verdict == EQUAL
+    assert diagnosis.call.endswith("as in hard.py")
+
+
+def test_without_an_example_it_is_not_called(tmp_path):
+    target = load(tmp_path, HARD)
+    with pytest.raises(InvalidInput, match="could not be called"):
+        examine(target, file=str(tmp_path / "hard.py"))
+
+
+def test_what_the_example_does_not_need_is_not_run(tmp_path):
+    mark = tmp_path / "mark"
+    touch = f'open({str(mark)!r}, "w")\n'
+    lines = f"log = {touch}for _ in range(3):\n    {touch}{touch}{CALL}{touch}"
+    target = load(tmp_path, HARD + 'if __name__ == "__main__":\n' + indented(lines))
+    assert len(list(example_calls(target, str(tmp_path / "hard.py")))) == 1
+    assert not mark.exists()
+
+
+FUNCTION = """
+import torch
+def attention(q, k, v, secret):
+    if secret != "blue":
+        raise ValueError("no")
+    return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5, dim=-1) @ v
+def test_attention():
+    q = torch.rand(2, 3, 6, 10)
+    k, v = torch.rand(2, 3, 7, 10), torch.rand(2, 3, 7, 10)
+    assert attention(q, k, v, secret="blue").shape == q.shape
+"""
+
+
+def test_calls_of_functions_are_found(tmp_path):
+    target = load(tmp_path, FUNCTION, "attention")
+    diagnosis = examine(target, file=str(tmp_path / "hard.py"))
+    assert diagnosis.verdict == EQUAL
+
+
+BY_CLASS = """
+import torch
+class Mask:
+    def __init__(self, bool_mask: torch.Tensor):
+        self.bool_mask = bool_mask.view(bool_mask.shape[0], 1, 1, -1)
+    def hide(self, scores):
+        return scores.masked_fill(~self.bool_mask, float("-inf"))
+def attention(q, k, v, mask: "Mask"):
+    return torch.softmax(mask.hide(q @ k.transpose(-2, -1) / q.size(-1) ** 0.5), dim=-1) @ v
+"""
+
+
+def test_arguments_of_the_projects_classes_are_made(tmp_path):
+    assert examine(load(tmp_path, BY_CLASS, "attention"), file=str(tmp_path / "hard.py")).verdict == EQUAL
+
+
+SETTINGS = """
+import torch
+from torch import nn
+class Attention(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        if str(cfg.mode_of_it) not in ("plain", "other"):
+            raise ValueError("mode_of_it must be 'plain' or 'other'")
+        self.w_q, self.w_k, self.w_v = (nn.Linear(cfg.d_model, cfg.d_model) for _ in range(3))
+    def forward(self, x):
+        q, k, v = self.w_q(x), self.w_k(x), self.w_v(x)
+        return torch.softmax(q @ k.transpose(-2, -1) / q.size(-1) ** WHAT, dim=-1) @ v
+"""
+
+
+@pytest.mark.parametrize(("power", "verdict"), [("0.5", EQUAL), ("1.0", NOT_COMPARED)])
+def test_settings_are_found_by_errors_but_decide_no_mistake(tmp_path, power, verdict):
+    diagnosis = examine(load(tmp_path, SETTINGS.replace("WHAT", power)), file=str(tmp_path / "hard.py"))
+    assert diagnosis.verdict == verdict
+    assert "plain" in diagnosis.call
+
+
+ADDITIVE = """
+import torch
+from torch import nn
+class AdditiveAttention(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.query_proj, self.key_proj = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.bias, self.score_proj = nn.Parameter(torch.rand(dim)), nn.Linear(dim, 1)
+    def forward(self, query, key, value):
+        score = self.score_proj(torch.tanh(self.key_proj(key) + self.query_proj(query) + self.bias)).squeeze(-1)
+        weights = torch.softmax(score, dim=-1)
+        return torch.bmm(weights.unsqueeze(1), value) + query
+"""
+
+
+def test_another_number_of_queries_is_no_error_of_the_examination(tmp_path):
+    diagnosis = examine(load(tmp_path, ADDITIVE, "AdditiveAttention"), file=str(tmp_path / "hard.py"))
+    assert diagnosis.verdict == NOT_COMPARED
+
+
+def test_sizes_of_an_example_decide_no_mistake_where_something_is_unknown(tmp_path):
+    text = HARD.replace("math.sqrt(q.size(-1))", "8").replace("@ v", "@ (v + x.flip(1))")
+    target = load(tmp_path, text + EXAMPLES["main"][2])
+    assert examine(target, file=str(tmp_path / "hard.py")).verdict == NOT_COMPARED
+
+
+def test_sizes_are_pairwise_different():
+    for sizes in SIZES:
+        axes = [sizes.batch, sizes.heads, sizes.d_head, sizes.time, sizes.keys, sizes.d_model]
+        assert len(set(axes)) == len(axes)

@@ -188,3 +188,38 @@ def test_sizes_are_pairwise_different():
     for sizes in SIZES:
         axes = [sizes.batch, sizes.heads, sizes.d_head, sizes.time, sizes.keys, sizes.d_model]
         assert len(set(axes)) == len(axes)
+
+
+METHOD = """
+import numpy as np
+class Attention:
+    def __init__(self, d_model):
+        self.w_q, self.w_k, self.w_v = (np.random.default_rng(i).normal(size=(d_model, d_model)) for i in range(3))
+    def softmax(self, scores):
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True)
+    def compute_attention(self, x):
+        q, k, v = x @ self.w_q, x @ self.w_k, x @ self.w_v
+        return self.softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v
+"""
+
+
+def test_a_method_of_another_name_is_called_and_can_be_typed(tmp_path):
+    target = load(tmp_path, METHOD)
+    found = examine(target, file=str(tmp_path / "hard.py"))
+    assert (found.verdict, found.call) == (EQUAL, "Attention(d_model=48).compute_attention(x)")
+    assert examine(target, file=str(tmp_path / "hard.py"), call=found.call).verdict == EQUAL
+
+
+def test_a_call_that_is_not_found_gives_its_error_and_one_line_to_run(tmp_path):
+    with pytest.raises(InvalidInput) as caught:
+        examine(load(tmp_path, HARD), file=str(tmp_path / "hard.py"))
+    assert 'Line 10: raise ValueError("no")' in caught.value.message
+    assert caught.value.hint.count("--call") == 1
+    assert "number=..." in caught.value.hint
+
+
+def test_a_class_without_a_method_for_arrays_says_so(tmp_path):
+    with pytest.raises(InvalidInput, match="no forward") as caught:
+        examine(load(tmp_path, "class Attention:\n    def fit(self, rows): pass\n"), file=str(tmp_path / "hard.py"))
+    assert '--call "Attention(...).fit(x)"' in caught.value.hint

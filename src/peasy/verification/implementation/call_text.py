@@ -1,14 +1,18 @@
 """Texts of calls: as they are written in `--call`, and calls that failed."""
 
 import dataclasses
+import inspect
 import itertools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from peasy.verification.implementation.arguments import ConfigGuess
+from peasy.errors import InvalidInput
+from peasy.verification.implementation.arguments import SIZES, ConfigGuess, signature_of
+from peasy.verification.implementation.names import role_of
 
 CALL_NAMES = {"q": "query", "k": "key", "v": "value", "x": "x", "source": "source", "context": "source", "y": "source"}
 """Names of arrays in `--call`, and their roles."""
@@ -51,8 +55,11 @@ def failure(error: BaseException, call: str, file: str) -> CallFailure:
 
 
 def created_text(cls: type, arguments: Mapping[str, Any]) -> str:
-    """Return the expression that creates an object."""
-    return f"{cls.__name__}({', '.join(f'{name}={short_text(value)}' for name, value in arguments.items())})"
+    """Return the expression that creates an object, and the method to call if the object itself cannot be called."""
+    name = call_name(cls)
+    callable_itself = name == "__call__" or any("__call__" in vars(base) for base in cls.__mro__)
+    method = "" if callable_itself and name in ("forward", "__call__", "call", "") else f".{name}"
+    return f"{cls.__name__}({', '.join(f'{name}={short_text(value)}' for name, value in arguments.items())}){method}"
 
 
 def short_text(value: Any) -> str:
@@ -83,6 +90,69 @@ def shown_text(arguments: Mapping[str, str]) -> str:
     return ", ".join(name if i < named else f"{name}={value}" for i, (name, value) in enumerate(arguments.items()))
 
 
+def call_name(cls: type) -> str:
+    """Return the name of the method that runs attention: forward, a call, or a public one that takes its arrays."""
+    own = [base for base in cls.__mro__ if base.__module__ != "torch.nn.modules.module"]
+    for name in ("forward", "__call__", "call"):
+        if any(name in vars(base) for base in own):
+            return name
+    for name, method in vars(cls).items():
+        roles = {role_of(p.name) for p in signature_of(method)} if inspect.isfunction(method) else set()
+        named = re.search("att|compute|apply|forward|run", name) and "x" in roles
+        if not name.startswith("_") and (named or {"query", "key"} <= roles):
+            return name
+    return ""
+
+
 def call_method(cls: type) -> Any:
-    """Return the method that a call of an object runs."""
-    return next((vars(b)[n] for b in cls.__mro__ for n in ("forward", "__call__", "call") if n in vars(b)), None)
+    """Return the function of the method that runs attention, None if there is none."""
+    return next((vars(base)[call_name(cls)] for base in cls.__mro__ if call_name(cls) in vars(base)), None)
+
+
+def call_of(made: Any) -> Any:
+    """Return what runs attention: the object itself, or its method."""
+    name = call_name(type(made))
+    return getattr(made, name) if name not in ("", "__call__") else made
+
+
+_OTHER_LIBRARIES = {"tensorflow", "keras", "jax", "flax", "mxnet", "paddle", "mlx", "tinygrad", "cupy", "haiku"}
+
+
+def call_not_found(target: Any, name: str, failures: list[CallFailure], notes: list[str]) -> InvalidInput:
+    """Return the error when no call worked: the attempt that came furthest, its line, and one line to run next."""
+    missing = next((note.rpartition(": ")[2].rstrip(".") for note in notes if note.startswith("Not installed")), "")
+    other = sorted(_OTHER_LIBRARIES & {*missing.split(", ")})
+    if other:
+        message = f"{name} could not be called: it is code for {other[0]}."
+        return InvalidInput(message, hint="prove examines PyTorch and NumPy code.")
+    if not failures:
+        return _takes_no_arrays(target, name, missing)
+    first = max(failures, key=lambda one: ("not installed" in one.error, one.line or 0))
+    where = f" Line {first.line}: {first.code}" if first.line else ""
+    absent = re.search(r"but (\S+) is not installed", first.error)
+    hint = f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first)
+    return InvalidInput(f"{name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
+
+
+def _takes_no_arrays(target: Any, name: str, missing: str) -> InvalidInput:
+    message = f"{name} does not look like attention: it takes no arrays that are known here."
+    own = vars(target) if inspect.isclass(target) else {}
+    methods = [n for n, v in own.items() if inspect.isfunction(v) and not n.startswith("_")]
+    if methods and not call_name(target):
+        message = (
+            f"{name} does not look like attention: it has no forward or __call__, and no method that takes arrays."
+        )
+        return InvalidInput(message, hint=f'Give the call: --call "{name}(...).{methods[0]}(x)"')
+    return InvalidInput(message, hint=f"Install {missing}" if missing else f'Give the call: --call "{name}(q, k, v)"')
+
+
+def _call_to_complete(failed: CallFailure) -> str:
+    """Return the `--call` that would work: what is not known is left as dots, and the names that it may use."""
+    sizes = SIZES[0]
+    shape = f"[{sizes.batch}, {sizes.time}, {sizes.d_model}]"
+    call = re.sub(r" as in .*", "", failed.call).replace("=None", "=...")
+    return (
+        f'Give the call, with what fits in place of dots: --call "{call}"\n'
+        f"In it q, k, v, x and source are arrays {shape}, or of other shapes where these do not fit. Write "
+        "x[0] or x.transpose(0, 1) for parts of them, torch.zeros(5, 5) or settings(name=value) for what is missing."
+    )

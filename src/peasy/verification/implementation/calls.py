@@ -23,6 +23,7 @@ from peasy.verification.implementation.call_text import (
     CallFailure,
     array_name,
     call_method,
+    call_of,
     created_text,
     failure,
     short_text,
@@ -113,7 +114,7 @@ def _repaired_calls(target: Any, sizes: Sizes) -> Iterator[CapturedCall]:
         if inspect.isclass(target) and key not in objects:
             objects.clear()
             objects[key] = instantiate(target, own, 0)[0]
-        return objects.get(key, target)(**arguments)
+        return call_of(objects.get(key, target))(**arguments)
 
     return repaired_calls(target, start, created, sizes, call)
 
@@ -140,7 +141,15 @@ def _kept_attempts(
             shown = {n: array_name(roles[n]) for n in inputs} | {n: short_text(v) for n, v in constants.items()}
             text = f"{text}({shown_text(shown)})" + (f" as in {call.caller}" if call.caller else "")
             subject = RepeatedCall(
-                functools.partial(_call_by_name, made), inputs, library, {}, buffers, ops, constants, text, made
+                functools.partial(_call_by_name, call_of(made)),
+                inputs,
+                library,
+                {},
+                buffers,
+                ops,
+                constants,
+                text,
+                made,
             )
             filled(subject, made, seed)
         except Exception as error:
@@ -160,15 +169,15 @@ def filled(subject: RepeatedCall, made: Any, seed: int) -> list[Array]:
     return subject.plain()
 
 
-def _call_by_name(made: Any, values: Mapping[str, Any]) -> Any:
-    return made(**values)
+def _call_by_name(function: Any, values: Mapping[str, Any]) -> Any:
+    return function(**values)
 
 
 def _model_calls(made: Any, sizes: Sizes) -> Iterator[Callable[[], Any]]:
     """Yield calls of a model or layer: with token ids, pictures, or arrays of tokens."""
     import torch
 
-    parameters = signature_of(made.forward if hasattr(made, "forward") else made)
+    parameters = signature_of(call_of(made))
     roles = roles_of(parameters)
     required = [p.name for p in parameters if p.default is p.empty] or [p.name for p in parameters[:1]]
     own = dict(made.named_parameters()) if is_module(made) else {}
@@ -239,9 +248,7 @@ def _call_attempts(
     made: Any, text: str, ops: dict[int, list[Op]], buffers: dict[str, Any], sizes: Sizes, seed: int,
     failures: list[CallFailure], file: str, thorough: bool,
 ) -> Iterator[Attempt]:  # fmt: skip
-    function = made.forward if is_module(made) else made
-    if not callable(function) or not signature_of(function):
-        function = getattr(made, "forward", None) or getattr(made, "call", None) or made
+    function = call_of(made)
     parameters, packed = unpacked(function, signature_of(function))
     roles = roles_of(parameters)
     worked, before = False, len(failures)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from peasy.verification.implementation.arguments import ConfigGuess, Sizes, constructor_attempts
+from peasy.verification.implementation.call_text import call_name
 from peasy.verification.implementation.loading import (
     StandInFinder,
     StatementFinder,
@@ -82,7 +83,7 @@ def kept_call(call: CapturedCall, target: Any) -> Iterator[Any]:
         with _replaced(target, keeper):
             yield keeper
         return
-    name = next((n for n in ("forward", "__call__", "call") if n in vars(target)), "forward")
+    name = call_name(target) or "forward"
     create, forward = target.__init__, getattr(target, name, None)
 
     def keep_creation(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from peasy.errors import InvalidInput
 from peasy.verification.implementation.arguments import SIZES, Sizes, required_scale, signature_of, source_of
 from peasy.verification.implementation.by_output import judge_by_output
-from peasy.verification.implementation.call_text import CallFailure, failure
+from peasy.verification.implementation.call_text import CallFailure, call_not_found, failure
 from peasy.verification.implementation.calls import attempts
 from peasy.verification.implementation.catalogue import finding
 from peasy.verification.implementation.checks import (
@@ -102,7 +102,7 @@ def examine(target: Any, name: str = "", *, file: str = "", call: str | None = N
             break
     if best is not None:
         return best
-    raise _no_call(state)
+    raise call_not_found(state.target, state.name, state.failures, state.notes)
 
 
 def _attempts(state: Examination, sizes: Sizes) -> Any:
@@ -128,45 +128,6 @@ def _explain_expected(
         reading = read_cores(subject, trace, cores[:1], state.seed)[0]
         if reading.attended:
             state.notes += explain_difference(subject, reading, expected)
-
-
-_OTHER_LIBRARIES = {"tensorflow", "keras", "jax", "flax", "mxnet", "paddle", "mlx", "tinygrad", "cupy", "haiku"}
-
-
-def _no_call(state: Examination) -> InvalidInput:
-    """Return the error when no call worked: the attempt that came furthest, its line, and the call to complete."""
-    missing = next(
-        (note.rpartition(": ")[2].rstrip(".") for note in state.notes if note.startswith("Not installed")), ""
-    )
-    other = sorted(_OTHER_LIBRARIES & {*missing.split(", ")})
-    if other:
-        message = f"{state.name} could not be called: it is code for {other[0]}."
-        return InvalidInput(message, hint="prove examines PyTorch and NumPy code.")
-    if not state.failures:
-        message = f"{state.name} does not look like attention: it takes no arrays that are known here."
-        hint = f"Install {missing}" if missing else f'Give the call: --call "{state.name}(q, k, v)"'
-        return InvalidInput(message, hint=hint)
-    failures = sorted(state.failures, key=lambda one: ("not installed" in one.error, one.line or 0), reverse=True)
-    lines = list(dict.fromkeys(one.summary() for one in failures))
-    first = failures[0]
-    where = f" Line {first.line}: {first.code}" if first.line else ""
-    absent = re.search(r"but (\S+) is not installed", first.error)
-    hint = "\n".join([
-        *(f"tried: {line}" for line in lines[1:4] if not absent),
-        f"Install {absent[1]}, and run it again." if absent else _call_to_complete(first),
-    ])  # fmt: skip
-    return InvalidInput(f"{state.name} could not be called: {first.call} raised {first.error}.{where}", hint=hint)
-
-
-def _call_to_complete(failed: CallFailure) -> str:
-    """Return the `--call` that would work: what is not known is left as dots, and the names that it may use."""
-    sizes = SIZES[0]
-    shape = f"[{sizes.batch}, {sizes.time}, {sizes.d_model}]"
-    return (
-        f'Give the call, with what fits in place of dots: --call "{failed.call.replace("=None", "=...")}"\n'
-        f"In it q, k, v, x and source are arrays {shape}, or of other shapes where these do not fit. Write "
-        "x[0] or x.transpose(0, 1) for parts of them, torch.zeros(5, 5) or settings(name=value) for what is missing."
-    )
 
 
 def _judge_attempt(state: Examination, attempt: Attempt, seed: int = 0) -> Judgement:

@@ -122,9 +122,9 @@ def _calls_in(body: list[ast.stmt], name: str, created: bool) -> Iterator[list[a
         if makes and created:
             objects |= _bound(body[last])
         called = [name] if not created else [each for each in objects if each not in ("", name)]
-        direct = created and makes and re.search(r"\)\(|\)\.forward\(", text)
+        direct = created and makes and re.search(r"\)\(|\)\.\w+\(", text)
         if not isinstance(body[last], ast.FunctionDef | ast.ClassDef) and (
-            direct or any(re.search(rf"(?<![\w.]){re.escape(each)}(\.forward)?\(", text) for each in called)
+            direct or any(re.search(rf"(?<![\w.]){re.escape(each)}(\.\w+)?\(", text) for each in called)
         ):
             yield _needed(body, texts, last)
 

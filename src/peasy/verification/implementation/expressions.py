@@ -105,7 +105,7 @@ def _create_objects(
             function = None
             with contextlib.suppress(NameError):
                 function = None if used & {*CALL_NAMES, "mask"} else evaluate(node.func)
-            if not inspect.isclass(function) or not _has_call(function):
+            if not inspect.isclass(function) or function.__module__.partition(".")[0] in ("builtins", "torch", "numpy"):
                 self.generic_visit(node)
                 return node
             keywords = {str(keyword.arg): evaluate(keyword.value) for keyword in node.keywords}
@@ -118,7 +118,3 @@ def _create_objects(
             return ast.copy_location(ast.Name(f"_object_{len(made)}", ast.Load()), node)
 
     return Creator().visit(tree), made, ops, buffers
-
-
-def _has_call(cls: type) -> bool:
-    return any("__call__" in vars(base) or "forward" in vars(base) for base in cls.__mro__)

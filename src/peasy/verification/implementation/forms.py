@@ -181,7 +181,7 @@ def subject_of(
 
         weights = {name: torch.from_numpy(value) for name, value in weights.items()}
     names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    target = made if is_module(made) else function
+    target = made if is_module(made) and function == made.forward else function
 
     def run(values: Mapping[str, Any]) -> Any:
         bound = _grouped({**weights, **values})

@@ -286,7 +286,7 @@ def _constructor_argument(
         return True  # whether to scale
     if not required and (required_only or role not in (*_SIZE_ROLES, "dropout", "batch", "device")):
         return UNKNOWN
-    if not required and (parameter.default is None or isinstance(parameter.default, bool)):
+    if not required and role != "device" and (parameter.default is None or isinstance(parameter.default, bool | str)):
         return UNKNOWN
     if not required and role == "length" and isinstance(parameter.default, int) and parameter.default >= sizes.length:
         return UNKNOWN
@@ -373,6 +373,7 @@ def make_config(
         arguments |= {
             name: value for name, p in known.items()
             if (value := config_value(sizes, name)) is not UNKNOWN
+            and isinstance(p.default, str) <= isinstance(value, str)
             and (p.default is p.empty or (role_of(name, True) in _SET_ROLES and p.default is not None)
                  or (guess and role_of(name, True) == "heads"))
             and not (keep_length and p.default is not p.empty and role_of(name, True) == "length")

@@ -119,14 +119,15 @@ def forms(
     if {"key", "source"} & set(roles.values()):
         shapes += [(sizes, Layout(axes, width, keys)) for width in dict.fromkeys(widths) for axes, keys in ONE_QUERY]
     masks = MASK_FORMS if {"mask", "padding"} & set(roles.values()) else MASK_FORMS[:1]
-    rotary = ROTARY_FORMS if required & set(ROTARY_ROLES) else (0,)
-    weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
     optional = {roles[p.name] for p in parameters if p.default is None}
+    rotary = ROTARY_FORMS if {*required, *optional} & {*ROTARY_ROLES} else (0,)
+    weights = (False, True) if any(role.startswith("w_") for role in required) else (False,)
     sources = (False, True) if optional & {"source", "position_ids", *ROTARY_ROLES} else (False,)
     unknown = ("", "tokens", "heads") if "" in required else ("",)
     outer = itertools.product(unknown, masks, sources, shapes, _libraries(function, made), rotary, weights)
     for array, mask, source, (each, layout), library, number, grouped in outer:
-        yield Form(layout, each, library, mask, number, grouped, source, array)
+        if number == 0 or source or required & {*ROTARY_ROLES}:
+            yield Form(layout, each, library, mask, number, grouped, source, array)
 
 
 def lengths_of(parameters: Mapping[str, Any], buffers: Mapping[str, Any], sizes: Sizes) -> list[int]:

@@ -64,6 +64,8 @@ def repaired_calls(
     first = {_CREATED + name: value for name, value in created.items()}
     queue: list[tuple[tuple[float, ...], int, dict[str, Any], tuple[str, ...]]] = []
     seen, number, found, end = set[str](), itertools.count(1), 0, time.process_time() + _MAX_SECONDS
+    function = call_method(target) if inspect.isclass(target) else target
+    optional = {p.name for p in signature_of(function) if p.default is None}
     for start in starts:
         queue.append(((-math.inf,), next(number), {**first, **start}, ()))
     for _ in range(_MAX_TRIALS):
@@ -72,7 +74,9 @@ def repaired_calls(
         _, _, values, repaired = heapq.heappop(queue)
         arguments = {n: v.make(n) if isinstance(v, Shape) else v for n, v in values.items()}
         own = {n.removeprefix(_CREATED): v for n, v in arguments.items() if n.startswith(_CREATED)}
-        given = {n: v for n, v in arguments.items() if not n.startswith(_CREATED)}
+        given = {
+            n: v for n, v in arguments.items() if not n.startswith(_CREATED) and (n not in optional or v is not None)
+        }
         try:
             with quiet():
                 call(own, given)
@@ -321,9 +325,10 @@ def _instead_of_nothing(constructor: bool, role: str, text: str, sizes: Sizes) -
 def start_arguments(
     function: Callable[..., Any], roles: Mapping[str, str], sizes: Sizes, required: Callable[[str, str], Any]
 ) -> list[dict[str, Any]]:
-    """Return the first arguments of a call: arrays of tokens, with or without heads, and `required(name, role)`."""
+    """Return the first arguments of a call: arrays with and without heads, None, or `required(name, role)`."""
     arrays = ("query", "key", "value", "x", "source")
-    parameters = [p for p in signature_of(function) if p.default is inspect.Parameter.empty or roles[p.name] in arrays]
+    parameters = [p for p in signature_of(function) if p.default in (None, p.empty) or roles[p.name] in arrays]
     shapes = (sizes.batch, sizes.time, sizes.d_model), (sizes.batch, sizes.heads, sizes.time, sizes.d_head)
-    others = {p.name: required(p.name, roles[p.name]) for p in parameters if roles[p.name] not in arrays}
+    others = {p.name: None if p.default is None else required(p.name, roles[p.name]) for p in parameters
+              if p.default is None or roles[p.name] not in arrays}  # fmt: skip
     return [{p.name: others.get(p.name, Shape(axes)) for p in parameters} for axes in shapes]

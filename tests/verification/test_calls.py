@@ -179,9 +179,12 @@ def test_another_number_of_queries_is_no_error_of_the_examination(tmp_path):
 
 
 def test_sizes_of_an_example_decide_no_mistake_where_something_is_unknown(tmp_path):
-    text = HARD.replace("math.sqrt(q.size(-1))", "8").replace("@ v", "@ (v + x.flip(1))")
+    text = HARD.replace("math.sqrt(q.size(-1))", "8")  # √70, rounded down
+    text = text.replace("return torch", "c = torch") + "        return c + c.mean(1, keepdim=True)\n"
     target = load(tmp_path, text + EXAMPLES["main"][2])
-    assert examine(target, file=str(tmp_path / "hard.py")).verdict == NOT_COMPARED
+    found = examine(target, file=str(tmp_path / "hard.py"))
+    assert found.verdict == NOT_COMPARED
+    assert any("floor division was found, but" in reason for reason in found.unknown)
 
 
 def test_sizes_are_pairwise_different():

@@ -278,7 +278,7 @@ def _constructor_argument(
     required = parameter.default is parameter.empty
     role = role_of(parameter.name, constructor=True)
     if role == "config" or _is_config_class(hint):
-        given = required or parameter.default is None
+        given = required or (parameter.default is None and not required_only)
         return make_config(hint, sizes, guess, required_only, _setting_options(cls)) if given else UNKNOWN
     if role == "key_heads" and (required or sizes.grouped):
         return sizes.constructor_value(role)

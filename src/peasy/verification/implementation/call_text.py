@@ -150,9 +150,10 @@ def _call_to_complete(failed: CallFailure) -> str:
     """Return the `--call` that would work: what is not known is left as dots, and the names that it may use."""
     sizes = SIZES[0]
     shape = f"[{sizes.batch}, {sizes.time}, {sizes.d_model}]"
-    call = re.sub(r" as in .*", "", failed.call).replace("=None", "=...")
+    call = failed.call.partition(" as in ")[0].replace("=None", "=...")
+    ask = "Give the call, with what fits in place of dots" if "=..." in call else "Change what does not fit"
     return (
-        f'Give the call, with what fits in place of dots: --call "{call}"\n'
+        f'{ask}: --call "{call}"\n'
         f"In it q, k, v, x and source are arrays {shape}, or of other shapes where these do not fit. Write "
         "x[0] or x.transpose(0, 1) for parts of them, torch.zeros(5, 5) or settings(name=value) for what is missing."
     )

@@ -8,7 +8,6 @@ import ast
 import contextlib
 import importlib
 import inspect
-import os
 import re
 import sys
 import time
@@ -24,12 +23,13 @@ from peasy.verification.implementation.loading import (
     StatementFinder,
     definitions,
     package_root,
+    project_files,
     project_folders,
 )
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_SECONDS, _MAX_CALLERS, _MAX_FILES, _MAX_TRIALS = 8.0, 12, 2000, 12
-"""CPU seconds of a search for one call, classes that are run, files that are read, and constructors of one class."""
+_MAX_SECONDS, _MAX_CALLERS, _MAX_TRIALS = 8.0, 12, 12
+"""CPU seconds of a search for one call, classes that are run, and constructors of one class."""
 
 
 class Reached(BaseException):
@@ -159,10 +159,9 @@ def _callers(target: Any, file: Path) -> Iterator[type]:
 
 def _class_sources(file: Path) -> list[tuple[Path, str, str]]:
     """Return the classes of the project's files, those of the same file and folder first: file, name, source."""
-    others = project_folders(file)[-1].rglob("*.py") if file.suffix == ".py" else ()
-    near = sorted(others, key=lambda path: (-len(os.path.commonpath([path, file])), path))[:_MAX_FILES]
+    files = project_files(file, ".py") if file.suffix == ".py" else [file]
     return [
-        (path, node.name, source) for path in dict.fromkeys([file, *near]) for node, source in definitions(path)
+        (path, node.name, source) for path in files for node, source in definitions(path)
         if isinstance(node, ast.ClassDef)
     ]  # fmt: skip
 

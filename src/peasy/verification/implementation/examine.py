@@ -423,7 +423,7 @@ def _diagnosis(state: Examination, attempt: Attempt, found: Judgement) -> Diagno
     if found.mistakes and (attempt.guessed or (attempt.layout is None and found.unknown)):
         found.not_understood(
             f"{', '.join(found.mistakes)} was found, but with guessed settings; with others it may be right. "
-            f'Give yours: --call "{attempt.subject.text}"'
+            f'Give yours: --call "{attempt.subject.text.partition(" as in ")[0]}"'
         )
         found.mistakes.clear()
     verdict = WRONG if found.mistakes else NOT_COMPARED if found.unknown or not found.compared else EQUAL

@@ -7,7 +7,6 @@ that the call depends on are run: neither loops nor training.
 import ast
 import contextlib
 import inspect
-import os
 import re
 import sys
 import textwrap
@@ -18,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from peasy.verification.implementation.captured import CapturedCall, Reached, kept_call
-from peasy.verification.implementation.loading import project_folders, python_source
+from peasy.verification.implementation.loading import project_files, python_source
 from peasy.verification.implementation.repeated_call import quiet
 
-_MAX_SECONDS, _MAX_FILES, _MAX_BYTES, _MAX_CALLS = 6.0, 2000, 1_000_000, 4
-"""CPU seconds of a search, files that are read, their size, and calls that are kept."""
+_MAX_SECONDS, _MAX_BYTES, _MAX_CALLS = 6.0, 1_000_000, 4
+"""CPU seconds of a search, size of a file that is read, and calls that are kept."""
 _NAME = r"(?:self\.)?[^\W\d]\w*"
 
 
@@ -58,11 +57,9 @@ def _examples(name: str, file: Path, created: bool) -> Iterator[tuple[Path, list
 
 
 def _files(file: Path) -> list[Path]:
-    """Return the files that may call code of a file: itself, tests and READMEs, then those near it."""
-    others = [path for path in project_folders(file)[-1].rglob("*") if path.suffix in (".py", ".ipynb", ".md", ".rst")]
-    known = [path for path in others if re.search(r"test|readme|example|demo|usage", path.name, re.I)]
-    near = sorted(others, key=lambda path: (path not in known, -len(os.path.commonpath([path, file])), path))
-    return list(dict.fromkeys([file, *near[:_MAX_FILES]]))
+    """Return the files that may call code of a file: itself, tests, examples and READMEs, then others near it."""
+    first, *others = project_files(file, ".py", ".ipynb", ".md", ".rst")
+    return [first, *sorted(others, key=lambda path: not re.search(r"test|readme|example|demo|usage", path.name, re.I))]
 
 
 def _code_of(text: str) -> str:

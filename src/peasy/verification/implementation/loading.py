@@ -11,6 +11,7 @@ import importlib.machinery
 import importlib.util
 import json
 import linecache
+import os
 import re
 import sys
 import types
@@ -63,6 +64,13 @@ def project_folders(file: Path) -> list[Path]:
             folders += [parent, parent / "src"]
             break
     return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
+
+
+def project_files(file: Path, *suffixes: str) -> list[Path]:
+    """Return the files of a file's project, itself first, then those near it; 2,000 at most."""
+    others = (path for path in project_folders(file)[-1].rglob("*") if path.suffix in suffixes)
+    near = sorted(others, key=lambda path: (-len(os.path.commonpath([path, file])), path))
+    return list(dict.fromkeys([file, *near[:2000]]))
 
 
 def _imported_paths(file: Path) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+import torch
 
 from peasy.errors import InvalidInput
 from peasy.verification.implementation import examine as examination
@@ -10,6 +12,7 @@ from peasy.verification.implementation.arguments import SIZES
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.loading import find_target, load_module
+from peasy.verification.implementation.package_functions import rearrange, repeat
 from peasy.verification.verdict import EQUAL, NOT_COMPARED
 
 HARD = '''
@@ -185,6 +188,16 @@ def test_sizes_of_an_example_decide_no_mistake_where_something_is_unknown(tmp_pa
     found = examine(target, file=str(tmp_path / "hard.py"))
     assert found.verdict == NOT_COMPARED
     assert any("floor division was found, but" in reason for reason in found.unknown)
+
+
+def test_arrays_are_rearranged_as_tensors_are():
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for pattern in ("b t (h d) -> (b h) t d", "b t (h d) -> h (t b d)"):
+        expected = rearrange(torch.from_numpy(x), pattern, h=2).numpy()
+        assert np.array_equal(rearrange(x, pattern, h=2), expected)
+    expected = np.stack([x, x, x], axis=1)
+    assert np.array_equal(repeat(x, "b t d -> b n t d", n=3), expected)
+    assert np.array_equal(repeat(torch.from_numpy(x), "b t d -> b n t d", n=3).numpy(), expected)
 
 
 def test_sizes_are_pairwise_different():

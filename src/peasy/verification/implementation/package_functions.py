@@ -4,14 +4,16 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 
 def rearrange(x: Any, pattern: str, /, **sizes: int) -> Any:
-    """Return a tensor, or a list of tensors as one, with its axes split, merged and in another order."""
-    x = torch.stack(list(x)) if isinstance(x, list | tuple) else x
+    """Return a tensor or array, or a list of them as one, with its axes split, merged and in another order."""
+    if isinstance(x, list | tuple):
+        x = torch.stack(list(x)) if isinstance(x[0], torch.Tensor) else np.stack(list(x))
     dots = range(x.ndim - len(re.findall(r"\([^)]*\)|\w+", pattern.partition("->")[0])))
     sides = pattern.replace("...", " ".join(f"axis_{n}" for n in dots)).split("->")
     left, right = ([re.findall(r"\w+", axis) for axis in re.findall(r"\([^)]*\)|\w+", side)] for side in sides)
@@ -24,7 +26,8 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Any:
         sizes |= dict.fromkeys(unknown, size // known)
     names = [name for group in left for name in group if name != "1"]
     order = [names.index(name) for group in right for name in group if name != "1"]
-    split = x.reshape([sizes[name] for name in names]).permute(order)
+    split = x.reshape([sizes[name] for name in names])
+    split = split.permute(order) if isinstance(x, torch.Tensor) else split.transpose(order)
     return split.reshape([math.prod(sizes[name] for name in group) for group in right])
 
 
@@ -33,13 +36,15 @@ def rearrange_many(tensors: Any, pattern: str, /, **sizes: int) -> Any:
     return (rearrange(x, pattern, **sizes) for x in tensors)
 
 
-def repeat(x: torch.Tensor, pattern: str, /, **sizes: int) -> Any:
-    """Return a tensor repeated along the axes that only the right side of the pattern has."""
+def repeat(x: Any, pattern: str, /, **sizes: int) -> Any:
+    """Return a tensor or array repeated along the axes that only the right side of the pattern has."""
     left, right = pattern.split("->")
     right = re.sub(r"\b([2-9]|\d\d+)\b", r"repeats_\1", right)
     sizes |= {f"repeats_{number}": int(number) for number in re.findall(r"repeats_(\d+)", right)}
     new = [name for name in dict.fromkeys(re.findall(r"[^\W\d]\w*", right)) if not re.search(rf"\b{name}\b", left)]
-    return rearrange(x.expand(*(sizes[name] for name in new), *x.shape), f"{' '.join(new)} {left}->{right}", **sizes)
+    shape = [*(sizes[name] for name in new), *x.shape]
+    wide = x.expand(shape) if isinstance(x, torch.Tensor) else np.broadcast_to(x, shape, subok=True)
+    return rearrange(wide, f"{' '.join(new)} {left}->{right}", **sizes)
 
 
 def reduce(x: torch.Tensor, pattern: str, reduction: str, /, **sizes: int) -> Any:

@@ -9,6 +9,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import linecache
 import os
@@ -68,7 +69,8 @@ def project_folders(file: Path) -> list[Path]:
 
 def project_files(file: Path, *suffixes: str) -> list[Path]:
     """Return the files of a file's project, itself first, then those near it; 2,000 at most."""
-    others = (path for path in project_folders(file)[-1].rglob("*") if path.suffix in suffixes)
+    everything = itertools.islice(project_folders(file)[-1].rglob("*"), 50_000)  # a home folder would take minutes
+    others = (path for path in everything if path.suffix in suffixes)
     near = sorted(others, key=lambda path: (-len(os.path.commonpath([path, file])), path))
     return list(dict.fromkeys([file, *near[:2000]]))
 

@@ -12,7 +12,7 @@ from peasy.verification.implementation.arguments import SIZES
 from peasy.verification.implementation.examine import examine
 from peasy.verification.implementation.examples import example_calls
 from peasy.verification.implementation.loading import find_target, load_module
-from peasy.verification.implementation.package_functions import rearrange, repeat
+from peasy.verification.implementation.package_functions import rearrange, reduce, repeat
 from peasy.verification.verdict import EQUAL, NOT_COMPARED
 
 HARD = '''
@@ -198,6 +198,10 @@ def test_arrays_are_rearranged_as_tensors_are():
     expected = np.stack([x, x, x], axis=1)
     assert np.array_equal(repeat(x, "b t d -> b n t d", n=3), expected)
     assert np.array_equal(repeat(torch.from_numpy(x), "b t d -> b n t d", n=3).numpy(), expected)
+    for reduction in ("sum", "mean", "max", "min"):
+        expected = getattr(x, reduction)(axis=1)
+        assert np.allclose(reduce(x, "b t d -> b d", reduction), expected)
+        assert np.allclose(reduce(torch.from_numpy(x), "b t d -> b d", reduction).numpy(), expected)
 
 
 def test_sizes_are_pairwise_different():

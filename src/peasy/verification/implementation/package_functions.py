@@ -47,12 +47,13 @@ def repeat(x: Any, pattern: str, /, **sizes: int) -> Any:
     return rearrange(wide, f"{' '.join(new)} {left}->{right}", **sizes)
 
 
-def reduce(x: torch.Tensor, pattern: str, reduction: str, /, **sizes: int) -> Any:
-    """Return a tensor without the axes that only the left side of the pattern has: their mean, sum, max or min."""
+def reduce(x: Any, pattern: str, reduction: str, /, **sizes: int) -> Any:
+    """Return a tensor or array without the axes that only the left side of the pattern has: their mean, sum, max or min."""
     left, right = pattern.split("->")
     gone = [name for name in re.findall(r"[^\W\d]\w*", left) if not re.search(rf"\b{name}\b", right)]
     merged = rearrange(x, f"{left}->{right} ({' '.join(gone)})", **sizes)
-    return getattr(merged, {"max": "amax", "min": "amin"}.get(reduction, reduction))(dim=-1)
+    tensor_names = {"max": "amax", "min": "amin"} if isinstance(merged, torch.Tensor) else {}
+    return getattr(merged, tensor_names.get(reduction, reduction))(axis=-1)
 
 
 def einsum(*arguments: Any) -> torch.Tensor:

@@ -48,7 +48,7 @@ def repeat(x: Any, pattern: str, /, **sizes: int) -> Any:
 
 
 def reduce(x: Any, pattern: str, reduction: str, /, **sizes: int) -> Any:
-    """Return a tensor or array without the axes that only the left side of the pattern has: their mean, sum, max or min."""
+    """Return a tensor or array without the axes that only the left side has: their mean, sum, max or min."""
     left, right = pattern.split("->")
     gone = [name for name in re.findall(r"[^\W\d]\w*", left) if not re.search(rf"\b{name}\b", right)]
     merged = rearrange(x, f"{left}->{right} ({' '.join(gone)})", **sizes)

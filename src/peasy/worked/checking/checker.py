@@ -8,7 +8,7 @@ followed as written: a cell that agrees only with that `follows` from the mistak
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -372,17 +372,23 @@ class TableChecker:
     def find_slip(
         self, table: AlignedTable, judged: dict[tuple[int, int], judging.CellVerdict], known: list[TableReading]
     ) -> Slip | None:
-        """Return the known slip that explains the wrong rows of a table, if there is one."""
-        clean = judging.clean_reading(known)
-        wrong = [cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"]
-        if clean is None or not wrong or not self.names_slips:
-            return None
-        return self.slip_finder(table).find(table, set(wrong), clean, strict=len(wrong) == 1)
+        """Return the known slip that explains the wrong rows of a table, if there is one.
 
-    def slip_finder(self, table: AlignedTable) -> SlipFinder:
-        """Return the finder of slips in a table, with the right numbers of the tables before it."""
+        It is looked for with the right numbers of the tables before it, then with their mistakes.
+        """
+        wrong = [cell[0] for cell, verdict in judged.items() if verdict.verdict == "wrong"]
+        if judging.clean_reading(known) is None or not wrong or not self.names_slips:
+            return None
+        for reading in sorted(known, key=lambda each: not each.clean):
+            finder = self.slip_finder(table, {} if reading.clean else reading.points_before())
+            if slip := finder.find(table, set(wrong), reading, strict=len(wrong) == 1):
+                return slip
+        return None
+
+    def slip_finder(self, table: AlignedTable, mistaken: Mapping[str, np.ndarray] | None = None) -> SlipFinder:
+        """Return the finder of slips in a table, with the right numbers of the tables before it, or mistaken ones."""
         prefix = table.node.removesuffix(table.step)
-        tables = {name: reading.point for name, reading in self.right.items()}
+        tables = {name: reading.point for name, reading in self.right.items()} | dict(mistaken or {})
         tables |= {
             name.removeprefix(prefix): point for name, point in tables.items() if prefix and name.startswith(prefix)
         }

@@ -44,6 +44,13 @@ class TableReading:
             return self.written
         return next(parent.mistaken_table for parent in self.parents if not parent.clean)
 
+    def points_before(self) -> dict[str, np.ndarray]:
+        """Return the numbers of the tables that this reading is calculated from, by node."""
+        points: dict[str, np.ndarray] = {}
+        for name, parent in zip(self.route.inputs if self.route else (), self.parents, strict=True):
+            points |= parent.points_before() | {name: parent.point}
+        return points
+
     def knows(self, row: int, column: int) -> bool:
         """True if the number of this cell is bounded."""
         return bool(self.bounds.is_known[row, column])
@@ -129,6 +136,10 @@ def _distinct(readings: Sequence[TableReading]) -> list[TableReading]:
     return distinct
 
 
+def _is_whole(numbers: np.ndarray) -> bool:
+    return bool(np.all(np.isnan(numbers) | (numbers == np.round(numbers))))
+
+
 def add_written(
     readings: Sequence[TableReading], written: Interval, numbers: np.ndarray, wrong: np.ndarray, caption: str
 ) -> list[TableReading]:
@@ -139,6 +150,8 @@ def add_written(
     has them as written.
     """
     clean = next((reading for reading in readings if reading.clean), None)
+    if clean is not None and np.array_equal(clean.bounds.low, np.round(clean.bounds.high)) and _is_whole(numbers):
+        written = Interval.exact(numbers)  # sums of products of whole numbers
     mistaken = [reading for reading in readings if not reading.clean]
     if np.isnan(numbers).all() or (clean is not None and clean.bounds.shape != written.shape):
         return list(readings)

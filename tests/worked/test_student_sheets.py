@@ -5,7 +5,7 @@ import pytest
 
 from peasy.commands.check import check
 from peasy.worked.checking import checker
-from peasy.worked.checking.readings import add_written
+from peasy.worked.checking.readings import TableReading, add_written
 from peasy.worked.tables import read_text
 
 SEEDS = (3, 4)
@@ -173,3 +173,37 @@ def test_an_unnamed_mistake_is_followed(monkeypatch):
     monkeypatch.setattr(checker, "add_written", lambda *given: [r for r in add_written(*given) if r.clean])
     cells = [cell for part in check(read_text(text, suffix)).parts for cell in part.cells]
     assert "weights" in {cell.table for cell in cells if cell.verdict == "wrong"}
+
+
+TWO = {
+    "columns": ("weights", lambda t: softmax(t["masked"], axis=0), "over columns"),
+    "twice": ("weights", lambda t: softmax(softmax(t["masked"])), "twice"),
+    "keys as values": ("context", lambda t: t["weights"] @ t["K"], "the keys instead of the values"),
+    "average": ("context", lambda t: np.tile(t["V"].mean(0), (4, 1)), "averaged"),
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_a_second_mistake_is_named_on_the_numbers_of_the_first(name, monkeypatch):
+    table, wrong, phrase = TWO[name]
+    first = {"scores": lambda t: changed(t["Q"] @ t["K"].T, 1, 2, (t["Q"] @ t["K"].T)[1, 2] + 2)}
+    text = as_text(solved(drawn(3, False), **first, **{table: wrong}), False, 3, ".md")
+    cells = [cell for part in check(read_text(text)).parts for cell in part.cells if cell.verdict == "wrong"]
+    assert {cell.table for cell in cells} == {"scores", table}
+    assert sum(cell.table == "scores" for cell in cells) == 1
+    assert all(phrase in cell.reason for cell in cells if cell.table == table)
+    monkeypatch.setattr(TableReading, "points_before", lambda reading: {})
+    cells = [cell for part in check(read_text(text)).parts for cell in part.cells if cell.table == table]
+    assert name == "average" or not all(phrase in cell.reason for cell in cells if cell.verdict == "wrong")
+
+
+def test_a_wrong_whole_number_is_exact_for_the_tables_after_it():
+    """Half a unit of a sum of whole products would excuse any context in its row."""
+    first = {"scores": lambda t: changed(t["Q"] @ t["K"].T, 1, 2, (t["Q"] @ t["K"].T)[1, 2] + 1)}
+    tables = solved(drawn(3, False), **first)
+    tables["context"] = changed(tables["context"], 1, 0, tables["context"][1, 0] + 0.05)
+    cells = [cell for part in check(read_text(as_text(tables, False, 3, ".md"))).parts for cell in part.cells]
+    assert [(cell.table, cell.row) for cell in cells if cell.verdict == "wrong"] == [
+        ("scores", "x_2"),
+        ("context", "x_2"),
+    ]

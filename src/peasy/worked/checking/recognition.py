@@ -6,7 +6,7 @@ products.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -138,13 +138,7 @@ def _is_nearer(table: WrittenTable, found: TableReading, usual: TableReading) ->
     if found.point.shape != usual.point.shape:
         return True
     apart = (found.bounds.low > usual.bounds.high) | (found.bounds.high < usual.bounds.low)
-    numbers = [(cell, number) for cell, number in _numbers(table) if number is not None and apart[cell]]
-    hits = [
-        sum(
-            number.may_be(float(reading.bounds.low[cell]), float(reading.bounds.high[cell])) for cell, number in numbers
-        )
-        for reading in (found, usual)
-    ]
+    hits = [int(np.sum(_hits(table, reading)[apart[_numbers(table)[0]]])) for reading in (found, usual)]
     return hits[0] > hits[1]
 
 
@@ -152,14 +146,24 @@ def _agreement(table: WrittenTable, reading: TableReading | None) -> float:
     """Return the share of the table's numbers that a reading has in the same place; 0 if the shape differs."""
     if reading is None or reading.point.shape != (len(table.cells), max(map(len, table.cells), default=0)):
         return 0.0
-    numbers = [(cell, number) for cell, number in _numbers(table) if number is not None]
-    if len(numbers) < 2 or len({number.value for _, number in numbers}) < 2:
-        return 0.0
-    low, high = reading.bounds.low, reading.bounds.high
-    return sum(number.may_be(float(low[cell]), float(high[cell])) for cell, number in numbers) / len(numbers)
+    _, numbers = _numbers(table)
+    return float(np.mean(_hits(table, reading))) if len({number.value for number in numbers}) > 1 else 0.0
 
 
-def _numbers(table: WrittenTable) -> Iterator[tuple[tuple[int, int], WrittenNumber | None]]:
-    for row, texts in enumerate(table.cells):
-        for column, text in enumerate(texts):
-            yield (row, column), read_number(str(text))
+def _hits(table: WrittenTable, reading: TableReading) -> np.ndarray:
+    """Return for each number of a table whether the reading has it in the same place."""
+    cells, numbers = _numbers(table)
+    bounds = zip(reading.bounds.low[cells].tolist(), reading.bounds.high[cells].tolist(), strict=True)
+    return np.array([number.may_be(*ends) for number, ends in zip(numbers, bounds, strict=True)], dtype=np.bool)
+
+
+@lru_cache(maxsize=512)
+def _numbers(table: WrittenTable) -> tuple[tuple[list[int], list[int]], tuple[WrittenNumber, ...]]:
+    """Return the numbers of a table, after their rows and columns."""
+    found = [
+        (row, column, number)
+        for row, texts in enumerate(table.cells)
+        for column, text in enumerate(texts)
+        if (number := read_number(str(text)))
+    ]
+    return ([row for row, _, _ in found], [column for _, column, _ in found]), tuple(number for *_, number in found)

@@ -351,11 +351,9 @@ def _harmonise_decimals(table: AlignedTable) -> None:
         if (number.decimals or 0) > 0:
             by_row.setdefault(row, []).append(number.decimals or 0)
     overall = _most_common([decimals for row in by_row.values() for decimals in row])
+    uniform = {row: used[0] for row, used in by_row.items() if len(used) > 1 and len(set(used)) == 1}
     for cell, number in plain.items():
-        own = number.decimals or 0
-        of_row = by_row.get(cell[0], [])
-        uniform = len(of_row) > 1 and len(set(of_row)) == 1
-        usual = min(of_row[0] if uniform else overall, _MAX_DECIMALS)
+        own, usual = number.decimals or 0, min(uniform.get(cell[0], overall), _MAX_DECIMALS)
         if own < usual and (own <= 0 or own < min(usual - 1, 3)):
             table.cells[cell] = number.at_decimals(usual)
 

@@ -192,16 +192,19 @@ class TableChecker:
         self.likelihood = 0.0
 
     @classmethod
-    def best(cls, example: Example, names_slips: bool = True) -> "TableChecker":
+    def best(
+        cls, example: Example, names_slips: bool = True, first: "TableChecker | None" = None
+    ) -> "TableChecker":
         """Check under every reading of the inputs, and return the check that explains the written tables best.
 
-        Without `names_slips`, mistakes are only counted, which is faster.
+        Without `names_slips`, mistakes are only counted, which is faster. `first` is a check already made, of rounded
+        inputs.
         """
         check_size(example)
         if sum(len(row) for table in example.written for row in table.cells) > _MAX_CELLS:
             raise InvalidInput(f"There are more than {_MAX_CELLS:,} written cells.", hint="Check fewer tables at once.")
         with np.errstate(all="ignore"):
-            best = cls(example, names_slips=names_slips).run()
+            best = first or cls(example, names_slips=names_slips).run()
             for decimals in sorted(best.given_decimals)[:3]:
                 stricter = cls(example, decimals, names_slips).run()
                 blames = stricter.blames_rounding(best)

@@ -63,10 +63,11 @@ def _is_lower_triangle(table: WrittenTable) -> bool:
     return all(_ZERO.fullmatch(str(text).strip()) for text in above)
 
 
-def name_tables(example: Example) -> Example:
-    """Return the example with tables renamed to the step whose numbers they have."""
-    doubtful = [table for table in example.written if _alternatives(table) or UNKNOWN_ROW in table.rows]
-    unnamed = [table for table in example.written if parse_caption(table.table) is None]
+def name_tables(example: Example, only_last: bool = False) -> Example:
+    """Return the example with tables renamed to the step whose numbers they have; `only_last`, the others are named."""
+    new = example.written[-1:] if only_last else example.written
+    doubtful = [table for table in new if _alternatives(table) or UNKNOWN_ROW in table.rows]
+    unnamed = [table for table in new if parse_caption(table.table) is None]
     if not doubtful and not unnamed:
         return example
     sure = tuple(t for t in example.written if parse_caption(t.table) and UNKNOWN_ROW not in t.rows)

@@ -116,7 +116,7 @@ class _ProgramOutput:
             for convention in conventions:
                 with suppress(PeasyError):
                     example = replace(plain, **convention)  # type: ignore[arg-type]
-                    yield example if is_named else name_tables(example)
+                    yield example if is_named else name_tables(example, only_last=True)
 
     def first_fit(
         self, table: WrittenTable, contexts: Iterable[list[WrittenTable]], mistaken: frozenset[str]
@@ -255,7 +255,7 @@ def _is_explained(example: Example, mistaken: frozenset[str] = frozenset(), must
         checker = TableChecker(example, names_slips=False).run()
         if not _agrees(checker, mistaken):  # what is wrong if the inputs were rounded is wrong if they are exact
             return False
-        checker = TableChecker.best(example, names_slips=False)
+        checker = TableChecker.best(example, names_slips=False, first=checker)
         last = table_caption(table_name(example.written[-1], example, [table.table for table in example.written]))
     is_judged = not must_judge or any(cell.table == last for cell in checker.cells)
     return is_judged and last not in checker.coarse_tables and _agrees(checker, mistaken)

@@ -144,3 +144,22 @@ def test_program_text_and_formulas_stay_as_they_are():
     lines = ["x = torch.tensor([[1, 2]])", "y = f(x)", "| a = [1, 2] |"]
     assert list(reduce_statements(lines, fenced=True)) == lines
     assert list(reduce_statements(["= [1, 2] + [3, 4]", "softmax([1, 2])"], fenced=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("softmax([1, 0]) = [0.5, 0.5] × [1, 2] = [0.5, 1.0]", "softmax([1, 0]) = [0.5, 0.5]"),
+        ("sum = 22.05\n  = [0.05, 0.77, 0.19]", "w =\n  = [0.05, 0.77, 0.19]"),
+    ],
+)
+def test_the_end_of_another_calculation_has_not_its_name(text, other):
+    named = [[line for line in reduce_statements(each.splitlines(), True) if line[0] != " "] for each in (text, other)]
+    assert ["[" in "".join(lines) for lines in named] == [False, True]
+
+
+def test_scores_that_are_divided_in_their_chain_are_the_scaled_ones():
+    (line,) = reduce_statements(["scores = [1*1 + 0*0, 1*0 + 0*1] / sqrt(2) = [0.71, 0]"], True)
+    assert line == "scaled = [0.71, 0]"
+    (line,) = reduce_statements(["scores = [1*1 + 0*0, 1*0 + 0*1] / 2 = [0.5, 0]"], True)
+    assert line == "scores = [0.5, 0]"

@@ -50,6 +50,8 @@ _SHAPE = re.compile(r"[\d\s()*]*\d × \d[\d\s()*×]*")
 _TOKEN_START = re.compile(r"(?<![\d.,])[\d.,]|[-+(√{\[]|exp|frac|softmax|e\s*\^")
 _ENDS = re.compile(r"[\d)\]}%.∞T]")
 _OF_FUNCTION = re.compile(r"\b(?:log|ln|max|min|sum|mean|norm|tanh|sigmoid|relu|cos|sin)\s*\Z", re.IGNORECASE)
+_LIST = re.compile(r"\s*[,;]\s*-?[\d.]+(?![\d.]|\s*[-+*×/^(√=])")
+"""More numbers after a result: `e^0, e^1 = 1, 2.72`."""
 _UNIT = re.compile(
     r"\s*(?:[kKMGTB]\b|[KMGT]i?B\b|°|\(?mod\b|mill|bill|thousand|hundred|bytes|bits|Mio|Mrd|Tsd|tausend|degrees|!)"
 )
@@ -294,7 +296,8 @@ def _first_expression(text: str) -> tuple[str, bool]:
             return "", False
         if expression.endswith("]"):
             return expression, not re.match(r"\s+(?:[^\W\d_]\w?\b|√)", after)
-        return expression, not re.match(r"\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) and "," not in expression
+        is_guess = re.match(r"\s*[-({\[–—]|\s+(?:[^\W\d_]\w?\b|√)", after) or _LIST.match(after)
+        return expression, not is_guess and "," not in expression
     return "", False
 
 

@@ -27,6 +27,7 @@ _IN_SENTENCE = re.compile(
 _BULLET = re.compile(r"^\s*(?:[-*•>]\s+|\d+[.)]\s+|\$)*")
 _CALL = re.compile(r"(.*?)\s*\(\[.*|(.*?)\s*\[[^\]]*[,\s].*")
 _WORDS = re.compile(r"(?:[^\W\d_]+[,:]?\s+)+(\S+)")
+_OF_VECTORS = re.compile(r"\]\s*(?:\\times|\\cdot|[×·⋅*@])\s*\[")
 _BY_ROOT = re.compile(r"/\s*\(?(?:√|\\?(?:\w+\.)?sqrt)")
 _OPERAND = re.compile(r"(?<!array)(?<!tensor)[×·⋅*+/(]\s*\[|\]\s*(?:[×·⋅*+/^]|\)?\s*=)|\[[^\[\]]*[a-z×·*]\(?[^\[\]]*\]")
 _DRAWN = re.compile(r"\](?:\s{2,}|,\s{3,})\[|^\s*\[[^\[\]]*\]\s*[x×@·*]\s*\[")
@@ -122,6 +123,8 @@ def _chain(text: str) -> list[tuple[str, str]]:
     is_other = any(_TWO.search(part) or re.fullmatch(_NUMBER, part) for part in others[:-1])
     if result is None or not name or len(name) > 40 or is_other:
         return []
+    if parse_caption(name) == ("weights", None) and any(map(_OF_VECTORS.search, others[:-1])):
+        return []  # softmax([1, 0]) × [1, 2] = ...: no longer the weights
     if parse_caption(name) == ("scores", None) and any(map(_BY_ROOT.search, others[:-1])):
         name = "scaled"
     names = [name, *(part for part in others[:-1] if re.fullmatch(r"\w+|\w+\[\w+\]", part))]

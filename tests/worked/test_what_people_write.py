@@ -408,3 +408,13 @@ def test_one_array_may_be_given_several_names():
     result = marked(text, ".txt")
     names = {table.name for table in result.parts[0].tables}
     assert (result.passed, names) == (True, {"Q", "K", "V", "scores", "scaled"})
+
+
+@pytest.mark.parametrize("end", ["; ", " \\\\ "])
+def test_rows_that_are_separated_by_signs_are_the_rows_of_a_matrix(end):
+    text = f"Q = [1 0{end}0 2]\n\nK = [1, 1{end}0, 1]\n\nscores = [1 0{end}2 2]\n"
+    result = check(read_text(text))
+    assert (result.passed, len(result.parts[0].cells)) == (True, 4)
+    assert check(read_text(text.replace("2 2", "2 3"))).passed is False
+    assert check(read_text(f"[1 0{end}0 2] * [1, 2] = [1, 4]")).passed is True
+    assert check(read_text(f"[1 0{end}0 2] * [1, 2] = [1, 5]")).passed is False

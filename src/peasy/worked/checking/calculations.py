@@ -14,6 +14,7 @@ from peasy.worked.checking.cell import (
     NumberArray,
     WrittenNumber,
     evaluate_array,
+    nest_rows,
     normalise_notation,
     numbers_of,
     read_number,
@@ -121,7 +122,7 @@ def find_calculations(text: str) -> Iterator[Calculation]:
         text = re.sub(r"(?<=\d),(?=\d)", ".", text)
     if re.search(r"(?<![\w\\^])e\s*=", text):  # a variable: e = y - t
         text = re.sub(r"(?<![\w\\])e(?=\s*\^)", "e_", text)
-    for number, line in _lines(text):
+    for number, line in _lines(nest_rows(text)):
         for cell in line.split("|"):
             yield from _chains(number, cell)
 

@@ -95,6 +95,10 @@ class SymbolicTerm:
 NumberArray = WrittenNumber | tuple["NumberArray", ...]
 """Number, vector or matrix; each row is a tuple."""
 
+_ROW = r"[-+−]?[\d.]+(?:(?:[ \t]+|,[ \t]+)[-+−]?[\d.]+)+"
+_ROW_END = re.compile(r"\s*(?:;|\\{1,2})\s*")
+_MATRIX = re.compile(rf"\[\s*({_ROW}(?:{_ROW_END.pattern}{_ROW})+)\s*\]")
+
 CellContent = WrittenNumber | tuple[SymbolicTerm, ...] | CellMark
 
 _BLANK = re.compile(r"[\s_.·…⋮⋯⋱?\-–—]*")
@@ -163,6 +167,15 @@ def normalise_notation(text: str) -> str:
     for pattern, plain in _NOTATIONS:
         text = re.sub(pattern, plain, text)
     return text
+
+
+def nest_rows(text: str) -> str:
+    """Return a text with matrices whose rows are separated by semicolons or backslashes as nested brackets.
+
+    >>> nest_rows("W = [1 0; 0 1], [0.1, 0.2 \\\\ 0.5, 0.6], [0,5; 0,2]")
+    'W = [[1 0], [0 1]], [[0.1, 0.2], [0.5, 0.6]], [0,5; 0,2]'
+    """
+    return _MATRIX.sub(lambda match: f"[[{_ROW_END.sub('], [', match[1])}]]", text)
 
 
 def _last_side(text: str) -> str:

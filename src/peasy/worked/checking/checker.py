@@ -192,9 +192,7 @@ class TableChecker:
         self.likelihood = 0.0
 
     @classmethod
-    def best(
-        cls, example: Example, names_slips: bool = True, first: "TableChecker | None" = None
-    ) -> "TableChecker":
+    def best(cls, example: Example, names_slips: bool = True, first: "TableChecker | None" = None) -> "TableChecker":
         """Check under every reading of the inputs, and return the check that explains the written tables best.
 
         Without `names_slips`, mistakes are only counted, which is faster. `first` is a check already made, of rounded

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby, takewhile, zip_longest
 
 from peasy.errors import InvalidInput
-from peasy.worked.checking.cell import MAX_CELL_LENGTH
+from peasy.worked.checking.cell import MAX_CELL_LENGTH, nest_rows
 from peasy.worked.checking.step_aliases import parse_caption
 from peasy.worked.tables.arrays import find_arrays
 from peasy.worked.tables.sheet import SETTINGS, Sheet, split_labels
@@ -79,7 +79,7 @@ def read_markdown(text: str) -> Sheet:
     sheet = Sheet(text=text)
     above: list[str] = []
     spent = ""  # a caption below its table, already used
-    for kind, lines in _markdown_blocks(list(_join_vectors(_plain_statements(text.splitlines())))):
+    for kind, lines in _markdown_blocks(list(_join_vectors(_plain_statements(nest_rows(text).splitlines())))):
         if kind == "table":
             below, *lines = lines
             header, *body = ([_strip_markdown(cell) for cell in _split_row(line)] for line in lines)

@@ -70,15 +70,11 @@ def _feistel(value: NDArray[np.uint64], half: int, keys: NDArray[np.uint64]) -> 
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
     left, right = value >> shift, value & mask
     for key in keys:
-        left, right = right, left ^ (_mix(right ^ key) & mask)
+        mixed = right ^ key  # finalizer of splitmix64: spreads every bit over all others
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        left, right = right, left ^ ((mixed ^ (mixed >> np.uint64(31))) & mask)
     return (left << shift) | right
-
-
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Finalizer of splitmix64: spreads every bit over all others."""
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 _IndexArray = NDArray[np.int64]
@@ -126,16 +122,13 @@ def window_batch(column: TokenColumn, seq_len: int, batch_size: int, *, seed: in
     size = num_windows(column, seq_len)
     positions = np.arange(position, position + batch_size, dtype=np.int64)
     samples = shuffled_indices(size, positions, seed=seed)
-    starts = samples * seq_len + _epoch_shifts(column, seq_len, size, positions // size, seed)
-    rows = column.windows(starts, seq_len + 1)
-    return WindowBatch(rows[:, :-1], rows[:, 1:], np.ones((len(rows), seq_len), dtype=bool), samples)
-
-
-def _epoch_shifts(column: TokenColumn, seq_len: int, size: int, epochs: _IndexArray, seed: int) -> _IndexArray:
+    epochs = positions // size
     slack = len(column) - 1 - size * seq_len  # how far the last window can be shifted
     max_shift = min(seq_len, slack + 1)
     shifts = {int(e): int(permute(max_shift, 0, seed=seed, epoch=int(e))[0]) for e in np.unique(epochs)}
-    return np.array([shifts[int(epoch)] for epoch in epochs], dtype=np.int64)
+    starts = samples * seq_len + np.array([shifts[int(epoch)] for epoch in epochs], dtype=np.int64)
+    rows = column.windows(starts, seq_len + 1)
+    return WindowBatch(rows[:, :-1], rows[:, 1:], np.ones((len(rows), seq_len), dtype=bool), samples)
 
 
 def sequential_windows(column: TokenColumn, seq_len: int, batch_size: int) -> Iterator[WindowBatch]:

@@ -36,24 +36,19 @@ def _open_files(paths: Sequence[Path], options: FilesConfig) -> Corpus:
         message = f"{name} has no training files."
         raise InvalidInput(message, hint="Files named valid or test are not used for training.")
     corpus: FilesCorpus
-    if _are_records(files, options):
+    # Whether the files are read as records; plain texts beside records are one record each.
+    rows = any(data_suffix(path) in _RECORD_SUFFIXES for paths in files.values() for path in paths)
+    if rows or options.lines or options.pairs or _is_aligned_pair(files["train"]):
         groups = {split: _group_files(paths_of_split, options) for split, paths_of_split in files.items()}
         corpus = RecordCorpus(name, groups, options)
     else:
         corpus = PlainTextCorpus(name, files)
     used = {path for paths_of_split in files.values() for path in paths_of_split}
-    corpus.skipped = _skipped(paths, used, options)
+    folders = [] if options.suffix else [path for path in paths if path.is_dir()]
+    unread = [str(file.relative_to(path)) for path in folders for file in _visible_files(path) if file not in used]
+    others = len(unread) - _MAX_SKIPPED_NAMES
+    corpus.skipped = ", ".join(unread[:_MAX_SKIPPED_NAMES]) + (f" and {others:,} more" if others > 0 else "")
     return corpus
-
-
-def _skipped(paths: Sequence[Path], used: set[Path], options: FilesConfig) -> str:
-    """Return which files of the given folders are not read, in words."""
-    folders = [path for path in paths if path.is_dir()]
-    names = [str(file.relative_to(path)) for path in folders for file in _visible_files(path) if file not in used]
-    if options.suffix or not names:
-        return ""
-    others = len(names) - _MAX_SKIPPED_NAMES
-    return ", ".join(names[:_MAX_SKIPPED_NAMES]) + (f" and {others:,} more" if others > 0 else "")
 
 
 def _files_in(path: Path, options: FilesConfig) -> list[Path]:
@@ -64,14 +59,14 @@ def _files_in(path: Path, options: FilesConfig) -> list[Path]:
     files = [file for file in _visible_files(path) if not file.stem.lower().startswith(_SKIPPED_NAMES)]
     if options.suffix:
         chosen = [file for file in files if data_suffix(file) == "." + options.suffix.lower().lstrip(".")]
-    else:
-        chosen = _select_format(files)
+    else:  # texts and records together, or else pairs of aligned files
+        chosen = [file for file in files if data_suffix(file) in _TEXT_SUFFIXES | _RECORD_SUFFIXES]
+        if not chosen:
+            chosen = [file for file in files if any(_are_translations(file, other) for other in files)]
+            chosen = [] if len(chosen) % 2 else chosen
     if not chosen:
-        wanted = (
-            f"with the suffix {options.suffix}"
-            if options.suffix
-            else "ending in .txt, .md, .jsonl, .csv, .tsv or .parquet"
-        )
+        known = "ending in .txt, .md, .jsonl, .csv, .tsv or .parquet"
+        wanted = f"with the suffix {options.suffix}" if options.suffix else known
         raise InvalidInput(f"{path} contains no file {wanted}.", hint="Select other files with the option suffix.")
     return chosen
 
@@ -82,24 +77,9 @@ def _visible_files(folder: Path) -> list[Path]:
     return sorted(file for file in files if not any(part.startswith(".") for part in file.relative_to(folder).parts))
 
 
-def _select_format(files: list[Path]) -> list[Path]:
-    """Return all readable files: texts and records together, or else pairs of aligned files."""
-    readable = [file for file in files if data_suffix(file) in _TEXT_SUFFIXES | _RECORD_SUFFIXES]
-    if readable:
-        return readable
-    partners = [file for file in files if any(_are_translations(file, other) for other in files)]
-    return partners if len(partners) % 2 == 0 else []
-
-
 def _are_translations(one: Path, other: Path) -> bool:
     """Return whether two files are the two sides of a pair, like `train.en` and `train.fr`."""
     return one != other and one.parent == other.parent and one.stem == other.stem and bool(one.suffix and other.suffix)
-
-
-def _are_records(files: dict[str, list[Path]], options: FilesConfig) -> bool:
-    """Return whether the files are read as records; plain texts beside records are one record each."""
-    rows = any(data_suffix(path) in _RECORD_SUFFIXES for paths in files.values() for path in paths)
-    return rows or options.lines or options.pairs or _is_aligned_pair(files["train"])
 
 
 def _is_aligned_pair(paths: list[Path]) -> bool:

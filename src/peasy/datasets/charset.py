@@ -139,19 +139,14 @@ def read_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | 
                 _add_long_line(path, number, problems)
                 yield number, None
                 continue
-            yield number, _decode_line(raw, f"{path}:{number}", problems)
-
-
-def _decode_line(raw: bytes, where: str, problems: DataProblems) -> str | None:
-    try:
-        text = raw.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        problems.add(where, f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8")
-        return None
-    if "\0" in text:
-        problems.add(where, "the line contains a null byte")
-        return None
-    return text
+            try:
+                text = raw.decode("utf-8").rstrip("\r\n")
+                problem = "the line contains a null byte" if "\0" in text else ""
+            except UnicodeDecodeError as error:
+                text, problem = "", f"byte {raw[error.start]:#04x} at column {error.start + 1} is not UTF-8"
+            if problem:
+                problems.add(f"{path}:{number}", problem)
+            yield number, None if problem else text
 
 
 def _split_lines(path: Path, problems: DataProblems) -> Iterator[tuple[int, str | None]]:

@@ -276,7 +276,11 @@ def count_and_hash(documents: Iterator[Sample]) -> tuple[SplitSize, str]:
     for document in documents:
         count += 1
         characters += sum(map(len, sample_texts(document)))
-        digest.update(_sample_bytes(document) + b"\x1e")
+        if isinstance(document, Conversation):
+            parts: tuple[str, ...] = tuple(chain.from_iterable(document.messages))
+        else:
+            parts = (document.text, document.label) if isinstance(document, LabelledText) else sample_texts(document)
+        digest.update("\x1f".join(parts).encode("utf-8", "surrogatepass") + b"\x1e")
     return SplitSize(count, characters), digest.hexdigest()
 
 
@@ -286,14 +290,6 @@ def _sample_data(sample: Sample) -> str | dict[str, str]:
     if isinstance(sample, LabelledText):
         return {"text": sample.text, "label": sample.label}
     return str(sample)
-
-
-def _sample_bytes(sample: Sample) -> bytes:
-    if isinstance(sample, Conversation):
-        parts: tuple[str, ...] = tuple(chain.from_iterable(sample.messages))
-    else:
-        parts = (sample.text, sample.label) if isinstance(sample, LabelledText) else sample_texts(sample)
-    return "\x1f".join(parts).encode("utf-8", "surrogatepass")
 
 
 _VALID_EVERY = 10

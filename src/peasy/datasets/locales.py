@@ -77,7 +77,20 @@ class Locales(Corpus):
     def __init__(self, options: LocalesConfig, *, seed: int = 0) -> None:
         super().__init__()
         self.options, self.seed = options, seed
-        self.source, self.target = _parse_languages(self.options.languages)
+        text = self.options.languages
+        names = text.split("-")
+        if len(names) != 2:
+            raise InvalidInput(f'"{text}" is not a pair of languages.', hint="For example en-fr, or en_GB-pt_BR.")
+        locales = []
+        for name in names:
+            try:
+                locales.append(Locale.parse(name))
+            except (UnknownLocaleError, ValueError, TypeError):
+                hint = did_you_mean(name, locale_identifiers()) or "For example en, fr, de, pt_BR, ja."
+                raise InvalidInput(f'There is no language "{name}" in CLDR.', hint=hint) from None
+        if locales[0] == locales[1]:
+            raise InvalidInput(f"{text} has the same language on both sides.")
+        self.source, self.target = locales[0], locales[1]
         self.name = f"locales:{self.source}-{self.target}"
 
     def read(self, split: str) -> Iterator[Sample]:
@@ -237,19 +250,3 @@ def _amount(rng: Random, decimals: int) -> Decimal:
     if decimals and rng.random() < 0.4:
         return Decimal(f"{whole}.{rng.randrange(1, 10**decimals):0{decimals}}")
     return Decimal(whole)
-
-
-def _parse_languages(text: str) -> tuple[Locale, Locale]:
-    names = text.split("-")
-    if len(names) != 2:
-        raise InvalidInput(f'"{text}" is not a pair of languages.', hint="For example en-fr, or en_GB-pt_BR.")
-    locales = []
-    for name in names:
-        try:
-            locales.append(Locale.parse(name))
-        except (UnknownLocaleError, ValueError, TypeError):
-            hint = did_you_mean(name, locale_identifiers()) or "For example en, fr, de, pt_BR, ja."
-            raise InvalidInput(f'There is no language "{name}" in CLDR.', hint=hint) from None
-    if locales[0] == locales[1]:
-        raise InvalidInput(f"{text} has the same language on both sides.")
-    return locales[0], locales[1]

@@ -1,8 +1,9 @@
 """Plain-text corpus: the user's text files, streamed in pieces."""
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
 from pathlib import Path
 
 from peasy.datasets.charset import read_blocks
@@ -41,7 +42,7 @@ class PlainTextCorpus(FilesCorpus):
         if self.split_by_count:
             total = sizes["train"].characters
             num_train = int(total * TRAIN_FRACTION)
-            train_documents = _documents_within(lengths["train"], num_train)
+            train_documents = bisect_left(list(accumulate(lengths["train"])), num_train) + 1
             sizes |= {
                 "train": SplitSize(train_documents, num_train),
                 "valid": SplitSize(len(lengths["train"]) - train_documents + 1, total - num_train),
@@ -84,16 +85,6 @@ def _hash_and_count(path: Path, digest: "hashlib._Hash") -> int:
     count = sum(map(len, read_blocks(path, file_digest.update)))
     digest.update(file_digest.digest())
     return count
-
-
-def _documents_within(lengths: Sequence[int], characters: int) -> int:
-    """Count the documents that contain the first `characters` characters."""
-    count = 0
-    for length in lengths:
-        if characters <= 0:
-            break
-        count, characters = count + 1, characters - length
-    return max(count, 1)
 
 
 def _pieces(paths: Sequence[Path], start: int, stop: int) -> Iterator[tuple[str, bool]]:

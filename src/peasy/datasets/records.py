@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice, zip_longest
 from pathlib import Path
-from typing import Any
 
 from peasy.datasets.charset import MAX_LINE_BYTES, data_suffix, read_blocks, read_lines
 from peasy.datasets.corpus import (
@@ -224,7 +223,12 @@ def _read_parquet(path: Path, options: FilesConfig, problems: DataProblems) -> I
         metadata = parquet.read_metadata(path)
         leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
         used = [(i, leaf) for i, leaf in enumerate(leaves) if leaf.partition(".")[0] in columns]
-        _check_row_groups(path, metadata, [i for i, _ in used])
+        # a column of a row group has to fit into memory: a page of it may be a single text
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        largest = max((group.column(i).total_uncompressed_size for group in groups for i, _ in used), default=0)
+        if largest > MAX_COLUMN_BYTES:
+            hint = "Write it with smaller row groups, for example with row_group_size=10_000."
+            raise InvalidInput(f"{path} has a row group with {largest:,} bytes in one column.", hint=hint)
         file = parquet.ParquetFile(path, read_dictionary=[leaf for _, leaf in used])
         number = 0
         for batch in file.iter_batches(batch_size=_PARQUET_BATCH, columns=columns):
@@ -240,15 +244,6 @@ def _read_parquet(path: Path, options: FilesConfig, problems: DataProblems) -> I
                     yield where, sample
     except (OSError, ValueError, KeyError) as error:  # pyarrow's errors derive from these
         raise InvalidInput(f"{path} cannot be read as parquet: {error}.") from None
-
-
-def _check_row_groups(path: Path, metadata: Any, columns: Sequence[int]) -> None:
-    """Raise if a column of a row group is too large to be in memory: a page of it may be a single text."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    largest = max((group.column(i).total_uncompressed_size for group in groups for i in columns), default=0)
-    if largest > MAX_COLUMN_BYTES:
-        hint = "Write it with smaller row groups, for example with row_group_size=10_000."
-        raise InvalidInput(f"{path} has a row group with {largest:,} bytes in one column.", hint=hint)
 
 
 def _parse_record(record: object, options: FilesConfig, where: str, problems: DataProblems) -> Sample | None:

@@ -371,7 +371,12 @@ class _SplitWriter:
     def add(self, batch: Sequence[tuple[Sample, bool]]) -> int:
         """Write some pieces; return their number of characters."""
         if self._kind == "chat":
-            return self._add_conversations([sample for sample, _ in batch if isinstance(sample, Conversation)])
+            conversations = [sample for sample, _ in batch if isinstance(sample, Conversation)]
+            messages = [[{"role": role, "content": text} for role, text in chat.messages] for chat in conversations]
+            encoded = encode_conversations(self._tokenizers[0], messages)
+            for index, name in enumerate(self._names):
+                self._add_column(name, [chat[index] for chat in encoded], [True] * len(encoded))
+            return sum(len(text) for chat in conversations for text in sample_texts(chat))
         texts = [sample_texts(sample) for sample, _ in batch]
         for index, name in enumerate(self._names):
             ids = self._tokenizers[index].encode_batch_ids([text[index] for text in texts], add_special_tokens=False)
@@ -380,13 +385,6 @@ class _SplitWriter:
             labels = [sample.label for sample, _ in batch if isinstance(sample, LabelledText)]
             self._files["labels.bin"].write([self._labels.setdefault(label, len(self._labels)) for label in labels])
         return sum(len(text) for row in texts for text in row)
-
-    def _add_conversations(self, conversations: list[Conversation]) -> int:
-        messages = [[{"role": role, "content": text} for role, text in chat.messages] for chat in conversations]
-        encoded = encode_conversations(self._tokenizers[0], messages)
-        for index, name in enumerate(self._names):
-            self._add_column(name, [chat[index] for chat in encoded], [True] * len(encoded))
-        return sum(len(text) for chat in conversations for text in sample_texts(chat))
 
     def _add_column(self, name: str, ids: list[list[int]], ends: list[bool]) -> None:
         eos = self._tokenizers[0].special_tokens.eos if self._kind == "text" else None

@@ -69,11 +69,6 @@ def attend_with_weights(
     steps = steps.with_captions(projection_captions(source is not None))
 
     before = ((X, x),) if source is None else ((X, x), (SOURCE, source))
-    return steps.with_steps(before=before, after=_output_steps(xp, steps, heads, w_o))
-
-
-def _output_steps(xp: Namespace, steps: AttentionSteps, heads: int, w_o: Array | None) -> StepArrays:
-    """Return the concatenated heads and the output projection, as far as there are several heads and `w_o`."""
     after: StepArrays = ()
     context, name, tex = steps.context, "context", steps.step("context").tex
     if heads > 1:
@@ -81,7 +76,7 @@ def _output_steps(xp: Namespace, steps: AttentionSteps, heads: int, w_o: Array |
         after += ((CONCAT, context),)
     if w_o is not None:
         after += ((replace(OUTPUT, tex=OUTPUT.tex % tex), project(context, w_o, (name, "w_o"))),)
-    return after
+    return steps.with_steps(before=before, after=after)
 
 
 def split_heads(xp: Namespace, array: Array, heads: int) -> Array:

@@ -25,18 +25,6 @@ def causal_mask(xp: Namespace, n_query: int, n_key: int, device: object = None) 
     return position_distances(xp, n_query, n_key, device) >= 0
 
 
-def _window_mask(xp: Namespace, n_query: int, n_key: int, size: Window, device: object = None) -> Array:
-    """Return the sliding-window mask."""
-    back, ahead = _window_bounds(size)
-    distance = position_distances(xp, n_query, n_key, device)
-    allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
-    if back is not None:
-        allowed = allowed & (distance <= back)
-    if ahead is not None:
-        allowed = allowed & (distance >= -ahead)
-    return allowed
-
-
 def combine_masks(
     xp: Namespace,
     query: Array,
@@ -54,7 +42,14 @@ def combine_masks(
     if is_causal:
         masks.append(causal_mask(xp, n_query, n_key, device))
     if window_size is not None:
-        masks.append(_window_mask(xp, n_query, n_key, window_size, device))
+        back, ahead = _window_bounds(window_size)
+        distance = position_distances(xp, n_query, n_key, device)
+        allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
+        if back is not None:
+            allowed = allowed & (distance <= back)
+        if ahead is not None:
+            allowed = allowed & (distance >= -ahead)
+        masks.append(allowed)
     if mask is not None:
         masks.append(as_mask(query, mask, (*query.shape[:-1], n_key)))
     if bias is not None:

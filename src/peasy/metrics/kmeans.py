@@ -27,7 +27,13 @@ def spherical_kmeans(vectors: NDArray[Float], num_clusters: int, seed: int = 0) 
         message = f"{len(vectors)} vectors cannot form {num_clusters} clusters."
         raise InvalidInput(message, hint=f"Choose 1 to {len(vectors)}.")
     unit = unit_vectors(vectors)
-    centroids = unit[_farthest_first(unit, num_clusters, np.random.default_rng(seed))]
+    # Farthest-first initial centroids: each next one is the vector furthest from all chosen ones.
+    chosen = [int(np.random.default_rng(seed).integers(len(unit)))]
+    while len(chosen) < num_clusters:
+        nearest = (unit @ unit[chosen].T).max(axis=1)
+        nearest[chosen] = np.inf
+        chosen.append(int(nearest.argmin()))
+    centroids = unit[chosen]
     for _ in range(_MAX_ITERATIONS):
         labels = (unit @ centroids.T).argmax(axis=1)
         sums = np.stack([unit[labels == label].sum(axis=0) for label in range(num_clusters)])
@@ -38,13 +44,3 @@ def spherical_kmeans(vectors: NDArray[Float], num_clusters: int, seed: int = 0) 
         centroids = updated
     order = list(dict.fromkeys(labels.tolist()))
     return [order.index(label) for label in labels.tolist()]
-
-
-def _farthest_first(unit: NDArray[Float], num_clusters: int, random: np.random.Generator) -> list[int]:
-    """Farthest-first initial centroids: each next one is the vector furthest from all chosen ones."""
-    chosen = [int(random.integers(len(unit)))]
-    while len(chosen) < num_clusters:
-        nearest = (unit @ unit[chosen].T).max(axis=1)
-        nearest[chosen] = np.inf
-        chosen.append(int(nearest.argmin()))
-    return chosen

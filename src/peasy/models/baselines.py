@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from peasy.models.config import ConvolutionConfig, NGramConfig, RecurrentConfig, Word2VecConfig
 from peasy.models.describe import Box
@@ -134,8 +135,9 @@ class Word2VecModel(_EmbeddingModel[_TokenWindow]):
         check_token_ids(ids, self.config.vocab_size)
         new = ids.shape[1]
         ids, padding_mask = _extend_window(inputs.cache, ids, inputs.padding_mask)
-        words, mask = _sliding_windows(ids, padding_mask, self.window)
-        words, weight = words[:, -new:], mask[:, -new:, :, None].to(self.embedding.weight.dtype)
+        before = self.window - 1, 0
+        words, mask = (pad(array, before).unfold(1, self.window, 1)[:, -new:] for array in (ids, padding_mask))
+        weight = mask[..., None].to(self.embedding.weight.dtype)
         x = (self.embedding(words) * weight).sum(dim=2) / weight.sum(dim=2).clamp(min=1)
         record_step(inputs.tap, ModulePath("words", 0, "stream"), "residual", x)
         return x
@@ -173,7 +175,7 @@ class NGramModel(Model[_TokenWindow]):
     def add_counts(self, ids: Tensor, padding_mask: Tensor | None = None) -> None:
         """Count all n-grams in `ids` `[batch, time]`; counts accumulate over calls."""
         check_token_ids(ids, self.config.vocab_size)
-        contexts, new_index = _empty_context(ids), None
+        contexts, new_index = torch.zeros_like(ids), None  # index 0: the empty context
         _, padding_mask = _extend_window(None, ids, padding_mask)
         for n in range(1, self.config.order + 1):
             ngram_ids, valid = self._ngram_ids(ids, padding_mask, contexts, n)
@@ -194,7 +196,7 @@ class NGramModel(Model[_TokenWindow]):
 
     def _ngram_ids(self, ids: Tensor, padding_mask: Tensor, contexts: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Return the id of the n-gram that ends at each position, and where there is one."""
-        previous = torch.cat([_empty_context(ids[:, :1]) - int(n > 1), contexts[:, :-1]], dim=1)
+        previous = torch.cat([torch.zeros_like(ids[:, :1]) - int(n > 1), contexts[:, :-1]], dim=1)
         return previous * self.config.vocab_size + ids, padding_mask & (previous >= 0)
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> _TokenWindow:
@@ -205,7 +207,7 @@ class NGramModel(Model[_TokenWindow]):
         check_token_ids(ids, self.config.vocab_size)
         new = ids.shape[1]
         ids, padding_mask = _extend_window(inputs.cache, ids, inputs.padding_mask)
-        contexts = [_empty_context(ids)]
+        contexts = [torch.zeros_like(ids)]
         for n in range(1, self.config.order):
             ngram_ids, valid = self._ngram_ids(ids, padding_mask, contexts[-1], n)
             rows, _ = self.table(n)
@@ -220,21 +222,19 @@ class NGramModel(Model[_TokenWindow]):
         shape = len(contexts), self.config.vocab_size
         probabilities = torch.full(shape, 1 / self.config.vocab_size, device=hidden_states.device)
         for n in range(1, self.config.order + 1):
-            probabilities = self._interpolate(probabilities, contexts[:, n - 1], n)
+            context = contexts[:, n - 1]
+            (rows, counts), vocab_size, discount = self.table(n), self.config.vocab_size, self.config.discount
+            first = torch.searchsorted(rows, context * vocab_size)
+            distinct = torch.where(context >= 0, torch.searchsorted(rows, (context + 1) * vocab_size) - first, 0)
+            owner = torch.repeat_interleave(torch.arange(len(context), device=rows.device), distinct)
+            index = torch.arange(len(owner), device=rows.device) - (distinct.cumsum(0) - distinct)[owner] + first[owner]
+            total = torch.zeros_like(probabilities[:, 0]).index_add_(0, owner, counts[index].to(probabilities.dtype))
+            backoff = torch.where(total > 0, discount * distinct / total.clamp(min=1), 1.0)
+            discounted = (counts[index] - discount) / total[owner]
+            probabilities = (probabilities * backoff[:, None]).index_put_(
+                (owner, rows[index] % vocab_size), discounted, accumulate=True
+            )
         return probabilities.log().reshape(*hidden_states.shape[:-1], -1)
-
-    def _interpolate(self, lower_order: Tensor, context: Tensor, n: int) -> Tensor:
-        (rows, counts), vocab_size, discount = self.table(n), self.config.vocab_size, self.config.discount
-        first = torch.searchsorted(rows, context * vocab_size)
-        distinct = torch.where(context >= 0, torch.searchsorted(rows, (context + 1) * vocab_size) - first, 0)
-        owner = torch.repeat_interleave(torch.arange(len(context), device=rows.device), distinct)
-        index = torch.arange(len(owner), device=rows.device) - (distinct.cumsum(0) - distinct)[owner] + first[owner]
-        total = torch.zeros_like(lower_order[:, 0]).index_add_(0, owner, counts[index].to(lower_order.dtype))
-        backoff = torch.where(total > 0, discount * distinct / total.clamp(min=1), 1.0)
-        discounted = (counts[index] - discount) / total[owner]
-        return (lower_order * backoff[:, None]).index_put_(
-            (owner, rows[index] % vocab_size), discounted, accumulate=True
-        )
 
     def describe(self) -> Box:
         """Return the model diagram with one box per n-gram length."""
@@ -251,20 +251,7 @@ class NGramModel(Model[_TokenWindow]):
         return sum(len(self.table(n)[0]) for n in range(1, self.config.order + 1))
 
 
-def _empty_context(ids: Tensor) -> Tensor:
-    """Return index 0, the empty context, at every position."""
-    return torch.zeros_like(ids)
-
-
 def _extend_window(window: _TokenWindow | None, ids: Tensor, padding_mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return ids and padding mask (True = token) after those in the window, to which they are appended."""
     mask = torch.ones_like(ids, dtype=torch.bool) if padding_mask is None else padding_mask.bool()
     return (ids, mask) if window is None else window.extend(ids, mask)
-
-
-def _sliding_windows(values: Tensor, padding_mask: Tensor, window: int) -> tuple[Tensor, Tensor]:
-    """Return the last `window` values up to each position, `[batch, time, window]`, and their padding mask."""
-    padding = window - 1
-    values = torch.cat([values.new_zeros(len(values), padding), values], dim=1)
-    padding_mask = torch.cat([padding_mask.new_zeros(len(padding_mask), padding), padding_mask], dim=1)
-    return values.unfold(1, window, 1), padding_mask.unfold(1, window, 1)

@@ -74,35 +74,24 @@ def _init_weights(model: nn.Module, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     is_recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
     with torch.no_grad():
-        for name, module in model.named_modules():
-            for parameter, weight in module.named_parameters(recurse=False):
-                if is_recurrent and isinstance(module, nn.Embedding):
-                    weight.normal_(0, 0.3, generator=generator)
+        for module in model.modules():
+            for name, weight in module.named_parameters(recurse=False):
+                if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+                    weight.fill_(0.0 if name.endswith("bias") or getattr(module, "unit_offset", False) else 1.0)
+                elif isinstance(module, nn.RNNBase):
+                    bound = module.hidden_size**-0.5
+                    weight.uniform_(-bound, bound, generator=generator)
+                elif isinstance(module, nn.Embedding):
+                    weight.normal_(0, 0.3 if is_recurrent else 0.02, generator=generator)
+                elif weight.ndim == 1 and name.endswith(("bias", "sinks")):
+                    weight.zero_()
                 else:
-                    _init_parameter(f"{name}.{parameter}", module, weight, generator)
-        _scale_residual_projections(model)
-
-
-def _init_parameter(name: str, module: nn.Module, weight: nn.Parameter, generator: torch.Generator) -> None:
-    if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
-        starts_at_zero = name.endswith("bias") or getattr(module, "unit_offset", False)
-        weight.fill_(0.0 if starts_at_zero else 1.0)
-    elif isinstance(module, nn.RNNBase):
-        bound = module.hidden_size**-0.5
-        weight.uniform_(-bound, bound, generator=generator)
-    elif isinstance(module, nn.Embedding):
-        weight.normal_(0, 0.02, generator=generator)
-    elif weight.ndim == 1 and name.endswith(("bias", "sinks")):
-        weight.zero_()
-    else:
-        fan_in = weight[0].numel() if isinstance(module, (nn.Linear, nn.Conv1d, LMHead)) else weight.shape[0]
-        weight.normal_(0, fan_in**-0.5, generator=generator)
-
-
-def _scale_residual_projections(model: nn.Module) -> None:
-    for stack in model.modules():
-        if isinstance(stack, Stack):
-            blocks = [block for block in stack.blocks if isinstance(block, Block)]
-            projections = [linear for block in blocks for linear in block.output_projections()]
-            for linear in projections:
-                linear.weight.mul_(len(projections) ** -0.5)
+                    has_rows = isinstance(module, (nn.Linear, nn.Conv1d, LMHead))
+                    fan_in = weight[0].numel() if has_rows else weight.shape[0]
+                    weight.normal_(0, fan_in**-0.5, generator=generator)
+        for stack in model.modules():
+            if isinstance(stack, Stack):
+                blocks = [block for block in stack.blocks if isinstance(block, Block)]
+                projections = [linear for block in blocks for linear in block.output_projections()]
+                for linear in projections:
+                    linear.weight.mul_(len(projections) ** -0.5)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from peasy.display import DisplayMixin
@@ -47,26 +48,14 @@ def _child_boxes(module: Any) -> tuple[Box, ...]:
     boxes: list[Box] = []
     for name, child in module.parts() if hasattr(module, "parts") else module.named_children():
         if hasattr(child, "append"):  # a list of blocks
-            boxes += _merge_equal([describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)])
+            blocks = [describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)]
+            for _, equal in groupby(blocks, key=lambda box: replace(box, name="")):  # runs are named by both ends
+                first, *others = equal
+                last = f" … {others[-1].name.rsplit(' ', 1)[-1]}" if others else ""
+                boxes.append(replace(first, name=first.name + last, repeats=1 + len(others)))
         elif hasattr(child, "summary") or next(child.parameters(), None) is not None:
             boxes.append(describe(child, name))
     return tuple(boxes)
-
-
-def _merge_equal(boxes: list[Box]) -> list[Box]:
-    """Merge each run of equal boxes into one, named by the first and the last."""
-    runs: list[list[Box]] = []
-    for box in boxes:
-        if runs and replace(box, name="") == replace(runs[-1][0], name=""):
-            runs[-1].append(box)
-        else:
-            runs.append([box])
-    return [
-        replace(run[0], name=f"{run[0].name} … {run[-1].name.rsplit(' ', 1)[-1]}", repeats=len(run))
-        if len(run) > 1
-        else run[0]
-        for run in runs
-    ]
 
 
 _TORCH_SUMMARIES: dict[str, Callable[[Any], str]] = {

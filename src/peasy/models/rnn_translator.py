@@ -10,7 +10,7 @@ from peasy.models.transformer import check_token_ids, normalize_padding_mask
 from peasy.nn.intervention import Intervention, edit_activation, edit_single_query, to_intervention
 from peasy.nn.lm_head import LMHead
 from peasy.nn.module_path import ModulePath
-from peasy.nn.recurrent import AdditiveAttention, HiddenState, Recurrent, RecurrentState
+from peasy.nn.recurrent import AdditiveAttention, Recurrent, RecurrentState
 from peasy.nn.tap import HEAD_STEPS, Activation, Tap, record_step
 
 _ATTENTION_PATH = ModulePath("decoder", 0, "cross_attention")
@@ -70,7 +70,18 @@ class RecurrentTranslator(Model[RecurrentState]):
             hidden.append(output)
         decode_state.length += ids.shape[1]
         if tap is not None and tap.wants(_ATTENTION_PATH):
-            _capture_attention(tap, attentions)
+            # Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once.
+            rows = tap.resolve_rows(len(attentions))
+            for step in HEAD_STEPS:
+                if step not in tap.steps:
+                    continue
+                if step in ("key", "value"):
+                    tap.callback(
+                        Activation(_ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step))
+                    )
+                else:
+                    array = torch.cat([attentions[row][step] for row in rows], dim=2)
+                    tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
         return torch.cat(hidden, dim=1)
 
     def _decode_step(
@@ -99,27 +110,15 @@ class RecurrentTranslator(Model[RecurrentState]):
             context = context * 0  # the unused weights stay, so that both variants have the same size
         output, state = self.decoder(torch.cat([token_vector, context], dim=-1), decode_state.hidden_state)
         decode_state.hidden_state = (
-            state if padding_mask is None else _select_state(padding_mask, state, decode_state.hidden_state)
+            state
+            if padding_mask is None
+            else tuple(
+                torch.where(padding_mask[None], after, before)
+                for after, before in zip(state, decode_state.hidden_state, strict=True)
+            )
         )
         return steps, self.dropout(torch.tanh(self.combine(torch.cat([output, context, token_vector], dim=-1))))
 
     def logits(self, hidden_states: Tensor) -> Tensor:
         """Return the logits of the next token."""
         return self.lm_head(hidden_states, self.decoder_embedding.weight)
-
-
-def _capture_attention(tap: Tap, attentions: list[AttentionSteps]) -> None:
-    """Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once."""
-    rows = tap.resolve_rows(len(attentions))
-    for step in HEAD_STEPS:
-        if step not in tap.steps:
-            continue
-        if step in ("key", "value"):
-            tap.callback(Activation(_ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step)))
-        else:
-            array = torch.cat([attentions[row][step] for row in rows], dim=2)
-            tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
-
-
-def _select_state(padding_mask: Tensor, new: HiddenState, old: HiddenState) -> HiddenState:
-    return tuple(torch.where(padding_mask[None], after, before) for after, before in zip(new, old, strict=True))

@@ -98,7 +98,20 @@ def capture_steps(
     recomputed = [step for step in FORMULA_STEPS if step in tap.steps and (step != "weights" or weights is None)]
     for piece in _row_slices(0, len(rows), tap.rows_per_block or len(rows)):
         if recomputed:
-            _capture_rows(tap, path, selected, recomputed, heads, rows, piece)
+            n_key, arrays, steps = selected.key.shape[2], {}, None
+            skip_future = selected.attention_mask.causal and set(recomputed) <= _MASK_FILL.keys()
+            rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (selected.query.shape[1] * n_key)))
+            for block in _row_slices(piece.start, piece.stop, rows_at_once):
+                last = block.stop if skip_future else n_key
+                steps = selected.slice_rows(block, last).compute_steps()
+                for step in recomputed:
+                    if step not in arrays:
+                        shape = (*selected.query.shape[:2], piece.stop - piece.start, n_key)
+                        arrays[step] = steps[step].new_full(shape, _MASK_FILL.get(step, 0.0))
+                    arrays[step][:, :, block.start - piece.start : block.stop - piece.start, :last] = steps[step]
+            assert steps is not None, "a piece has at least one row"
+            for step in recomputed:
+                tap.callback(Activation(path, step, arrays[step], heads, rows[piece], steps.step(step)))
         if weights is not None and "weights" in tap.steps:
             selected_weights = _select_heads_and_rows(weights, heads, rows[piece])
             tap.callback(Activation(path, "weights", selected_weights, heads, rows[piece]))
@@ -113,26 +126,6 @@ def _select_heads_and_rows(array: Tensor, heads: tuple[int, ...], rows: tuple[in
     if rows is not None and rows != tuple(range(array.shape[2])):
         array = array[:, :, list(rows)]
     return array
-
-
-def _capture_rows(
-    tap: Tap, path: ModulePath, inputs: AttentionInputs, step_names: list[str], heads: tuple[int, ...],
-    rows: tuple[int, ...], row_slice: slice,
-) -> None:  # fmt: skip
-    n_key, arrays, steps = inputs.key.shape[2], {}, None
-    skip_future = inputs.attention_mask.causal and set(step_names) <= _MASK_FILL.keys()
-    rows_at_once = max(1, min(_ROW_BLOCK, _MAX_SCORES // (inputs.query.shape[1] * n_key)))
-    for block in _row_slices(row_slice.start, row_slice.stop, rows_at_once):
-        last = block.stop if skip_future else n_key
-        steps = inputs.slice_rows(block, last).compute_steps()
-        for step in step_names:
-            if step not in arrays:
-                shape = (*inputs.query.shape[:2], row_slice.stop - row_slice.start, n_key)
-                arrays[step] = steps[step].new_full(shape, _MASK_FILL.get(step, 0.0))
-            arrays[step][:, :, block.start - row_slice.start : block.stop - row_slice.start, :last] = steps[step]
-    assert steps is not None, "a piece has at least one row"
-    for step in step_names:
-        tap.callback(Activation(path, step, arrays[step], heads, rows[row_slice], steps.step(step)))
 
 
 def _row_slices(start: int, stop: int, size: int) -> Iterator[slice]:

@@ -54,7 +54,11 @@ class Embedding(nn.Module):
             x = x * self.scale
         if self.segment is not None:
             x = x + (self.segment.weight[0] if segments is None else self.segment(segments))
-        x = self._add_positions(x, ctx.mask_spec.query_positions)
+        positions = ctx.mask_spec.query_positions
+        if isinstance(self.position_config, nn_config.SinusoidalPositionConfig):
+            x = x + sinusoidal_encoding(positions, x.shape[-1], self.position_config).to(x.dtype)
+        elif self.position is not None and isinstance(self.position_config, nn_config.LearnedPositionConfig):
+            x = x + self.position(positions + self.position_config.offset)
         x = self.dropout(x if self.norm is None else self.norm(x))
         return x if self.projection is None else self.projection(x)
 
@@ -73,14 +77,6 @@ class Embedding(nn.Module):
             ngram_ids = ngram_ids * base + earlier
             assert isinstance(table, nn.Embedding)
             x = x + table(ngram_ids % table.num_embeddings)
-        return x
-
-    def _add_positions(self, x: Tensor, positions: Tensor) -> Tensor:
-        if self.position is not None:
-            assert isinstance(self.position_config, nn_config.LearnedPositionConfig)
-            return x + self.position(positions + self.position_config.offset)
-        if isinstance(self.position_config, nn_config.SinusoidalPositionConfig):
-            return x + sinusoidal_encoding(positions, x.shape[-1], self.position_config).to(x.dtype)
         return x
 
     def check_length(self, length: int) -> None:

@@ -93,9 +93,25 @@ def edit_attention(
     cut = intervention.mask_edges(path, heads, mask_spec.query_positions[0], keys)
     uniform = intervention.uniform_heads(path)
     if cut is not None:
-        inputs = replace(inputs, attention_mask=_cut_edges(inputs, cut))
+        mask = ~cut[None]
+        if inputs.attention_mask.causal:
+            shape = inputs.query.shape[2], inputs.key.shape[2]
+            mask = mask & torch.ones(shape, dtype=torch.bool, device=mask.device).tril()
+        elif inputs.attention_mask.mask is not None:
+            mask = mask & inputs.attention_mask.mask
+        inputs = replace(inputs, attention_mask=AttentionMask(mask, inputs.attention_mask.bias))
     if uniform:
-        inputs = _make_uniform(inputs, uniform)
+        # Set the scores of these heads to zero, so that all unmasked keys get the same weight.
+        query, bias = inputs.query.clone(), inputs.attention_mask.bias
+        query[:, list(uniform)] = 0
+        if bias is not None:
+            bias = bias.clone()
+            bias[:, list(uniform)] = 0
+        sinks = None if inputs.sinks is None else inputs.sinks.clone()
+        if sinks is not None:
+            sinks[list(uniform)] = -torch.inf
+        attention_mask = replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
+        inputs = replace(inputs, query=query, attention_mask=attention_mask, sinks=sinks)
     if not intervention.edits(Address(*path, "weights")):
         return inputs, None
     weights = inputs.compute_steps().weights
@@ -120,27 +136,3 @@ def edit_single_query(
             padding_mask = encoder_output.new_ones(encoder_output.shape[:2], dtype=torch.bool)
         padding_mask = padding_mask & ~cut[:, 0]
     return padding_mask, 0 in intervention.uniform_heads(path)
-
-
-def _cut_edges(inputs: AttentionInputs, cut: Tensor) -> AttentionMask:
-    mask = ~cut[None]
-    if inputs.attention_mask.causal:
-        shape = inputs.query.shape[2], inputs.key.shape[2]
-        mask = mask & torch.ones(shape, dtype=torch.bool, device=mask.device).tril()
-    elif inputs.attention_mask.mask is not None:
-        mask = mask & inputs.attention_mask.mask
-    return AttentionMask(mask, inputs.attention_mask.bias)
-
-
-def _make_uniform(inputs: AttentionInputs, heads: tuple[int, ...]) -> AttentionInputs:
-    """Set the scores of these heads to zero, so that all unmasked keys get the same weight."""
-    query, bias = inputs.query.clone(), inputs.attention_mask.bias
-    query[:, list(heads)] = 0
-    if bias is not None:
-        bias = bias.clone()
-        bias[:, list(heads)] = 0
-    sinks = None if inputs.sinks is None else inputs.sinks.clone()
-    if sinks is not None:
-        sinks[list(heads)] = -torch.inf
-    mask = replace(inputs.attention_mask, bias=bias, key_range=None, _additive={})
-    return replace(inputs, query=query, attention_mask=mask, sinks=sinks)

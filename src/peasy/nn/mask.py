@@ -34,7 +34,12 @@ class AttentionMask:
         if self.bias is None and self.mask is None:
             return None, self.causal
         if query.dtype not in self._additive:
-            self._additive[query.dtype] = self._to_additive(query)
+            mask, additive = self.boolean(query), self.bias
+            if additive is None:
+                assert mask is not None, "neither bias nor mask"
+                additive = torch.zeros_like(mask)
+            additive = additive.to(query.dtype)
+            self._additive[query.dtype] = additive if mask is None else additive.masked_fill(~mask, -torch.inf)
         return self._additive[query.dtype], False
 
     def select(self, heads: tuple[int, ...], rows: tuple[int, ...], query: Tensor) -> "AttentionMask":
@@ -63,14 +68,6 @@ class AttentionMask:
         """Return the mask as an array, True = may attend; None = every key."""
         time = query.shape[2]
         return torch.ones(time, time, dtype=torch.bool, device=query.device).tril() if self.causal else self.mask
-
-    def _to_additive(self, query: Tensor) -> Tensor:
-        mask = self.boolean(query)
-        if self.bias is None:
-            assert mask is not None, "neither bias nor mask"
-            return torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, -torch.inf)
-        bias = self.bias.to(query.dtype)
-        return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
 
 
 @dataclass(eq=False)

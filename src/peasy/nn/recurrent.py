@@ -44,18 +44,6 @@ class Recurrent(nn.Module):
         if padding_mask is None:
             outputs, new_state = self._run_cell(x, state)
             return outputs, _from_torch_state(new_state)
-        return self._forward_padded(x, state, padding_mask)
-
-    def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
-        """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
-        if not torch.is_autocast_enabled("cpu") or HAS_BFLOAT16:
-            return self.cell(x, _to_torch_state(state))
-        with torch.autocast("cpu", enabled=False):
-            return self.cell(
-                x.float(), _to_torch_state(None if state is None else tuple(part.float() for part in state))
-            )
-
-    def _forward_padded(self, x: Tensor, state: HiddenState | None, padding_mask: Tensor) -> tuple[Tensor, HiddenState]:
         order = (~padding_mask).int().argsort(dim=1, stable=True)  # tokens first, in their order, then padding
         index = order[:, :, None]
         lengths = padding_mask.sum(dim=1)
@@ -68,6 +56,15 @@ class Recurrent(nn.Module):
         not_empty = (lengths > 0)[None, :, None]
         pairs = zip(_from_torch_state(new_state), old_state, strict=True)
         return restored, tuple(torch.where(not_empty, new, old) for new, old in pairs)
+
+    def _run_cell(self, x: Any, state: HiddenState | None) -> tuple[Any, Any]:
+        """Run the cell; without bfloat16 instructions in float32, as oneDNN has no bfloat16 LSTM for such a CPU."""
+        if not torch.is_autocast_enabled("cpu") or HAS_BFLOAT16:
+            return self.cell(x, _to_torch_state(state))
+        with torch.autocast("cpu", enabled=False):
+            return self.cell(
+                x.float(), _to_torch_state(None if state is None else tuple(part.float() for part in state))
+            )
 
     def summary(self) -> str:
         """Return a one-line summary."""

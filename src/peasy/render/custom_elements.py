@@ -44,38 +44,45 @@ def element_data(part: DocumentPart, decimals: int) -> dict[str, object]:
     """Return the data of the element as plain data."""
     match part:
         case Maps():
-            return _maps(part, decimals)
+            numbers, exact = quantise(part.values), part.exact_rows
+            whole_rows = part.values if part.tile_size == 1 else None if exact is None else exact.values
+            return {
+                **_lines(title=part.title, description=part.description),
+                **{name: _labels(getattr(part, name)) for name in ("rows", "columns", "down", "across")},
+                **{
+                    f"{side}Axis": sanitize.one_line(getattr(part, f"{side}_axis"))
+                    for side in ("row", "column", "down", "across")
+                },
+                "chosen": list(part.selected),
+                "selfAttention": part.rows == part.columns,
+                "tileSize": part.tile_size,
+                "reduction": {"mean": "mean", "max": "maximum"}.get(part.reduction, sanitize.one_line(part.reduction)),
+                "numbers": numbers,
+                "decimals": exact_decimals(numbers["error"], decimals),
+                "exact": exact and {"positions": list(exact.positions), "numbers": quantise(exact.values)},
+                "top": None if whole_rows is None else top_keys(whole_rows, decimals),
+                "vectors": _vectors(part.vectors),
+                "command": sanitize.one_line(part.command),
+            }
         case Links():
-            return _links(part, decimals)
+            numbers = quantise(part.weights)
+            return {
+                **_lines(title=part.title, description=part.description),
+                "left": _labels(part.left),
+                "right": _labels(part.right),
+                **_lines(leftAxis=part.left_axis, rightAxis=part.right_axis),
+                "ribbons": part.ribbons,
+                "minWeight": part.min_weight,
+                "gold": [list(pair) for pair in part.gold],
+                "numbers": numbers,
+                "decimals": exact_decimals(numbers["error"], decimals),
+            }
         case Plane():
             finite = [index for index, (_, x, y) in enumerate(part.points) if np.isfinite(x) and np.isfinite(y)]
             new_index = {index: new for new, index in enumerate(finite)}  # only finite points are drawn
             near = [[new_index[other] for other in part.neighbours[index] if other in new_index] for index in finite]
             return {"names": _labels([part.points[index][0] for index in finite]), "neighbours": near}
     raise AssertionError(f"{type(part).__name__} has no element")
-
-
-def _maps(maps: Maps, decimals: int) -> dict[str, object]:
-    numbers, exact = quantise(maps.values), maps.exact_rows
-    whole_rows = maps.values if maps.tile_size == 1 else None if exact is None else exact.values
-    return {
-        **_lines(title=maps.title, description=maps.description),
-        **{name: _labels(getattr(maps, name)) for name in ("rows", "columns", "down", "across")},
-        **{
-            f"{side}Axis": sanitize.one_line(getattr(maps, f"{side}_axis"))
-            for side in ("row", "column", "down", "across")
-        },
-        "chosen": list(maps.selected),
-        "selfAttention": maps.rows == maps.columns,
-        "tileSize": maps.tile_size,
-        "reduction": {"mean": "mean", "max": "maximum"}.get(maps.reduction, sanitize.one_line(maps.reduction)),
-        "numbers": numbers,
-        "decimals": exact_decimals(numbers["error"], decimals),
-        "exact": exact and {"positions": list(exact.positions), "numbers": quantise(exact.values)},
-        "top": None if whole_rows is None else top_keys(whole_rows, decimals),
-        "vectors": _vectors(maps.vectors),
-        "command": sanitize.one_line(maps.command),
-    }
 
 
 def top_keys(values: np.ndarray, decimals: int = 4) -> dict[str, object]:
@@ -102,21 +109,6 @@ def _vectors(vectors: Vectors | None) -> dict[str, object] | None:
     query, key = (np.asarray(matrix, dtype="<f4") for matrix in (vectors.query, vectors.key))
     packed = {n: {"shape": list(a.shape), "data": _deflate(a)} for n, a in (("query", query), ("key", key))}
     return {**packed, "scale": vectors.scale, "softcap": vectors.softcap}
-
-
-def _links(links: Links, decimals: int) -> dict[str, object]:
-    numbers = quantise(links.weights)
-    return {
-        **_lines(title=links.title, description=links.description),
-        "left": _labels(links.left),
-        "right": _labels(links.right),
-        **_lines(leftAxis=links.left_axis, rightAxis=links.right_axis),
-        "ribbons": links.ribbons,
-        "minWeight": links.min_weight,
-        "gold": [list(pair) for pair in links.gold],
-        "numbers": numbers,
-        "decimals": exact_decimals(numbers["error"], decimals),
-    }
 
 
 def _lines(**texts: str) -> dict[str, str]:

@@ -47,20 +47,19 @@ class _HeatMap:
             [truncate_to_width(label, self.size, _MAX_LABEL_WIDTH) for label in labels]
             for labels in (map(grid.row_label, grid.rows), map(grid.column_label, grid.columns))
         )
-        self.cell_width, self.cell_height = self._cell_size()
+        self.cell_width: float = _SMALL_CELL
+        self.cell_height = _SMALL_CELL
+        if self.shows_numbers:
+            written = (grid.text(row, column) for row in grid.rows for column in grid.columns)
+            labels = self.column_labels if len(grid.columns) <= 8 else ()
+            widths = (min(text_width(label, 13) + 8, _MAX_CELL_WIDTH) for label in labels)
+            self.cell_width = max([40.0, *widths, *(text_width(text, 13) + 16 for text in written)])
+            self.cell_height = _CELL_HEIGHT
         label_widths = [text_width(label, self.size) for label in self.column_labels]
         self.labels_rotated = any(width > self.cell_width - 4 for width in label_widths)
         self.left = max((text_width(label, self.size) for label in self.row_labels), default=0) + 8
         self.top = 14.0 + (18 if self.formula else 0) + (19 if grid.corner else 0)
         self.top += 14 + max(label_widths) * 0.75 if self.labels_rotated else 20
-
-    def _cell_size(self) -> tuple[float, float]:
-        if not self.shows_numbers:
-            return _SMALL_CELL, _SMALL_CELL
-        written = (self.grid.text(row, column) for row in self.grid.rows for column in self.grid.columns)
-        labels = self.column_labels if len(self.grid.columns) <= 8 else ()
-        label_widths = (min(text_width(label, 13) + 8, _MAX_CELL_WIDTH) for label in labels)
-        return max([40.0, *label_widths, *(text_width(text, 13) + 16 for text in written)]), _CELL_HEIGHT
 
     def fragment(self) -> SvgFragment:
         bottom, notes = self._notes()

@@ -46,12 +46,14 @@ def draw(document: Document) -> str:
     notice = _small(escape(number.rounding_notice(document.decimals)))
     closing = f"\n\n{notice}" if document.has_numbers() else ""
     content = f"\\section*{{{_escape_line(document.title)}}}\n\n{body}{closing}\n"
-    boxed = {letter for letter in content if not letter.isascii() and _latex_for(letter).startswith(r"\fbox")}
+    letters = sorted({letter for letter in content if not letter.isascii()})
+    boxed = {letter for letter in letters if _latex_for(letter).startswith(r"\fbox")}
     if document.fragment:
         commands = {ord(letter): _latex_for(letter) for letter in set(body) - boxed if not letter.isascii()}
         return f"{_engine_note(boxed)}{_FRAGMENT_HEAD}{body.translate(commands)}\n"
     preamble = (resources.files("peasy.render") / "preamble.tex").read_text(encoding="utf-8")
-    declarations = (_CJK_PACKAGES if boxed else "") + _declarations(content)
+    lines = "".join(f"  \\DeclareUnicodeCharacter{{{ord(letter):04X}}}{{{_latex_for(letter)}}}\n" for letter in letters)
+    declarations = (_CJK_PACKAGES if boxed else "") + (f"\\ifPDFTeX\n{lines}\\fi\n" if letters else "")
     return f"{_engine_note(boxed)}{preamble}{declarations}\\begin{{document}}\n{content}\\end{{document}}\n"
 
 
@@ -76,14 +78,6 @@ def escape(text: str) -> str:
 
 def _escape_line(text: str) -> str:
     return escape(sanitize.one_line(text))
-
-
-def _declarations(content: str) -> str:
-    non_ascii = sorted({character for character in content if not character.isascii()})
-    if not non_ascii:
-        return ""
-    lines = (f"  \\DeclareUnicodeCharacter{{{ord(letter):04X}}}{{{_latex_for(letter)}}}\n" for letter in non_ascii)
-    return "\\ifPDFTeX\n" + "".join(lines) + "\\fi\n"
 
 
 def _latex_for(character: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from peasy.render import number, sanitize
 from peasy.render.figure_tables import tables_of
-from peasy.render.grid import Grid, TableText, lay_out, table_text
+from peasy.render.grid import Grid, lay_out, table_text
 from peasy.views import document as doc
 from peasy.views.document import Document, DocumentPart
 
@@ -54,7 +54,14 @@ def _blocks(part: DocumentPart, document: Document) -> Iterator[str]:
         case doc.Matrix():
             yield from _matrix(lay_out(part, document.decimals, _MAX_SIZE))
         case doc.Table():
-            yield from _titled_table(part.title, table_text(part, document.decimals, _MAX_SIZE))
+            shown = table_text(part, document.decimals, _MAX_SIZE)
+            if part.title:
+                yield f"**{escape(sanitize.token_label(part.title))}**"
+            rows = (zip(row, shown.numeric, strict=True) for row in shown.rows)
+            body = ([cell if numeric else escape(cell) for cell, numeric in row] for row in rows)
+            yield _table(map(escape, shown.header), body, shown.numeric)
+            if shown.notice:
+                yield f"> {shown.notice}"
         case _:
             for table in tables_of(part):
                 yield from _blocks(table, document)
@@ -80,16 +87,6 @@ def _cell(grid: Grid, row: int | None, column: int | None) -> str:
     if row is None or column is None or isinstance(grid.cell(row, column), str):
         text = escape(text)
     return f"**{text}**" if text and grid.marked(row, column) else text
-
-
-def _titled_table(title: str, table: TableText) -> Iterator[str]:
-    if title:
-        yield f"**{escape(sanitize.token_label(title))}**"
-    rows = (zip(row, table.numeric, strict=True) for row in table.rows)
-    body = ([cell if numeric else escape(cell) for cell, numeric in row] for row in rows)
-    yield _table(map(escape, table.header), body, table.numeric)
-    if table.notice:
-        yield f"> {table.notice}"
 
 
 def _table(header: Iterable[str], rows: Iterable[Sequence[str]], right_aligned: Sequence[bool]) -> str:

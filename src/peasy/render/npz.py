@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from peasy.render import sanitize
-from peasy.views.document import CacheFigure, Cell, Curves, Document, DocumentPart, Links, Maps, Matrix, Plane
+from peasy.views.document import CacheFigure, Curves, Document, DocumentPart, Links, Maps, Matrix, Plane
 
 _RESERVED_NAMES = {"file", "allow_pickle"}
 """Parameter names of `numpy.savez_compressed`, not usable as array names."""
@@ -33,7 +33,13 @@ def draw(document: Document) -> bytes:
 def _arrays(part: DocumentPart) -> dict[str, np.ndarray]:
     match part:
         case Matrix():
-            return {"": _cell_array(part.values), **_string_arrays(rows=part.rows, columns=part.columns)}
+            has_text = any(isinstance(cell, str) for row in part.values for cell in row)
+            blank = "" if has_text else np.nan
+            cells = [
+                [blank if cell is None else str(cell) if has_text else cell for cell in row] for row in part.values
+            ]
+            array = np.array(cells, dtype=None if has_text else float)
+            return {"": array, **_string_arrays(rows=part.rows, columns=part.columns)}
         case Maps():
             labels = _string_arrays(down=part.down, across=part.across, rows=part.rows, columns=part.columns)
             arrays = {"": part.values, **labels, "tile": np.array(part.tile_size)}
@@ -50,13 +56,6 @@ def _arrays(part: DocumentPart) -> dict[str, np.ndarray]:
         case Curves():
             return {sanitize.token_label(name): np.array(points) for name, points in part.lines}
     return {}
-
-
-def _cell_array(values: tuple[tuple[Cell, ...], ...]) -> np.ndarray:
-    """Return a float array, or a string array if any cell is text."""
-    if any(isinstance(cell, str) for row in values for cell in row):
-        return np.array([["" if cell is None else str(cell) for cell in row] for row in values])
-    return np.array([[np.nan if cell is None else cell for cell in row] for row in values], dtype=float)
 
 
 def _string_arrays(**labels: Sequence[str]) -> dict[str, np.ndarray]:

@@ -46,7 +46,12 @@ def svg_to_pdf(drawn: str, title: str) -> bytes:
     # reportlab writes the time of day into a file unless it is told to be invariant
     page = pdfgen.Canvas(buffer, pagesize=(width, height), invariant=True)
     page.setTitle(title)
-    if _can_set(re.sub(r"<(title|desc|style)>.*?</\1>|<[^>]*>", "", drawn)):
+    # True if reportlab can set the text in the shipped font; it neither joins letters nor reverses lines.
+    text = re.sub(r"<(title|desc|style)>.*?</\1>|<[^>]*>", "", drawn)
+    glyphs = _fonts()["normal"].face.charToGlyph
+    characters = set(text) - {"\n"}
+    joined = any(unicodedata.combining(c) or unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in characters)
+    if not joined and all(ord(character) in glyphs for character in characters):
         drawing = svglib.svg2rlg(io.BytesIO(_WEIGHT.sub("font-weight:bold", drawn).encode()))
         # the heat maps of svglib's drawing are inline images, which cannot be transparent
         page.drawInlineImage = lambda image, *box: page.drawImage(reader.ImageReader(image), *box, mask="auto")
@@ -70,14 +75,6 @@ def svg_to_png(drawn: str, scale: int) -> bytes:
     fonts = [str(_font_file(name)) for name in _FONTS.values()]
     options = {"font_files": fonts, "font_family": FAMILY, "sans_serif_family": FAMILY}
     return bytes(_plots("resvg_py").svg_to_bytes(svg_string=drawn, zoom=scale, **options))
-
-
-def _can_set(text: str) -> bool:
-    """True if reportlab can set the text in the shipped font; it neither joins letters nor reverses lines."""
-    glyphs = _fonts()["normal"].face.charToGlyph
-    characters = set(text) - {"\n"}
-    joined = any(unicodedata.combining(c) or unicodedata.bidirectional(c) in _RIGHT_TO_LEFT for c in characters)
-    return not joined and all(ord(character) in glyphs for character in characters)
 
 
 @cache

@@ -83,7 +83,15 @@ def plane_fragment(plane: Plane) -> SvgFragment:
         elements.append(f'<path d="{line}" class="line grid-ink" stroke-dasharray="4 4"/>')
     if plane.arrows:
         for index, (name, x, y) in enumerate(points):
-            elements.extend(_arrow(axes, index, sanitize.token_label(name), x, y))
+            colour = palette.OKABE_ITO[index % 6]
+            at_x, at_y, from_x, from_y = axes.x(x), axes.y(y), axes.x(0), axes.y(0)
+            shaft = f"M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}"
+            elements.append(f'<path d="{shaft}" class="line" stroke="{colour}"/>')
+            angle = math.degrees(math.atan2(at_y - from_y, at_x - from_x))
+            turned = f"translate({at_x:.1f} {at_y:.1f}) rotate({angle:.1f})"
+            elements.append(f'<path d="M0 0l-11 -5v10z" fill="{colour}" transform="{turned}"/>')
+            label = truncate_to_width(sanitize.token_label(name), 13, 110)
+            elements.append(text_at(at_x + 8, at_y - 7, label, "label"))
         return _finish_plot(axes, elements, len(plane.points) - len(points), 90)
     return _scatter(plane, axes, elements)
 
@@ -142,7 +150,11 @@ def curves_fragment(curves: Curves) -> SvgFragment:
     y_span = _axis_range([y for _, points in lines for _, y in points], False)
     axes = _Axes(*x_span, *y_span, width=460, height=240)
     elements = axes.draw(curves.title, curves.x_axis, curves.y_axis)
-    ends = _spread_labels([(axes.y(points[-1][1]) if points else axes.top) for _, points in lines])
+    # Label positions, moved apart where they would overlap.
+    positions = [(axes.y(points[-1][1]) if points else axes.top) for _, points in lines]
+    ends, last = list(positions), -math.inf
+    for index in sorted(range(len(positions)), key=positions.__getitem__):
+        last = ends[index] = max(positions[index], last + _MIN_LABEL_GAP)
     for index, ((name, points), end) in enumerate(zip(lines, ends, strict=True)):
         elements.extend(_curve(axes, index, truncate_to_width(name, 13, 150), points, end))
     label_width = max((text_width(truncate_to_width(name, 13, 150), 13) for name, _ in lines), default=0) + 24
@@ -192,16 +204,6 @@ def _equal_axes(x: tuple[float, float], y: tuple[float, float], side: float) -> 
     return _Axes(*x, *y, width=max(x_extent * unit, 120), height=max(y_extent * unit, 120))
 
 
-def _arrow(axes: _Axes, index: int, name: str, x: float, y: float) -> Iterator[str]:
-    colour = palette.OKABE_ITO[index % 6]
-    at_x, at_y, from_x, from_y = axes.x(x), axes.y(y), axes.x(0), axes.y(0)
-    yield f'<path d="M{from_x:.1f} {from_y:.1f}L{at_x:.1f} {at_y:.1f}" class="line" stroke="{colour}"/>'
-    angle = math.degrees(math.atan2(at_y - from_y, at_x - from_x))
-    turned = f"translate({at_x:.1f} {at_y:.1f}) rotate({angle:.1f})"
-    yield f'<path d="M0 0l-11 -5v10z" fill="{colour}" transform="{turned}"/>'
-    yield text_at(at_x + 8, at_y - 7, truncate_to_width(name, 13, 110), "label")
-
-
 def _curve(axes: _Axes, index: int, name: str, points: list[tuple[float, float]], end: float) -> Iterator[str]:
     colour, dash = palette.OKABE_ITO[index % 6], _DASHES[index % 6]
     if not points:
@@ -211,14 +213,6 @@ def _curve(axes: _Axes, index: int, name: str, points: list[tuple[float, float]]
     if len(points) == 1:
         yield f'<circle cx="{axes.x(points[0][0]):.1f}" cy="{axes.y(points[0][1]):.1f}" r="4" fill="{colour}"/>'
     yield text_at(axes.x(points[-1][0]) + 8, end + 4, name, "label")
-
-
-def _spread_labels(positions: list[float]) -> list[float]:
-    """Return label positions, moved apart where they would overlap."""
-    spread, last = list(positions), -math.inf
-    for index in sorted(range(len(positions)), key=positions.__getitem__):
-        last = spread[index] = max(positions[index], last + _MIN_LABEL_GAP)
-    return spread
 
 
 def _finish_plot(axes: _Axes, elements: list[str], num_missing: int, right_margin: float) -> SvgFragment:

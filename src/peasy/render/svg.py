@@ -3,7 +3,7 @@
 The file is self-contained (no scripts, fonts or links) and follows the reader's light or dark theme.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from textwrap import wrap
 
@@ -30,12 +30,28 @@ def draw(document: Document, dark: bool = True) -> str:
     A document without figures is drawn with its text.
     """
     title = sanitize.one_line(document.title)
-    rows = _panel_rows(_panels(document))
+    panels = _panels(document)
+    rows: list[list[_Panel]] = []
+    for panel in panels:
+        available = _MAX_WIDTH - 2 * _MARGIN - (_total_width(rows[-1]) + _GAP if rows else 0)
+        fitting = _fit_panel(panel, available) if rows and rows[-1][-1].is_numbered == panel.is_numbered else None
+        if fitting is None:
+            rows.append([panel])
+        else:
+            rows[-1].append(fitting)
     width = 2 * _MARGIN + max([_total_width(row) for row in rows] + [text_width(title, 20) * BOLD_WIDTH_FACTOR])
     body, top = [text_at(_MARGIN, _MARGIN + 20, title, "title")], float(_MARGIN + 40)
     for row in rows:
         height = max(panel.height for panel in row)
-        body.extend(_row(row, top, height))
+        left = float(_MARGIN)
+        for index, panel in enumerate(row):
+            if index:
+                if row[index - 1].is_numbered and panel.is_numbered:
+                    start, y, tip = left + 7, top + height / 2, left + 7 + (_GAP - 14)
+                    body.append(f'<path d="M{start:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>')
+                left += _GAP
+            body.append(panel.draw(left, top, height))
+            left += panel.width
         top += height + _MARGIN
     return svg_layout.standalone_svg(SvgFragment(width, top, "".join(body)), title, _description(document), dark)
 
@@ -143,36 +159,12 @@ def _break_lines(fragments: Iterable[SvgFragment]) -> tuple[tuple[SvgFragment, .
     return tuple(map(tuple, lines))
 
 
-def _panel_rows(panels: list[_Panel]) -> list[list[_Panel]]:
-    rows: list[list[_Panel]] = []
-    for panel in panels:
-        available = _MAX_WIDTH - 2 * _MARGIN - (_total_width(rows[-1]) + _GAP if rows else 0)
-        fitting = _fit_panel(panel, available) if rows and rows[-1][-1].is_numbered == panel.is_numbered else None
-        if fitting is None:
-            rows.append([panel])
-        else:
-            rows[-1].append(fitting)
-    return rows
-
-
 def _fit_panel(panel: _Panel, max_width: float) -> _Panel | None:
     """Return the panel, or the panel with its one line broken into two, if it fits into `max_width`; else None."""
     (first, *other_lines), half = panel.lines, (len(panel.lines[0]) + 1) // 2
     broken = _Panel(panel.heading, tuple(filter(None, (first[:half], first[half:]))))
     candidates = (panel,) if other_lines else (panel, broken)
     return next((candidate for candidate in candidates if candidate.width <= max_width), None)
-
-
-def _row(row: list[_Panel], top: float, height: float) -> Iterator[str]:
-    left = float(_MARGIN)
-    for index, panel in enumerate(row):
-        if index:
-            if row[index - 1].is_numbered and panel.is_numbered:
-                start, y, tip = left + 7, top + height / 2, left + 7 + (_GAP - 14)
-                yield f'<path d="M{start:.1f} {y:.1f}H{tip:.1f}m-6 -5l6 5l-6 5" class="arrow"/>'
-            left += _GAP
-        yield panel.draw(left, top, height)
-        left += panel.width
 
 
 def _total_width(row: Sequence[_Panel] | Sequence[SvgFragment]) -> float:

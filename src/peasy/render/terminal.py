@@ -64,7 +64,19 @@ def _print_part(part: DocumentPart, document: Document, console: Console) -> Non
         case doc.Matrix():
             _print_matrix(part, document, console)
         case doc.Table():
-            _print_table(part, document, console)
+            shown = table_text(part, document.decimals, 10 * _MAX_SIZE)
+            if part.title:
+                _print(console, Text(sanitize.token_label(part.title), style="bold"))
+            rich_table = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), header_style="bold")
+            for header, numeric in zip(shown.header, shown.numeric, strict=True):
+                rich_table.add_column(
+                    Text(header), justify="right" if numeric else "left", overflow="fold"
+                )  # wraps long cells
+            for row in shown.rows:
+                rich_table.add_row(*map(Text, row))
+            console.print(rich_table)
+            if shown.notice:
+                _print(console, Text(shown.notice, style="dim"))
         case doc.Diagram():
             _print_diagram(part, console)
         case doc.Plane() | doc.Curves() if (plot := ascii_plot(part, console.width, document.decimals)) is not None:
@@ -182,17 +194,3 @@ def _cell(grid: Grid, row: int | None, column: int | None, coloured: bool) -> Te
 
 def _truncate_label(label: str) -> str:
     return label if cell_len(label) <= _MAX_LABEL_WIDTH else set_cell_size(label, _MAX_LABEL_WIDTH - 1) + "…"
-
-
-def _print_table(table: doc.Table, document: Document, console: Console) -> None:
-    shown = table_text(table, document.decimals, 10 * _MAX_SIZE)
-    if table.title:
-        _print(console, Text(sanitize.token_label(table.title), style="bold"))
-    rich_table = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), header_style="bold")
-    for header, numeric in zip(shown.header, shown.numeric, strict=True):
-        rich_table.add_column(Text(header), justify="right" if numeric else "left", overflow="fold")  # wraps long cells
-    for row in shown.rows:
-        rich_table.add_row(*map(Text, row))
-    console.print(rich_table)
-    if shown.notice:
-        _print(console, Text(shown.notice, style="dim"))

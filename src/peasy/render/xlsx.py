@@ -47,18 +47,13 @@ class _SheetWriter:
             "computed": book.add_format({"num_format": number}), "text": None,
         }  # fmt: skip
         self.parts = [table for part in document.parts for table in _flat(part)]
-        self.places = dict(self._places())
+        row, self.places = 4 + len(document.settings), dict[str, int]()
+        for part in self.parts:  # the first row of the numbers of every matrix; the first one of a name is referred to
+            if isinstance(part, doc.Matrix):
+                self.places.setdefault(part.name, row + 2)
+            row += len(_rows(part)) + 1
         self.sheet.set_column(0, 0, 24)
         self.sheet.set_column(1, 60, max(10, document.decimals + 6))
-
-    def _places(self) -> Iterator[tuple[str, int]]:
-        """Yield the first row of the numbers of every matrix; the first one of a name is referred to."""
-        row, seen = 4 + len(self.document.settings), set()
-        for part in self.parts:
-            if isinstance(part, doc.Matrix) and part.name not in seen:
-                seen.add(part.name)
-                yield part.name, row + 2
-            row += len(_rows(part)) + 1
 
     def write(self) -> None:
         """Write the title, the settings and all parts."""

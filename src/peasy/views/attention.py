@@ -55,7 +55,16 @@ def attention_document(
     if merge_subwords and by_kind:
         parts.append(doc.Paragraph(WORD_MERGE_NOTE, "note"))
     if not by_kind or {capture.step for capture in record.captures} - {"weights", *_ARITHMETIC_STEPS}:
-        parts.append(_captured_table(record))
+        rows = []
+        for capture in record.captures:
+            values = np.asarray(capture.array, dtype=np.float32)
+            finite = values[np.isfinite(values)]
+            lowest, highest = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
+            path = capture.path
+            names = (path.stack, str(path.layer), path.part.replace("_", "-"), capture.step)
+            rows.append((*names, " x ".join(map(str, values.shape)), lowest, highest))
+        columns = ("stack", "layer", "module", "step", "shape", "min", "max")
+        parts.append(doc.Table(columns, tuple(rows), "Captured arrays"))
     parts += _next_token_parts(record)
     parts.append(doc.capitalized_note(record.caveat))
     return doc.Document(doc.short_title(record.tokens.text, record.model), tuple(parts))
@@ -83,11 +92,15 @@ def attention_maps(
         columns = keys.words
     single = (len(rows), len(columns)) == (len(positions), len(keys))  # one token per cell
     explainable = single and measure == "weight"
+    # The sharpest map is selected; the first key, often an attention sink, does not count.
+    rest = np.nan_to_num(values[..., 1:] if values.shape[-1] > 1 else values)
+    sharpness = rest.max(axis=-1).mean(axis=-1)
+    down, across = np.unravel_index(int(sharpness.argmax()), sharpness.shape)
     return doc.Maps(
         _MEASURES[measure],
         values, rows, columns, tuple(map(str, layers)), tuple(map(str, heads)),
         description=_attention_notes([info for capture in captures if (info := record.attention_info(capture.path))]),
-        selected=_sharpest_map(values),
+        selected=(int(down), int(across)),
         vectors=_query_key_vectors(record, captures, layers, heads, positions) if explainable else None,
         command="" if measure != "weight" else _head_command(record, captures[0].path),
     )  # fmt: skip
@@ -189,28 +202,6 @@ def opening_notes(
 def _next_token_parts(record: AttentionRecord) -> list[doc.DocumentPart]:
     rows = tuple((candidate.piece, candidate.probability) for candidate in record.next_tokens)
     return [doc.Table(("token", "probability"), rows, "Next token")] if rows else []
-
-
-def _captured_table(record: AttentionRecord) -> doc.Table:
-    """Return the table of captured arrays: path, shape, smallest and largest value."""
-    rows = []
-    for capture in record.captures:
-        values = np.asarray(capture.array, dtype=np.float32)
-        finite = values[np.isfinite(values)]
-        lowest, highest = (float(finite.min()), float(finite.max())) if finite.size else (None, None)
-        path = capture.path
-        names = (path.stack, str(path.layer), path.part.replace("_", "-"), capture.step)
-        rows.append((*names, " x ".join(map(str, values.shape)), lowest, highest))
-    columns = ("stack", "layer", "module", "step", "shape", "min", "max")
-    return doc.Table(columns, tuple(rows), "Captured arrays")
-
-
-def _sharpest_map(values: np.ndarray) -> tuple[int, int]:
-    """Return the sharpest map, ignoring the first key (often an attention sink)."""
-    rest = np.nan_to_num(values[..., 1:] if values.shape[-1] > 1 else values)
-    sharpness = rest.max(axis=-1).mean(axis=-1)
-    down, across = np.unravel_index(int(sharpness.argmax()), sharpness.shape)
-    return int(down), int(across)
 
 
 def _captured_rows(capture: Capture) -> tuple[int, ...]:

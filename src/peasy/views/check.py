@@ -29,7 +29,15 @@ def check_document(title: str, parts: Sequence[CheckedExample]) -> Document:
         shown += findings
     if any(part.count(verdict) for part in parts for verdict in VERDICT_SIGNS):
         shown.append(Paragraph(_LEGEND, "note"))
-    shown += _points(parts)
+    rows = [
+        (table.name, *map(str, table.points))
+        for part in parts
+        for table in part.tables
+        if table.points[1] and any(verdict != "blank" for row in table.verdicts for verdict in row if verdict)
+    ]
+    if rows:
+        total = [sum(int(row[index]) for row in rows) for index in (1, 2)]
+        shown.append(Table(("table", "points", "of"), (*rows, ("all", *map(str, total))), title="Points"))
     for part in parts:
         shown += [Heading(f"{part.title}: as written" if len(parts) > 1 else "As written")]
         shown += [_matrix(table) for table in part.tables]
@@ -97,19 +105,6 @@ def _notes(parts: Sequence[CheckedExample]) -> Iterator[DocumentPart]:
         )
         yield Paragraph(f"{note} {_MISSING_SCALE_HINT}" if lacks_d_k else note, "note")
     yield from (Paragraph(remark, "note") for part in parts for remark in part.remarks)
-
-
-def _points(parts: Sequence[CheckedExample]) -> Iterator[DocumentPart]:
-    """Yield the points per table: a cell that follows from an earlier mistake counts as right."""
-    rows = [
-        (table.name, *map(str, table.points))
-        for part in parts
-        for table in part.tables
-        if table.points[1] and any(verdict != "blank" for row in table.verdicts for verdict in row if verdict)
-    ]
-    if rows:
-        total = [sum(int(row[index]) for row in rows) for index in (1, 2)]
-        yield Table(("table", "points", "of"), (*rows, ("all", *map(str, total))), title="Points")
 
 
 def verdict_sentence(parts: Sequence[CheckedExample]) -> str:

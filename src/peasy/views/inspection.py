@@ -64,9 +64,14 @@ def alignment_links(alignment: results.Alignment) -> doc.Links:
 
 def effect_document(effect: results.Effect) -> doc.Document:
     """Document with the values before and after the intervention side by side."""
+    before, after = ({token.id: token.probability for token in side} for side in (effect.before, effect.after))
+    candidates: list[tuple[doc.Cell, ...]] = []
+    for token_id, piece in {token.id: token.piece for token in (*effect.before, *effect.after)}.items():
+        was, now = before.get(token_id), after.get(token_id)
+        candidates.append((piece, was, now, None if was is None or now is None else now - was))
     parts: list[doc.DocumentPart] = [
         *opening_notes(effect.interventions),
-        doc.Table(("next token", "before", "after", "change"), _next_token_rows(effect)),
+        doc.Table(("next token", "before", "after", "change"), tuple(candidates)),
     ]
     comparisons = (("word", effect.tracked_words, "Tracked words"), ("metric", effect.metrics, "Metrics on data"))
     for kind, values, title in comparisons:
@@ -79,16 +84,6 @@ def effect_document(effect: results.Effect) -> doc.Document:
         summary.append(f"Largest change of a logit: {effect.max_logit_change:.4f}.")
     parts += [doc.Paragraph(" ".join(summary))] if summary else []
     return doc.Document(f"Effect of the intervention: {doc.short_title(effect.text, effect.model)}", tuple(parts))
-
-
-def _next_token_rows(effect: results.Effect) -> tuple[tuple[doc.Cell, ...], ...]:
-    """Rows of all tokens that are likely before or after; empty where a token is not among the most likely."""
-    before, after = ({token.id: token.probability for token in side} for side in (effect.before, effect.after))
-    rows: list[tuple[doc.Cell, ...]] = []
-    for token_id, piece in {token.id: token.piece for token in (*effect.before, *effect.after)}.items():
-        was, now = before.get(token_id), after.get(token_id)
-        rows.append((piece, was, now, None if was is None or now is None else now - was))
-    return tuple(rows)
 
 
 def lens_document(lens: results.LensTable) -> doc.Document:
@@ -272,7 +267,15 @@ def trace_document(trace: results.GenerationTrace) -> doc.Document:
     """Document with the candidates of every step, attention maps, KV cache use, and beams if there are several."""
     parts: list[doc.DocumentPart] = [doc.Paragraph(trace.text), *opening_notes(trace.interventions)]
     if trace.steps:
-        parts += [_candidates_matrix(trace.steps), *_topk_attention_maps(trace), _kv_cache_figure(trace)]
+        computed = sum(step.num_computed for step in trace.steps)
+        total = computed + sum(step.num_cached for step in trace.steps)
+        description = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
+        steps = tuple((step.num_cached, step.num_computed) for step in trace.steps)
+        parts += [
+            _candidates_matrix(trace.steps),
+            *_topk_attention_maps(trace),
+            doc.CacheFigure("KV cache, step by step", trace.keys, steps, description),
+        ]
     if len(trace.beams) > 1:
         rows = tuple(
             (str(rank), beam.text, beam.steps[-1].cumulative_logprob if beam.steps else None)
@@ -331,12 +334,3 @@ def _topk_attention_maps(trace: results.GenerationTrace) -> Iterator[doc.Maps]:
             tuple(str(path.layer) for path in paths), tuple(map(str, range(heads))), row_axis="generated",
             description="Only the largest weights of each row were recorded; the others are drawn as 0.",
         )  # fmt: skip
-
-
-def _kv_cache_figure(trace: results.GenerationTrace) -> doc.CacheFigure:
-    """KV cache figure: computed and cached tokens per step."""
-    computed = sum(step.num_computed for step in trace.steps)
-    total = computed + sum(step.num_cached for step in trace.steps)
-    description = f"{computed:,} tokens went through the model; without the cache, it would have been {total:,}."
-    steps = tuple((step.num_cached, step.num_computed) for step in trace.steps)
-    return doc.CacheFigure("KV cache, step by step", trace.keys, steps, description)

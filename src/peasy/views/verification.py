@@ -1,6 +1,6 @@
 """Verification results as documents: verdict, every equality with its distance, first divergence, diagnosis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, Equality, ImplementationFinding, Proof
@@ -30,7 +30,14 @@ def proof_document(proof: Proof) -> Document:
     failed = [one for one in proof.equalities if one.verdict == FAILS]
     if failed:
         parts += [Heading("First divergence"), *(Paragraph(_failure_sentence(one), "bad") for one in failed)]
-    parts += _divergences(proof)
+    packed = [equality for equality in proof.equalities if "kl" in equality.metrics]
+    if packed:
+        divergences = []
+        for one in packed:
+            values = {name: _format_distance(one.metrics[name]) for name in DIVERGENCE_METRICS}
+            divergences.append((one.name, *(values | {"top-1": f"{one.metrics['top-1']:.1%}"}).values()))
+        table = Table(("weights", *DIVERGENCE_METRICS.values()), tuple(divergences))
+        parts += [Heading("Divergence of packed weights"), table]
     absent = tuple((one.name, one.reason) for one in proof.equalities if one.verdict == NOT_APPLICABLE)
     if absent:
         parts += [Heading("Not applicable"), Table(("equality", "reason"), absent)]
@@ -63,17 +70,6 @@ def _format_distance(value: float | None) -> str:
     return "" if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
-def _divergences(proof: Proof) -> list[DocumentPart]:
-    packed = [equality for equality in proof.equalities if "kl" in equality.metrics]
-    if not packed:
-        return []
-    rows = []
-    for one in packed:
-        values = {name: _format_distance(one.metrics[name]) for name in DIVERGENCE_METRICS}
-        rows.append((one.name, *(values | {"top-1": f"{one.metrics['top-1']:.1%}"}).values()))
-    return [Heading("Divergence of packed weights"), Table(("weights", *DIVERGENCE_METRICS.values()), tuple(rows))]
-
-
 _STYLES = {True: "good", False: "bad", None: "note"}
 _MARKS = {True: "✓", False: "✗", None: "?"}
 
@@ -85,15 +81,22 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         also = f" Also tried: {', '.join(diagnosis.checks)}." if diagnosis.checks else ""
         parts.append(Paragraph(f"Called as {diagnosis.call}.{also}"))
     for finding in diagnosis.findings:
-        parts += _finding_parts(finding)
+        parts.append(Heading(f"{'Caution' if finding.level == CAUTION else 'Mistake'}: {finding.name}"))
+        parts.append(Paragraph(finding.description))
+        rows = [("formula", finding.formula), ("typical code with this mistake", finding.likely_code)]
+        if finding.line is not None:
+            where = f"{finding.file}, line {finding.line}" if finding.file else f"your line {finding.line}"
+            rows.append((where, finding.code))
+        rows.append(("fix", finding.fix))
+        parts.append(Table((finding.level, finding.name), tuple(rows)))
     if diagnosis.unknown:
         reasons = tuple((reason,) for reason in diagnosis.unknown)
         parts += [Heading("Not compared"), Table(("what was seen",), reasons)]
     if diagnosis.passed is None:
         parts.append(Paragraph('If the call is not the right one, give it: --call "attention(q, k, v)".', "note"))
     if diagnosis.conventions:
-        rows = tuple((convention,) for convention in diagnosis.conventions)
-        parts += [Heading("Detected conventions"), Table(("convention",), rows)]
+        listed = tuple((convention,) for convention in diagnosis.conventions)
+        parts += [Heading("Detected conventions"), Table(("convention",), listed)]
     parts += [Paragraph(note, "note") for note in diagnosis.notes]
     return Document(f"{diagnosis.name}: {diagnosis.verdict}", tuple(parts))
 
@@ -161,14 +164,3 @@ def _xml_text(text: str) -> str:
 def _finding_line(finding: ImplementationFinding) -> str:
     where = f"{finding.file or 'line'} {finding.line}: {finding.code}" if finding.line else "no certain line"
     return f"{finding.name} ({where}). {finding.description} Fix: {finding.fix}"
-
-
-def _finding_parts(finding: ImplementationFinding) -> Iterator[DocumentPart]:
-    yield Heading(f"{'Caution' if finding.level == CAUTION else 'Mistake'}: {finding.name}")
-    yield Paragraph(finding.description)
-    rows = [("formula", finding.formula), ("typical code with this mistake", finding.likely_code)]
-    if finding.line is not None:
-        where = f"{finding.file}, line {finding.line}" if finding.file else f"your line {finding.line}"
-        rows.append((where, finding.code))
-    rows.append(("fix", finding.fix))
-    yield Table((finding.level, finding.name), tuple(rows))

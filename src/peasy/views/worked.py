@@ -61,7 +61,15 @@ def worked_document(
     parts += [*_steps(worked, worked.steps, decimals), *_word_vectors_plot(worked)]
     if contributions:
         parts += contribution_parts(worked)
-    parts += _side_by_side(variants, decimals)
+    if variants:
+        parts.append(doc.Heading("Side by side"))
+    for name, variant in variants:
+        step = variant.step(variant.example.last_step or "weights")
+        parts.append(replace(step_matrix(variant, step, decimals, shaded=True), name=name, description=""))
+        if step.base == "weights" and len(variant.keys) <= _MAX_SUM_KEYS:
+            contexts = (weighted_sum_of_words(variant, row, 2) for row in range(len(variant.tokens)))
+            words = tuple(zip(map(token_label, variant.tokens), contexts, strict=True))
+            parts.append(doc.Table(("word", "context"), words))
     return doc.Document(_example_title(worked), tuple(parts), decimals, worked.example.settings)
 
 
@@ -151,7 +159,20 @@ def story_document(worked: WorkedExample, stories: Sequence[QueryDescription], d
         if story.scope:
             parts.append(doc.Heading(_scope_title(story.scope)))
         parts += [doc.Paragraph(sentence) for sentence in story.sentences]
-        parts.append(_story_table(story, decimals))
+        with_score = any(share.score is not None for share in story.shares)
+        with_value = any(share.value for share in story.shares)
+        columns = ["key", *(["score"] if with_score else []), "weight", "share"]
+        columns += ["value", "weight · value"] if with_value else []
+        rows = []
+        for share in story.shares:
+            row: list[doc.Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
+            row.append("masked" if share.masked else format_percent(share.weight))
+            row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
+            rows.append(tuple(row))
+        if with_value:
+            blank: list[doc.Cell] = [None] * (len(columns) - 2)
+            rows.append(("sum", *blank, _vector(story.context, decimals)))
+        parts.append(doc.Table(tuple(columns), tuple(rows)))
     title = f'{_example_title(worked)}: attention of "{token_label(stories[0].token)}"'
     return doc.Document(title, tuple(parts), decimals)
 
@@ -211,7 +232,14 @@ def _steps(worked: WorkedExample, steps: Sequence[WorkedStep], decimals: int) ->
 def _section_title(worked: WorkedExample, step: WorkedStep) -> str:
     """Return the heading of a step: of attention one of the sections, else its block, and what is done there."""
     if not worked.example.steps:
-        return _attention_title(worked, _SECTIONS.get(step.base, 7 if step.base == "b_o" else 2), step.head)
+        section = _SECTIONS.get(step.base, 7 if step.base == "b_o" else 2)
+        head = step.head
+        title = _TITLES[section]
+        if section == 4 and any(step.base == "masked" for step in worked.steps):
+            title = "Scale and mask"
+        if section == 5 and worked.example.normalise == "softmax":
+            title = "Softmax"
+        return f"Head {head}: {title[0].lower()}{title[1:]}" if head else title
     kind, scope = worked.kind(step.name), step.scope
     if scope.startswith("after"):
         return "After the update"
@@ -221,15 +249,6 @@ def _section_title(worked: WorkedExample, step: WorkedStep) -> str:
     return _scope_title(scope) or (
         "Input" if worked.graph.route(step.name, worked.values) is None else _scope_title(step.name)
     )
-
-
-def _attention_title(worked: WorkedExample, section: int, head: int) -> str:
-    title = _TITLES[section]
-    if section == 4 and any(step.base == "masked" for step in worked.steps):
-        title = "Scale and mask"
-    if section == 5 and worked.example.normalise == "softmax":
-        title = "Softmax"
-    return f"Head {head}: {title[0].lower()}{title[1:]}" if head else title
 
 
 def _scope_title(scope: str) -> str:
@@ -276,34 +295,6 @@ def _has_no_projections(worked: WorkedExample) -> bool:
     """Return True if the inputs themselves are queries, keys and values (no projections)."""
     example, names = worked.example, ("w_q", "w_k", "w_v", "q", "k", "v", "weights")
     return example.x is not None and all(getattr(example, name) is None for name in names)
-
-
-def _side_by_side(variants: Sequence[tuple[str, WorkedExample]], decimals: int) -> Iterator[doc.DocumentPart]:
-    if variants:
-        yield doc.Heading("Side by side")
-    for name, worked in variants:
-        step = worked.step(worked.example.last_step or "weights")
-        yield replace(step_matrix(worked, step, decimals, shaded=True), name=name, description="")
-        if step.base == "weights" and len(worked.keys) <= _MAX_SUM_KEYS:
-            contexts = (weighted_sum_of_words(worked, row, 2) for row in range(len(worked.tokens)))
-            yield doc.Table(("word", "context"), tuple(zip(map(token_label, worked.tokens), contexts, strict=True)))
-
-
-def _story_table(story: QueryDescription, decimals: int) -> doc.Table:
-    with_score = any(share.score is not None for share in story.shares)
-    with_value = any(share.value for share in story.shares)
-    columns = ["key", *(["score"] if with_score else []), "weight", "share"]
-    columns += ["value", "weight · value"] if with_value else []
-    rows = []
-    for share in story.shares:
-        row: list[doc.Cell] = [token_label(share.token), *([share.score] if with_score else []), share.weight]
-        row.append("masked" if share.masked else format_percent(share.weight))
-        row += [_vector(share.value, decimals), _vector(share.contribution, decimals)] if with_value else []
-        rows.append(tuple(row))
-    if with_value:
-        blank: list[doc.Cell] = [None] * (len(columns) - 2)
-        rows.append(("sum", *blank, _vector(story.context, decimals)))
-    return doc.Table(tuple(columns), tuple(rows))
 
 
 def _vector(numbers: Sequence[float], decimals: int) -> str:

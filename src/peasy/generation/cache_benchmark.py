@@ -67,16 +67,11 @@ def _count_multiplications(model: Model, num_new: int, num_cached: int = 0) -> i
     excluded = {id(weight) for part in (head, *tables) if part is not None for weight in part.parameters()}
     per_token = sum(weight.numel() for weight in model.parameters() if weight.ndim > 1 and id(weight) not in excluded)
     in_lm_head = 0 if head is None else model.config.vocab_size * model.config.d_model  # type: ignore[union-attr]
-    return num_new * per_token + in_lm_head + _attention_multiplications(model.config, num_new, num_cached)
-
-
-def _attention_multiplications(config: Any, num_new: int, num_cached: int) -> int:
-    stack = getattr(config, "stack", None)
-    if stack is None:
-        return 0
-    width = stack.attention.d_head or config.d_model // stack.attention.num_heads
-    total = 0
-    for layer in range(stack.num_layers):
+    config: Any = model.config
+    stack: Any = getattr(config, "stack", None)
+    total = num_new * per_token + in_lm_head
+    for layer in range(stack.num_layers if stack else 0):
+        width = stack.attention.d_head or config.d_model // stack.attention.num_heads
         window = stack.attention.window_for_layer(layer) or num_new + num_cached
         pairs = sum(min(position + 1, window) for position in range(num_cached, num_cached + num_new))
         total += 2 * stack.attention.num_heads * width * pairs

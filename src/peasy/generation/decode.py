@@ -92,16 +92,22 @@ def decode(
     tokens per pass, so that short prompts generate while long ones are still prefilled. `long`: for prompts
     longer than the context. `max_num_seqs`: batch size; the next prompt starts when a sequence has ended.
     """
-    params = _sampling_per_sequence(sampling, _count_sequences(prompts, source))
+    count = _count_sequences(prompts, source)
+    if sampling is None or isinstance(sampling, SamplingParams):
+        shared = sampling or SamplingParams()
+        sampling = [replace(shared, seed=shared.seed + row) for row in range(count)]
+    if len(sampling) != count:
+        message = f"There are {count} sequences but {len(sampling)} sampling parameters."
+        raise InvalidInput(message, hint="Give one for each sequence.")
     requests = (
         Request(
             tuple(prompts[row]) if prompts else (), own, tuple(source[row]) if source else None, long=long,
             use_cache=use_cache, max_draft_tokens=MAX_DRAFT_TOKENS if speculative else 0,
         )
-        for row, own in enumerate(params)
+        for row, own in enumerate(sampling)
     )  # fmt: skip
     # Prompts that start later than an equal one find it in the prefix cache; in one batch, equal prompts share anyway.
-    waits = use_cache and max_num_seqs is not None and len(params) > max_num_seqs
+    waits = use_cache and max_num_seqs is not None and count > max_num_seqs
     limits = replace(
         UNLIMITED, max_num_seqs=max_num_seqs or UNLIMITED.max_num_seqs, prefix_cache_bytes=2**28 if waits else 0,
         prefill_chunk=prefill_chunk or UNLIMITED.prefill_chunk,
@@ -188,15 +194,3 @@ def _count_sequences(prompts: TokenIds | None, source: TokenIds | None) -> int:
         message = f"There are {len(source)} sources and {len(prompts)} prompts."
         raise InvalidInput(message, hint="Give equally many of both.")
     return len(prompts or source or ())
-
-
-def _sampling_per_sequence(
-    sampling: SamplingParams | Sequence[SamplingParams] | None, count: int
-) -> Sequence[SamplingParams]:
-    if sampling is None or isinstance(sampling, SamplingParams):
-        shared = sampling or SamplingParams()
-        return [replace(shared, seed=shared.seed + row) for row in range(count)]
-    if len(sampling) != count:
-        message = f"There are {count} sequences but {len(sampling)} sampling parameters."
-        raise InvalidInput(message, hint="Give one for each sequence.")
-    return sampling

@@ -243,22 +243,17 @@ class Engine:
         for sequence in order:
             try:
                 while sequence.encoding is not None and budget > 0:
-                    budget -= self._encode_block(sequence)
+                    output = next(sequence.encoding, None)
+                    if output is None:
+                        sequence.encoding = None
+                        self._open_state(sequence, sequence.encoded)
+                    else:
+                        sequence.encoded = output
+                        budget -= output.shape[1]
             except Exception as error:
                 self._raise_unless_isolated(error)
                 self._finish_request(sequence.response, "error", error)
         return bool(waiting)
-
-    def _encode_block(self, sequence: RunningSequence) -> int:
-        """Compute one block of the encoder, or open the state with its output; return the cost in tokens."""
-        assert sequence.encoding is not None
-        output = next(sequence.encoding, None)
-        if output is not None:
-            sequence.encoded = output
-            return output.shape[1]
-        sequence.encoding = None
-        self._open_state(sequence, sequence.encoded)
-        return 0
 
     def _open_state(self, sequence: RunningSequence, encoded: Tensor | None = None) -> None:
         """Give the sequence a state; one with an encoded source is cached like a page, under the key (-1, *source)."""

@@ -54,21 +54,17 @@ def _machine() -> dict[str, str]:
         numba = version("numba")
     except PackageNotFoundError:
         numba = ""
+    try:
+        names = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU part", "Features")
+        first_cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
+        cpu = "; ".join(line for line in first_cpu.splitlines() if line.split(":")[0].strip() in names)
+    except OSError:  # what Python knows of it
+        cpu = f"{platform.machine()} {platform.processor()}"
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu,
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
         "numba": numba,
         "peasy": package_versions().get("peasy", ""),
     }
-
-
-def _cpu_name() -> str:
-    """Return vendor, model, stepping and flags of the first CPU, or what Python knows of it."""
-    try:
-        first_cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    names = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "CPU part", "Features")
-    return "; ".join(line for line in first_cpu.splitlines() if line.split(":")[0].strip() in names)

@@ -81,7 +81,14 @@ def pack(
     began, plan = time.perf_counter(), _choose_packing(model, kind, deterministic, kernel)
     packed, checked = _apply_packing(model, plan), BatchInvariance()
     if plan.compiled or plan.batch_invariant:
-        checked = remembered(_conditions(packed, plan), partial(_check, packed, plan), BatchInvariance)
+        layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
+        dtype = next((weight.dtype for weight in packed.parameters()), None)
+        choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
+        checked = remembered(
+            {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)},
+            partial(_check, packed, plan),
+            BatchInvariance,
+        )
     if not checked.exact:
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
@@ -105,14 +112,6 @@ def _check(packed: Model, plan: "_PackingPlan") -> BatchInvariance:
     kernels = {module.shape: module for module in packed.modules() if isinstance(module, packed_numba.KernelLinear)}
     exact = all(kernel.is_exact() for kernel in kernels.values())
     return check_batch_invariance(packed) if exact and plan.batch_invariant else BatchInvariance(exact)
-
-
-def _conditions(packed: Model, plan: "_PackingPlan") -> dict[str, str]:
-    """Return what a measurement depends on, beside the machine."""
-    layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
-    dtype = next((weight.dtype for weight in packed.parameters()), None)
-    choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
-    return {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)}
 
 
 def packing_of(model: Model) -> Packing | None:
@@ -144,7 +143,11 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
     if deterministic and kind == "bfloat16":
         raise InvalidInput("bfloat16 cannot be batch-invariant.", hint="Choose float32 or int8.")
     invariant = bool(deterministic)
-    if _use_kernel(model, kind, kernel):
+    has_kernel = kind in ("float32", "int8") and kernel is not False
+    if has_kernel and kernel and not packed_numba.has_numba():
+        raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
+    pays = kernel or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
+    if has_kernel and pays and packed_numba.has_numba():
         linear: packed_linear.LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
         return _PackingPlan(kind, why, linear, linear, deterministic is not False, compiled=True)
     if kind == "int8":
@@ -162,16 +165,6 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
     return _PackingPlan(kind, why, make, make, invariant)
 
 
-def _use_kernel(model: Model, kind: str, kernel: bool | None) -> bool:
-    """True if the numba kernel should be used: it supports the dtype, and is requested or pays off."""
-    if kind not in ("float32", "int8") or kernel is False:
-        return False
-    if kernel and not packed_numba.has_numba():
-        raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
-    pays = kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
-    return packed_numba.has_numba() and (bool(kernel) or pays)
-
-
 @torch.no_grad()
 def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
     """Return a new model of the same config that shares the parameters and has packed linear layers."""
@@ -182,7 +175,13 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
     embedding = getattr(packed, "decoder_embedding", None) or getattr(packed, "embedding", None)
     for module in list(packed.modules()):
         if isinstance(module, Stack) and module.causal:  # an encoder keeps the fused kernel
-            _choose_backends(module, plan)
+            for attention in module.modules():
+                if isinstance(attention, Attention):
+                    attention.backend = ROW_WISE if plan.batch_invariant else FUSED
+                    biased = not attention.is_cross and (module.alibi or module.relative) is not None
+                    special = biased or attention.softcap or attention.sinks is not None
+                    if plan.compiled and attention.d_head % 8 == 0 and not special:
+                        attention.backend = packed_numba.PackedVarlenBackend(attention.backend)
         if isinstance(module, Attention | FeedForward):
             module.fuse_projections(plan.linear)
         elif isinstance(module, LMHead):
@@ -191,17 +190,6 @@ def _apply_packing(model: Model, plan: _PackingPlan) -> Model:
             module.pack(plan.linear, weight)
     _replace_layers(packed, plan)
     return packed.eval()
-
-
-def _choose_backends(stack: Stack, plan: _PackingPlan) -> None:
-    """Choose the attention backend of each layer of a decoder stack."""
-    for attention in stack.modules():
-        if isinstance(attention, Attention):
-            attention.backend = ROW_WISE if plan.batch_invariant else FUSED
-            biased = not attention.is_cross and (stack.alibi or stack.relative) is not None
-            special = biased or attention.softcap or attention.sinks is not None
-            if plan.compiled and attention.d_head % 8 == 0 and not special:
-                attention.backend = packed_numba.PackedVarlenBackend(attention.backend)
 
 
 def _replace_layers(module: nn.Module, plan: _PackingPlan) -> None:
@@ -223,9 +211,5 @@ def _activation(feedforward: FeedForward, plan: _PackingPlan) -> Callable[[torch
     """Return the activation: fused into the linear layer before it, or batch-invariant if requested."""
     linear, settings = feedforward.gate_up_proj or feedforward.up, feedforward.settings
     if isinstance(linear, packed_numba.KernelLinear) and linear.fuse_activation(settings.activation, settings.d_ff):
-        return _identity
+        return torch.positive
     return partial(batch_invariant, feedforward.activation) if plan.batch_invariant else feedforward.activation
-
-
-def _identity(x: torch.Tensor) -> torch.Tensor:
-    return x

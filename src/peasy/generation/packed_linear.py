@@ -85,14 +85,16 @@ class Int8PerRow(PackedLinear):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight, bias)
-        weights, scale = _quantise_weights(weight.detach().float())
+        weight = weight.detach().float()
+        scale = channel_scales(weight)
+        weights = torch.round(weight * (1 / scale)[:, None]).clamp_(-128, 127).to(torch.int8)
         self.packed = _prepack_int8(weights, scale)
         self.weight_sums = weights.sum(dim=1, dtype=torch.int32) * scale
 
     def multiply(self, rows: Tensor) -> Tensor:
         """Quantise, multiply in int8, dequantise."""
         size = torch.linalg.vector_norm(rows, math.inf, dim=1, keepdim=True).clamp_(min=TINY)
-        output = _int8_linear(rows / size, 1 / 127, 128, self.packed)
+        output = _int8_linear()(rows / size, 1 / 127, 128, self.packed)
         return output.mul_(size) if self.bias is None else torch.addcmul(self.bias, output, size)
 
     def nbytes(self) -> int:
@@ -107,19 +109,17 @@ class Int8PerRowAsymmetric(Int8PerRow):
         """Multiply as x Wᵀ = min · (row sums of W) + range · u Wᵀ, with x = min + range · u."""
         minimum, maximum = rows.aminmax(dim=1, keepdim=True)
         spread = maximum.sub_(minimum).clamp_(min=TINY)
-        output = _int8_linear((rows - minimum).div_(spread), 1 / 255, 0, self.packed)
+        output = _int8_linear()((rows - minimum).div_(spread), 1 / 255, 0, self.packed)
         output = output.mul_(spread) if self.bias is None else torch.addcmul(self.bias, output, spread)
         return output.addcmul_(minimum, self.weight_sums)
 
 
-def _int8_linear(rows: Tensor, scale: float, zero_point: int, packed: torch.ScriptObject) -> Tensor:
-    """Quantise rows with this scale and zero point, multiply, dequantise."""
-    return _int8_op()(rows, scale, zero_point, packed)
-
-
 @cache
-def _int8_op() -> Callable[..., Tensor]:
-    """Return the raw torch operation: its Python wrapper costs as much time as a small product."""
+def _int8_linear() -> Callable[..., Tensor]:
+    """Return torch's operation that quantises rows with a scale and zero point, multiplies, and dequantises.
+
+    The raw operation: its Python wrapper costs as much time as a small product.
+    """
     overload = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
     return getattr(overload, "_op", overload)
 
@@ -146,12 +146,6 @@ def channel_scales(weight: Tensor) -> Tensor:
     same_sign = torch.maximum(pairs.clamp(min=0).sum(-1), -pairs.clamp(max=0).sum(-1)).amax(dim=1)
     # Rounding may add half a step to each of the two weights: leave one step free.
     return torch.maximum(weight.abs().amax(dim=1) / 127, same_sign / (_MAX_PAIR_SUM - 1)).clamp_(min=TINY)
-
-
-def _quantise_weights(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return int8 weights and the scale of each channel: weight ≈ int8 · scale."""
-    scale = channel_scales(weight)
-    return torch.round(weight * (1 / scale)[:, None]).clamp_(-128, 127).to(torch.int8), scale
 
 
 def _prepack_int8(weights: Tensor, scale: Tensor) -> torch.ScriptObject:

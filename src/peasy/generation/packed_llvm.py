@@ -105,7 +105,12 @@ class _Emitter:
         step = partial(self._multiply_step, interleaved, lefts, rights)
         partial_sums = self._loop(length, self.step_size, [zero] * (rows * TILE_COLUMNS), step)
         for row in range(rows):
-            row_sums = self._horizontal_sum(partial_sums[row * TILE_COLUMNS : (row + 1) * TILE_COLUMNS])
+            # Horizontal sum of four vectors of eight: neighbours, neighbours again, then the two halves.
+            vectors = partial_sums[row * TILE_COLUMNS : (row + 1) * TILE_COLUMNS]
+            evens = [0, 2, 8, 10, 4, 6, 12, 14]
+            first, second = (self._add_neighbours(vectors[i], vectors[i + 1], evens) for i in (0, 2))
+            both = self._add_neighbours(first, second, evens)
+            row_sums = self.add(self._shuffle(both, both, range(4)), self._shuffle(both, both, range(4, 8)))
             pointer = self._pointer(sums, INT64(row * TILE_COLUMNS), 4, row_sums.type)
             self.builder.store(row_sums, pointer, align=4)
 
@@ -178,13 +183,6 @@ class _Emitter:
         wide = ir.VectorType(INT32, 16)
         products = self.builder.mul(self.builder.sext(one, wide), self.builder.sext(other, wide))
         return self.builder.add(total, self._add_neighbours(products, products, range(0, 16, 2)))
-
-    def _horizontal_sum(self, vectors: list[Value]) -> Value:
-        """Horizontal sum of four vectors of eight: neighbours, neighbours again, then the two halves."""
-        evens = [0, 2, 8, 10, 4, 6, 12, 14]
-        first, second = (self._add_neighbours(vectors[i], vectors[i + 1], evens) for i in (0, 2))
-        both = self._add_neighbours(first, second, evens)
-        return self.add(self._shuffle(both, both, range(4)), self._shuffle(both, both, range(4, 8)))
 
     def _add_neighbours(self, one: Value, other: Value, evens: Iterable[int]) -> Value:
         odds = [index + 1 for index in evens]

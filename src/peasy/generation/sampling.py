@@ -77,9 +77,20 @@ class Sampler:
             return torch.zeros_like(processed).index_fill_(0, torch.tensor([_argmax_finite(processed)]), 1.0)
         top = processed[_argmax_finite(processed)]
         processed = (processed - top) / params.temperature  # the maximum is 0: nothing can overflow
-        processed = _keep_top_k(processed, params.top_k)
-        processed = _keep_top_p(processed, params.top_p)
-        return torch.softmax(_keep_min_p(processed, params.min_p), dim=-1)
+        k = params.top_k
+        processed = (
+            processed
+            if k is None or k >= len(processed)
+            else processed.masked_fill(processed < processed.topk(k).values[-1], -torch.inf)
+        )
+        if params.top_p < 1:  # the most likely tokens whose probabilities sum to at least p; always at least one
+            ranked = processed[processed > -torch.inf].sort(descending=True).values
+            shares = torch.softmax(ranked, dim=0)
+            needed = int((shares.cumsum(0) - shares < params.top_p).sum())  # tokens before which the sum is below p
+            processed = processed.masked_fill(processed < ranked[max(needed, 1) - 1], -torch.inf)
+        if params.min_p > 0:  # at least p times the probability of the best one
+            processed = processed.masked_fill(processed < processed.max() + math.log(params.min_p), -torch.inf)
+        return torch.softmax(processed, dim=-1)
 
     def _process_logits(self, logits: Tensor) -> Tensor:
         params = self.params
@@ -121,30 +132,6 @@ def draw_index(probabilities: Tensor, u: float) -> int:
     index = int(torch.searchsorted(cumulative, u * cumulative[-1], right=True))  # first interval that ends after u
     # Rounding can bring u to the very end.
     return index if index < len(probabilities) else int(probabilities.nonzero()[-1])
-
-
-def _keep_top_k(logits: Tensor, k: int | None) -> Tensor:
-    """Keep the k largest logits, and ties of the smallest of them."""
-    if k is None or k >= len(logits):
-        return logits
-    return logits.masked_fill(logits < logits.topk(k).values[-1], -torch.inf)
-
-
-def _keep_top_p(logits: Tensor, p: float) -> Tensor:
-    """Keep the most likely tokens whose probabilities sum to at least p; always at least one."""
-    if p >= 1:
-        return logits
-    ranked = logits[logits > -torch.inf].sort(descending=True).values
-    probabilities = torch.softmax(ranked, dim=0)
-    needed = int((probabilities.cumsum(0) - probabilities < p).sum())  # tokens before which the sum is below p
-    return logits.masked_fill(logits < ranked[max(needed, 1) - 1], -torch.inf)
-
-
-def _keep_min_p(logits: Tensor, p: float) -> Tensor:
-    """Keep tokens with at least p times the probability of the best one."""
-    if p <= 0:
-        return logits
-    return logits.masked_fill(logits < logits.max() + math.log(p), -torch.inf)
 
 
 def _argmax_finite(logits: Tensor) -> int:

@@ -51,7 +51,17 @@ def align(
         for capture in captures
         for head, weights in zip(capture.heads, capture.array, strict=True)
     }
-    links = _gold_links(gold, record.tokens, target)
+    # The source words of each gold target word, as indices among the displayed words.
+    source = record.tokens
+    sides = (("source", source, _word_index(source)), ("target", target, _word_index(target)))
+    links: dict[int, set[int]] = {}
+    for pair in gold:
+        for number, (side, tokens, position_of) in zip(pair, sides, strict=True):
+            if number not in position_of:
+                hint = f"It has {len(position_of)}: {' '.join(tokens.words[:20])}"
+                raise InvalidInput(f"The {side} has no word {number}.", hint=hint)
+        source_word, target_word = (known[number] for number, (_, _, known) in zip(pair, sides, strict=True))
+        links.setdefault(target_word, set()).add(source_word)
 
     def rank(score: AlignmentScore) -> tuple[bool, float, float]:
         """Best first; ties in accuracy go to the more monotonic and sharper head."""
@@ -68,20 +78,6 @@ def align(
     pairs = tuple((source_word, word) for word, sources in sorted(links.items()) for source_word in sorted(sources))
     chosen_head = (weights, chosen.path, chosen.head)
     return Alignment(record.model, record.tokens, target, *chosen_head, tuple(scores), pairs)
-
-
-def _gold_links(gold: GoldPairs, source: Tokens, target: Tokens) -> dict[int, set[int]]:
-    """Return the source words of each gold target word, as indices among the displayed words."""
-    sides = (("source", source, _word_index(source)), ("target", target, _word_index(target)))
-    links: dict[int, set[int]] = {}
-    for pair in gold:
-        for number, (side, tokens, index) in zip(pair, sides, strict=True):
-            if number not in index:
-                hint = f"It has {len(index)}: {' '.join(tokens.words[:20])}"
-                raise InvalidInput(f"The {side} has no word {number}.", hint=hint)
-        source_word, target_word = (index[number] for number, (_, _, index) in zip(pair, sides, strict=True))
-        links.setdefault(target_word, set()).add(source_word)
-    return links
 
 
 def _word_index(tokens: Tokens) -> dict[int, int]:

@@ -123,10 +123,29 @@ def _resolve_site(spec: edits.Edit, model: Model) -> list[tuple[Address, list[in
     in_attention = isinstance(spec, edits.UniformAttention | edits.CutEdge)
     step: str = site.step or ("context" if in_attention or site.head is not None else spec.default_step)
     layers = _layers(site, stack, step, model, attentions)
-    _check_site(site, step, model, attentions)
+    if step not in EDITABLE_STEPS:
+        hint: str | None = did_you_mean(step, EDITABLE_STEPS) or f"Choose {', '.join(EDITABLE_STEPS)}."
+        raise InvalidInput(f'"{step}" cannot be edited.', hint=hint)
+    if site.part is not None and site.part not in _PARTS:
+        raise InvalidInput(f'There is no part "{site.part}".', hint=f"Choose {', '.join(_PARTS)}.")
+    if step in HEAD_STEPS and not attentions:
+        raise InvalidInput("This model has no attention to intervene on.")
+    recurrent = isinstance(model, RecurrentTranslator)
+    if step != "context" and (recurrent or not any(isinstance(module, Stack) for module in model.modules())):
+        hint = 'Only step="context", the output of its attention, can be edited.' if recurrent else None
+        raise InvalidInput(f"A {type(model.config).kind} has no {step} to intervene on.", hint=hint)
+    heads = max((info.num_heads for info in attentions), default=0)
+    if site.head is not None and not -heads <= site.head < heads:
+        hint = f"Choose from 0 to {heads - 1}." if heads else "This model has no attention."
+        raise InvalidInput(f"There is no head {site.head}.", hint=hint)
+    if site.head is not None and step not in HEAD_STEPS:
+        hint = "Leave out head, or choose query, key, value, weights, context."
+        raise InvalidInput(f"{step} has no heads.", hint=hint)
     if step not in HEAD_STEPS:
         parts = {"residual": ["stream"], "activation": ["feedforward"]}.get(step)
-        parts = parts or ([site.part] if site.part else _sublayers(model, stack))
+        if parts is None:
+            crossing = ["cross_attention"] if any(info.cross for info in attentions) else []
+            parts = [site.part] if site.part else ["attention", *crossing, "feedforward"]
         return [(Address(stack, layer, part, step), None) for layer in layers for part in parts]
     default = "attention" if any(not info.cross for info in attentions) else "cross_attention"
     part = site.part or default
@@ -149,35 +168,9 @@ def _layers(site: edits.Site, stack: str, step: str, model: Model, attentions: S
     return [site.layer % count]
 
 
-def _check_site(site: edits.Site, step: str, model: Model, attentions: Sequence[AttentionInfo]) -> None:
-    if step not in EDITABLE_STEPS:
-        hint: str | None = did_you_mean(step, EDITABLE_STEPS) or f"Choose {', '.join(EDITABLE_STEPS)}."
-        raise InvalidInput(f'"{step}" cannot be edited.', hint=hint)
-    if site.part is not None and site.part not in _PARTS:
-        raise InvalidInput(f'There is no part "{site.part}".', hint=f"Choose {', '.join(_PARTS)}.")
-    if step in HEAD_STEPS and not attentions:
-        raise InvalidInput("This model has no attention to intervene on.")
-    recurrent = isinstance(model, RecurrentTranslator)
-    if step != "context" and (recurrent or not any(isinstance(module, Stack) for module in model.modules())):
-        hint = 'Only step="context", the output of its attention, can be edited.' if recurrent else None
-        raise InvalidInput(f"A {type(model.config).kind} has no {step} to intervene on.", hint=hint)
-    heads = max((info.num_heads for info in attentions), default=0)
-    if site.head is not None and not -heads <= site.head < heads:
-        hint = f"Choose from 0 to {heads - 1}." if heads else "This model has no attention."
-        raise InvalidInput(f"There is no head {site.head}.", hint=hint)
-    if site.head is not None and step not in HEAD_STEPS:
-        hint = "Leave out head, or choose query, key, value, weights, context."
-        raise InvalidInput(f"{step} has no heads.", hint=hint)
-
-
 def _heads(head: int | None, step: str, info: AttentionInfo) -> list[int]:
     heads = list(range(info.num_heads)) if head is None else [head % info.num_heads]
     return sorted({info.kv_head[head] for head in heads}) if step in ("key", "value") else heads
-
-
-def _sublayers(model: Model, stack: str) -> list[str]:
-    has_cross = any(info.cross and info.path.stack == stack for info in attentions_of(model))
-    return ["attention", "cross_attention", "feedforward"] if has_cross else ["attention", "feedforward"]
 
 
 def _change_at(
@@ -213,7 +206,14 @@ def _make_change(spec: edits.Edit, address: Address, wanted: Tensor | None, cont
             activation = _capture_activation(context.model, context.tokenize(source), address)
             return partial(_take_positions, activation, wanted)
         case edits.MeanAblation():
-            return _make_mean(spec, address, wanted, context)
+            arrays = [_capture_activation(context.model, text, address) for text in _texts(spec.data, context)]
+            if spec.by_position or address.step == "weights":
+                if len({array.shape for array in arrays}) > 1:
+                    hint = "Leave out by_position."
+                    raise InvalidInput("A mean by position needs texts with equally many tokens.", hint=hint)
+                return partial(_take_positions, torch.stack(arrays).mean(0), wanted)
+            tokens = torch.cat(arrays, dim=-2).double().mean(dim=-2, keepdim=True)
+            return lambda array, positions: tokens.to(array).expand_as(array)
         case edits.ResampleAblation():
             return _Resample(context.model, address, _texts(spec.data, context), wanted, spec.seed)
     raise AssertionError(f"unknown edit {type(spec).__name__}")
@@ -240,17 +240,6 @@ def _texts(data: edits.Texts, context: EditContext) -> Sequence[ModelInput]:
     if not inputs:
         raise InvalidInput("The data set of an edit is empty.", hint="Give at least one text.")
     return inputs
-
-
-def _make_mean(spec: edits.MeanAblation, address: Address, wanted: Tensor | None, context: EditContext) -> _Change:
-    arrays = [_capture_activation(context.model, text, address) for text in _texts(spec.data, context)]
-    if spec.by_position or address.step == "weights":
-        if len({array.shape for array in arrays}) > 1:
-            hint = "Leave out by_position."
-            raise InvalidInput("A mean by position needs texts with equally many tokens.", hint=hint)
-        return partial(_take_positions, torch.stack(arrays).mean(0), wanted)
-    tokens = torch.cat(arrays, dim=-2).double().mean(dim=-2, keepdim=True)
-    return lambda array, positions: tokens.to(array).expand_as(array)
 
 
 class _Resample:

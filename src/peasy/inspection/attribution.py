@@ -141,7 +141,14 @@ def _through_block(
             direction.add("feedforward", output @ direction.vector, layer)
             continue
         vector = _before_output_norm(direction, block, module, found)
-        heads = _head_components(module, vector, found, layer)
+        # The addend of each head, by the tokens it attended to: weight times value times output projection.
+        weights, values = found[module.path, "weights"][:, 0], found[module.path, "value"]
+        directions = module.output.weight.double().T @ vector
+        per_key = torch.einsum("hkd,hd->hk", values, directions.unflatten(0, (module.num_heads, -1)))
+        sources = (weights * per_key).cpu().numpy()
+        heads = [
+            LogitComponent(module.path.part, layer, head, float(row.sum()), row) for head, row in enumerate(sources)
+        ]
         bias = 0.0 if module.output.bias is None else float(module.output.bias.double() @ vector)
         direction.add_edit(float(output @ direction.vector) - sum(head.value for head in heads) - bias, layer)
         if module.output.bias is not None:
@@ -172,14 +179,3 @@ def _apply(norm: nn.Module, x: Tensor) -> Tensor:
     weight = next(norm.parameters())
     y: Tensor = norm(x.to(weight.dtype))
     return y.double()
-
-
-def _head_components(
-    module: Attention, vector: Tensor, found: dict[tuple[ModulePath, str], Tensor], layer: int
-) -> list[LogitComponent]:
-    """Return the addend of each head, by the tokens it attended to: weight times value times output projection."""
-    weights, values = found[module.path, "weights"][:, 0], found[module.path, "value"]
-    directions = module.output.weight.double().T @ vector
-    per_key = torch.einsum("hkd,hd->hk", values, directions.unflatten(0, (module.num_heads, -1)))
-    sources = (weights * per_key).cpu().numpy()
-    return [LogitComponent(module.path.part, layer, head, float(row.sum()), row) for head, row in enumerate(sources)]

@@ -39,22 +39,19 @@ class Tiler:
     def on_attention(self, path: ModulePath, inputs: AttentionInputs) -> None:
         """Reduce one attention to tiles."""
         heads = tuple(range(inputs.query.shape[1])) if self.heads is None else self.heads
-        norms = self._key_norms(path, inputs.value[0], inputs.query.shape[1])
+        norms, num_heads = None, inputs.query.shape[1]  # the factor `[head, key]` of each weight
+        if self.measure != "weight":
+            values = inputs.value[0].float().repeat_interleave(num_heads // inputs.value.shape[1], dim=0)
+            if self.measure == "value":
+                norms = torch.sqrt(values.square().sum(dim=-1))
+            elif (weight := self.output_weights.get(path)) is None:
+                raise InvalidInput(NO_OUTPUT_PROJECTION)
+            else:
+                norms = output_norms(values, weight, range(num_heads))
         tiles = _tile_heads(inputs, heads, self.tile, self.reduction, norms).cpu().numpy()
         n_query, n_key = inputs.query.shape[2], inputs.key.shape[2]
         options = (self.tile, self.reduction, tiles, n_query, n_key, self.measure)
         self.overviews.append(AttentionOverview(path, heads, *options))
-
-    def _key_norms(self, path: ModulePath, value: Tensor, num_heads: int) -> Tensor | None:
-        """Return the factor `[head, key]` of each weight; None for the weights themselves."""
-        if self.measure == "weight":
-            return None
-        values = value.float().repeat_interleave(num_heads // len(value), dim=0)
-        if self.measure == "value":
-            return torch.sqrt(values.square().sum(dim=-1))
-        if (weight := self.output_weights.get(path)) is None:
-            raise InvalidInput(NO_OUTPUT_PROJECTION)
-        return output_norms(values, weight, range(num_heads))
 
 
 def choose_tile(length: int) -> int:

@@ -75,7 +75,14 @@ def write_snapshot(
 
 def read_snapshots(run: Path) -> list[AttentionSnapshot]:
     """Read all snapshots of a run, in the order of steps."""
-    return [_read_snapshot(path) for path in find_snapshots(run)]
+    snapshots = []
+    for path in find_snapshots(run):
+        with safe_open(path, framework="pt") as file:
+            about = json.loads(file.metadata()[METADATA_KEY])
+            sentence = TrackedSentence(**{key: tuple(value) for key, value in about["sentence"].items()})
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            snapshots.append(AttentionSnapshot(about["step"], sentence, weights))
+    return snapshots
 
 
 def find_snapshots(run: Path) -> list[Path]:
@@ -89,10 +96,3 @@ def trim_snapshots(run: Path, step: int) -> None:
         number = path.name.removeprefix("step-").partition(".")[0]
         if not number.isdigit() or int(number) > step:
             path.unlink()
-
-
-def _read_snapshot(path: Path) -> AttentionSnapshot:
-    with safe_open(path, framework="pt") as file:
-        metadata = json.loads(file.metadata()[METADATA_KEY])
-        sentence = TrackedSentence(**{key: tuple(value) for key, value in metadata["sentence"].items()})
-        return AttentionSnapshot(metadata["step"], sentence, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118

@@ -3,7 +3,7 @@
 import contextlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -121,11 +121,26 @@ class GradientLearner(Learner):
             return self.objective.loss_sum(self.model, micro_batch) / count
 
     def _find_nan_source(self, micro_batches: Sequence[Batch], count: int, step: int) -> Diverged:
-        def repeat_step() -> Tensor:
+        """Repeat the step with hooks on all modules and name the first source: weights, forward or backward pass."""
+        for name, weight in self.model.named_parameters():
+            if not _is_finite(weight):
+                return diverged_error(step, f"the weights {name} contain NaN or infinity")
+            weight.grad = None
+        with _nonfinite_hooks(self.model) as nonfinite:
             with self._seeded_step(step):
-                return torch.stack([self._mean_loss(part, count) for part in micro_batches]).sum()
-
-        return _find_nan_source(self.model, repeat_step, step)
+                loss = torch.stack([self._mean_loss(part, count) for part in micro_batches]).sum()
+            if nonfinite:
+                return diverged_error(step, f"the first module with NaN or infinity in its output is {nonfinite[0]}")
+            if not _is_finite(loss):
+                return diverged_error(step, "the loss is not finite, although every module's output is")
+            torch.autograd.backward(loss)
+        gradients = {name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None}
+        bad_gradients = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
+        if not bad_gradients:
+            return diverged_error(step, "the loss was not finite, but is when the step is repeated")
+        # the backward pass runs from the last parameter to the first
+        module = bad_gradients[-1].rpartition(".")[0] or type(self.model).__name__
+        return diverged_error(step, f"the first module with NaN or infinity in its gradient is {module}")
 
     def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         return seeded_step(self.seed, step) if self._has_dropout else contextlib.nullcontext()
@@ -229,29 +244,6 @@ def check_weights_finite(model: nn.Module, step: int) -> None:
     for name, weight in model.state_dict().items():
         if not _is_finite(weight):
             raise diverged_error(step, f"the weights {name} contain NaN or infinity")
-
-
-def _find_nan_source(model: nn.Module, repeat_step: Callable[[], Tensor], step: int) -> Diverged:
-    """Repeat the step with hooks on all modules and name the first source: weights, forward or backward pass."""
-    for name, weight in model.named_parameters():
-        if not _is_finite(weight):
-            return diverged_error(step, f"the weights {name} contain NaN or infinity")
-    for weight in model.parameters():
-        weight.grad = None
-    with _nonfinite_hooks(model) as nonfinite:
-        loss = repeat_step()
-        if nonfinite:
-            return diverged_error(step, f"the first module with NaN or infinity in its output is {nonfinite[0]}")
-        if not _is_finite(loss):
-            return diverged_error(step, "the loss is not finite, although every module's output is")
-        torch.autograd.backward(loss)
-    gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-    bad_gradients = [name for name, gradient in gradients.items() if not _is_finite(gradient)]
-    if not bad_gradients:
-        return diverged_error(step, "the loss was not finite, but is when the step is repeated")
-    # the backward pass runs from the last parameter to the first
-    module = bad_gradients[-1].rpartition(".")[0] or type(model).__name__
-    return diverged_error(step, f"the first module with NaN or infinity in its gradient is {module}")
 
 
 def diverged_error(step: int, reason: str) -> Diverged:

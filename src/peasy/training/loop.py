@@ -99,7 +99,11 @@ class TrainLoop:
     ) -> None:
         self.spec, self.learner, self.recorder, self.device = spec, learner, recorder, str(spec.model.device)
         self.checkpointer, self.progress = checkpointer, progress
-        self.budget = _make_budget(spec, progress)
+        recipe, steps = spec.recipe, spec.recipe.steps
+        if steps is None and recipe.minutes is None:  # one epoch
+            batch_size, seq_len = recipe.batch_shape(1.0)
+            steps = max(1, spec.data_loader.num_samples(seq_len) // batch_size)
+        self.budget = Budget(steps, recipe.minutes, spent=progress.elapsed, clock=spec.clock)
         self.fraction_done = self.budget.progress(progress.step)
         self.seconds_per_step, self.last_save_time = 0.0, self.budget.elapsed
         self.loss: float | None = None
@@ -110,7 +114,12 @@ class TrainLoop:
         """Yield all events until the budget is used up, or the run is stopped."""
         self.spec.model.train()
         try:
-            yield self.recorder.record(self._started())
+            recipe = self.spec.recipe
+            started = Started(
+                self.spec.run, self.progress.step, recipe.seed, self.spec.model.count_parameters(), self.budget.steps,
+                recipe.minutes, choose_precision(recipe.precision, self.device), self.device, self.spec.warning,
+            )  # fmt: skip
+            yield self.recorder.record(started)
             steps = self._steps()
             for event in steps:
                 try:
@@ -157,7 +166,10 @@ class TrainLoop:
     def _train_step(self, fraction_before: float) -> TrainStep:
         spec, recipe, progress, start = self.spec, self.spec.recipe, self.progress, self.spec.clock()
         batch_size, seq_len = recipe.batch_shape(fraction_before)
-        position = _next_position(progress, batch_size, seq_len)
+        position = progress.samples  # the end of the last batch, in samples of the current length
+        if progress.seq_len not in (0, seq_len):
+            position = -(-position * progress.seq_len // seq_len)
+        position += -position % batch_size
         batch = spec.data_loader.batch(position, batch_size, seq_len)
         batch = spec.objective.prepare(batch, spec.model.config, seeded_generator(recipe.seed, position))
         # in the middle of a step, so that no step has learning rate 0
@@ -191,13 +203,6 @@ class TrainLoop:
         saved = self.checkpointer.save(self.learner, self.progress)
         self.last_save_time = self.budget.elapsed
         return saved
-
-    def _started(self) -> Started:
-        recipe = self.spec.recipe
-        return Started(
-            self.spec.run, self.progress.step, recipe.seed, self.spec.model.count_parameters(), self.budget.steps,
-            recipe.minutes, choose_precision(recipe.precision, self.device), self.device, self.spec.warning,
-        )  # fmt: skip
 
     def _finished(self) -> Finished:
         progress, newest = self.progress, self.checkpointer.newest
@@ -253,19 +258,3 @@ def _sample(learner: Learner, sample_fn: SampleFn, step: int) -> Sampled:
             return Sampled(step, (), ())
         learning.check_weights_finite(model, step)
         return sample_fn(model, step)
-
-
-def _make_budget(spec: TrainSpec, progress: Progress) -> Budget:
-    recipe, steps = spec.recipe, spec.recipe.steps
-    if steps is None and recipe.minutes is None:  # one epoch
-        batch_size, seq_len = recipe.batch_shape(1.0)
-        steps = max(1, spec.data_loader.num_samples(seq_len) // batch_size)
-    return Budget(steps, recipe.minutes, spent=progress.elapsed, clock=spec.clock)
-
-
-def _next_position(progress: Progress, batch_size: int, seq_len: int) -> int:
-    """Start of the next batch: the end of the last one, converted to samples of the current length."""
-    position = progress.samples
-    if progress.seq_len not in (0, seq_len):
-        position = -(-position * progress.seq_len // seq_len)
-    return position + -position % batch_size

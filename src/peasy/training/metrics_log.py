@@ -26,24 +26,21 @@ class _TensorBoardSink:
     def __call__(self, event: Event) -> None:
         """Write one event; on resume, first purge the steps that will be written again."""
         with disk_errors(Path(self._folder), hint=_HINT):
-            self._write(event)
+            if isinstance(event, Started):
+                from torch.utils.tensorboard import SummaryWriter
 
-    def _write(self, event: Event) -> None:
-        if isinstance(event, Started):
-            from torch.utils.tensorboard import SummaryWriter
-
-            self._writer = SummaryWriter(self._folder, purge_step=event.step + 1)
-        assert self._writer is not None, "the first event is Started"
-        if isinstance(event, TrainStep):
-            for name, value in (("loss", event.loss), ("lr", event.lr), ("tokens per second", event.tokens_per_second)):
-                self._writer.add_scalar(name, value, event.step)
-        elif isinstance(event, Validated):
-            self._writer.add_scalar("validation loss", event.loss, event.step)
-        elif isinstance(event, Sampled):
-            for number, (prompt, text) in enumerate(zip(event.prompts, event.texts, strict=True)):
-                self._writer.add_text(f"sample {number}", f"{prompt}{text}", event.step)
-        elif isinstance(event, Finished):
-            self._writer.close()
+                self._writer = SummaryWriter(self._folder, purge_step=event.step + 1)
+            assert self._writer is not None, "the first event is Started"
+            if isinstance(event, TrainStep):
+                for name in ("loss", "lr", "tokens_per_second"):
+                    self._writer.add_scalar(name.replace("_", " "), getattr(event, name), event.step)
+            elif isinstance(event, Validated):
+                self._writer.add_scalar("validation loss", event.loss, event.step)
+            elif isinstance(event, Sampled):
+                for number, (prompt, text) in enumerate(zip(event.prompts, event.texts, strict=True)):
+                    self._writer.add_text(f"sample {number}", f"{prompt}{text}", event.step)
+            elif isinstance(event, Finished):
+                self._writer.close()
 
 
 _SINKS_BY_NAME: dict[str, Callable[[Path], Sink]] = {"tensorboard": _TensorBoardSink}

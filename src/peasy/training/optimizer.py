@@ -165,7 +165,15 @@ class Optimizer:
             self._muon = MuonOptimizer(matrices, config, torch.bfloat16 if bfloat16 else torch.float32)
         self._adamw_config = config.adamw if isinstance(config, MuonConfig) else config
         self._adamw_params = {name: weight for name, weight in self.params.items() if name not in matrices}
-        self._adamw = _make_adamw(self._adamw_params, self._adamw_config)
+        given, decayed, others = self._adamw_config, list[Tensor](), list[Tensor]()
+        for name, weight in self._adamw_params.items():
+            (decayed if weight.ndim > 1 and "embedding" not in name else others).append(weight)
+        groups = [{"params": decayed, "weight_decay": given.weight_decay}, {"params": others, "weight_decay": 0.0}]
+        fused = all(weight.device.type in ("cpu", "cuda") for weight in self._adamw_params.values())
+        self._adamw = torch.optim.AdamW(
+            [group for group in groups if group["params"]],
+            lr=given.lr, betas=(given.beta1, given.beta2), eps=given.eps, fused=fused,
+        )  # fmt: skip
 
     def step(self, lr_scale: float) -> None:
         """Update the weights; `lr_scale` multiplies the learning rates."""
@@ -221,12 +229,3 @@ def linear_weights(model: nn.Module) -> dict[str, nn.Parameter]:
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and module.weight.requires_grad and min(module.weight.shape) > 1
     }
-
-
-def _make_adamw(params: Mapping[str, nn.Parameter], config: AdamWConfig) -> torch.optim.AdamW:
-    decayed = [weight for name, weight in params.items() if weight.ndim > 1 and "embedding" not in name]
-    not_decayed = [weight for name, weight in params.items() if weight.ndim <= 1 or "embedding" in name]
-    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": not_decayed, "weight_decay": 0.0}]
-    fused = all(weight.device.type in ("cpu", "cuda") for weight in params.values())
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)

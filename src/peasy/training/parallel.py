@@ -39,15 +39,6 @@ from peasy.training.run_folder import run_lock
 from peasy.training.state import Progress, latest_state, load_optimizer_state, load_state, remove_leftovers
 
 
-def _shard_model(loss_module: nn.Module, device: str) -> None:
-    """Shard the weights of each block, then the remaining weights, over all processes."""
-    mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
-    for module in loss_module.modules():
-        if isinstance(module, Block):
-            fully_shard(module, mesh=mesh)
-    fully_shard(loss_module, mesh=mesh)
-
-
 class _ShardedOptimizer(Optimizer):
     """Optimizer on FSDP2 shards; its state is sharded like the weights."""
 
@@ -159,20 +150,17 @@ class LossModule(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Return the summed loss of these sequences."""
         if isinstance(self.objective, Contrastive) and torch.is_grad_enabled():
-            return self._loss_over_all_ranks(batch)
+            # Use the texts of all ranks as negatives: full loss on each rank, gradients for its own rows.
+            model = self.model
+            assert isinstance(model, Encoder)
+            embed = model.embed
+            model.embed = lambda ids, **masks: self.group.all_gather(embed(ids, **masks))  # type: ignore[method-assign]
+            try:
+                total = self.objective.loss_sum(model, batch)
+            finally:
+                del model.embed
+            return total.detach() / self.group.world_size + (total - total.detach())
         return self.objective.loss_sum(self.model, batch)
-
-    def _loss_over_all_ranks(self, batch: Batch) -> Tensor:
-        """Use the texts of all ranks as negatives: full loss on each rank, gradients for its own rows."""
-        model = self.model
-        assert isinstance(model, Encoder)
-        embed = model.embed
-        model.embed = lambda ids, **masks: self.group.all_gather(embed(ids, **masks))  # type: ignore[method-assign]
-        try:
-            total = self.objective.loss_sum(model, batch)
-        finally:
-            del model.embed
-        return total.detach() / self.group.world_size + (total - total.detach())
 
 
 class _DistributedLearner(learning.GradientLearner):
@@ -183,7 +171,13 @@ class _DistributedLearner(learning.GradientLearner):
         self.group, self.is_sharded = group, recipe.parallel == "fsdp"
         self.loss_module: nn.Module = LossModule(spec.model, spec.objective, group)
         if self.is_sharded:
-            _shard_model(self.loss_module, device)
+            # Shard the weights of each block, then the remaining weights, over all processes.
+            loss_module = self.loss_module
+            mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
+            for module in loss_module.modules():
+                if isinstance(module, Block):
+                    fully_shard(module, mesh=mesh)
+            fully_shard(loss_module, mesh=mesh)
         else:
             with group.detect_lost_ranks():
                 # Not every objective uses an encoder's pooler or head.

@@ -111,7 +111,19 @@ def write_run(folder: Path, setup: RunSetup, corpus: Corpus) -> None:
         setup.tokenizer.save(part / TOKENIZER_FILE)
         if setup.target_tokenizer is not None:
             setup.target_tokenizer.save(part / TARGET_TOKENIZER_FILE)
-        write_json(part / ABOUT_FILE, _provenance(part / TOKENIZER_FILE, corpus))
+        write_json(
+            part / ABOUT_FILE,
+            {
+                "versions": package_versions(),
+                "machine": {
+                    "processor": platform.machine(),
+                    "system": platform.system(),
+                    "threads": torch.get_num_threads(),
+                },
+                "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash},
+                "tokenizer": {"sha256": hashlib.sha256((part / TOKENIZER_FILE).read_bytes()).hexdigest()},
+            },
+        )
         (part / CHECKPOINTS_FOLDER).mkdir()
 
 
@@ -174,12 +186,3 @@ def _tokenizer_texts(corpus: Corpus) -> Iterator[str]:
         remaining -= len(document)
         if remaining <= 0:
             return
-
-
-def _provenance(tokenizer: Path, corpus: Corpus) -> JsonDict:
-    return {
-        "versions": package_versions(),
-        "machine": {"processor": platform.machine(), "system": platform.system(), "threads": torch.get_num_threads()},
-        "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash},
-        "tokenizer": {"sha256": hashlib.sha256(tokenizer.read_bytes()).hexdigest()},
-    }

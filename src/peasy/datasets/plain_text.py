@@ -30,8 +30,12 @@ class PlainTextCorpus(FilesCorpus):
 
     def survey(self) -> CorpusSurvey:
         """Hash and count the files; all are decoded once, so that invalid bytes are found now."""
-        digest = hashlib.sha256()
-        lengths = {split: [_hash_and_count(path, digest) for path in paths] for split, paths in self._files.items()}
+        digest, lengths = hashlib.sha256(), dict[str, list[int]]()
+        for split, paths in self._files.items():
+            for path in paths:
+                file_digest = hashlib.sha256()
+                lengths.setdefault(split, []).append(sum(map(len, read_blocks(path, file_digest.update))))
+                digest.update(file_digest.digest())
         for split, counts in lengths.items():
             if sum(counts) < _MIN_CHARACTERS:
                 problem = f"has only {sum(counts)} characters" if sum(counts) else "is empty"
@@ -78,13 +82,6 @@ class PlainTextCorpus(FilesCorpus):
         if total < _SMALL_CORPUS:
             notes["size note"] = f"{total:,} characters are enough for a test run, not for learning a language"
         return notes
-
-
-def _hash_and_count(path: Path, digest: "hashlib._Hash") -> int:
-    file_digest = hashlib.sha256()
-    count = sum(map(len, read_blocks(path, file_digest.update)))
-    digest.update(file_digest.digest())
-    return count
 
 
 def _pieces(paths: Sequence[Path], start: int, stop: int) -> Iterator[tuple[str, bool]]:

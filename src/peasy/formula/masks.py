@@ -42,7 +42,13 @@ def combine_masks(
     if is_causal:
         masks.append(causal_mask(xp, n_query, n_key, device))
     if window_size is not None:
-        back, ahead = _window_bounds(window_size)
+        size = window_size
+        back, ahead = size if isinstance(size, tuple | list) else (size - 1, size - 1)
+        if any(bound is not None and bound < 0 for bound in (back, ahead)):
+            raise InvalidInput(
+                f"window should be a whole number above 0, or a pair (back, ahead), not {window_size!r}.",
+                hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
+            )
         distance = position_distances(xp, n_query, n_key, device)
         allowed = xp.ones((n_query, n_key), dtype=xp.bool, device=device)
         if back is not None:
@@ -72,13 +78,3 @@ def as_mask(query: Array, mask: Array, scores_shape: tuple[int, ...], of_last_ke
         scores_shape = (*scores_shape[:-1], mask.shape[-1])
     check_broadcastable("mask", mask, scores_shape)
     return mask
-
-
-def _window_bounds(size: Window) -> tuple[int | None, int | None]:
-    back, ahead = size if isinstance(size, tuple | list) else (size - 1, size - 1)
-    if any(bound is not None and bound < 0 for bound in (back, ahead)):
-        raise InvalidInput(
-            f"window should be a whole number above 0, or a pair (back, ahead), not {size!r}.",
-            hint="window=3 attends at most 2 positions away; window=(3, 0) attends 3 back and none ahead.",
-        )
-    return back, ahead

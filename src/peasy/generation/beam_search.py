@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from peasy.generation.request import Ended, Hypothesis
+from peasy.generation.request import Ended, FinishReason, Hypothesis
 from peasy.generation.request_queue import ResponseStream
 from peasy.generation.sampling import NoValidToken
 from peasy.generation.sequence import Row, RunningSequence
@@ -69,7 +69,13 @@ class BeamSearchSequence(RunningSequence):
         ]
         self._expand(heapq.nlargest(num_candidates, candidates), eos)
         if not self.beams or self._is_decided():
-            self._end_search()
+            self.beams = []
+            if self.hypotheses:
+                best, hypotheses = self.hypotheses[0], tuple(self.hypotheses[: self.params.n])
+                reason: FinishReason = "eos" if best.has_eos else "length"
+                self._end(Ended(self.choice, reason, len(best.ids), hypotheses=hypotheses))
+            else:
+                self._end(Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0.")))
 
     def _expand(self, candidates: list[tuple[float, int, int]], eos: tuple[int, ...]) -> None:
         """Replace the beams by the best of these children (log-probability, minus parent, minus id), best first."""
@@ -100,14 +106,6 @@ class BeamSearchSequence(RunningSequence):
         if self.params.early_stopping == "never" and self.params.length_penalty > 0:
             length = self.max_new_tokens
         return bool(best.logprob / length**self.params.length_penalty <= self.hypotheses[-1].score)
-
-    def _end_search(self) -> None:
-        self.beams = []
-        if not self.hypotheses:
-            self._end(Ended(self.choice, "error", 0, "", NoValidToken("Every sequence has probability 0.")))
-            return
-        best, hypotheses = self.hypotheses[0], tuple(self.hypotheses[: self.params.n])
-        self._end(Ended(self.choice, "eos" if best.has_eos else "length", len(best.ids), hypotheses=hypotheses))
 
     def _restart_rows(self, rows: list[Row], new_state: Callable[[], DecodeState]) -> list[Row]:
         if not self.beams:

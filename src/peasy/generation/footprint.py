@@ -52,14 +52,14 @@ class StateFootprint:
 
     def max_bytes(self, tokens: int, source: int = 0) -> int:
         """Return the most bytes that a sequence of this length will hold, with a source of this length."""
-        cached = sum(part.bytes_per_token * self._capacity(tokens, part) for part in self.buffers)
-        return self.fixed_bytes + source * self.bytes_per_source_token + cached
-
-    def _capacity(self, tokens: int, buffer: _CacheBuffer) -> int:
-        if buffer.window is not None:  # eviction is one block at a time
-            tokens = min(tokens, buffer.window + BLOCK_TOKENS + self.prefill_chunk)
-        tokens = tokens * 3 // 2 if buffer.grows else tokens
-        return -(-tokens // BLOCK_TOKENS) * BLOCK_TOKENS
+        total = self.fixed_bytes + source * self.bytes_per_source_token
+        for buffer in self.buffers:
+            kept = tokens
+            if buffer.window is not None:  # eviction is one block at a time
+                kept = min(tokens, buffer.window + BLOCK_TOKENS + self.prefill_chunk)
+            kept = kept * 3 // 2 if buffer.grows else kept
+            total += buffer.bytes_per_token * (-(-kept // BLOCK_TOKENS) * BLOCK_TOKENS)
+        return total
 
 
 @torch.inference_mode()

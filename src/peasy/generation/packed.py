@@ -5,7 +5,6 @@ A packed model has the same interface, shares all other parameters with the orig
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import get_args
@@ -84,11 +83,8 @@ def pack(
         layers = {linear_kind(module) for module in packed.modules() if isinstance(module, packed_linear.PackedLinear)}
         dtype = next((weight.dtype for weight in packed.parameters()), None)
         choice = f"{plan.kind}, kernel {plan.compiled}, invariant {plan.batch_invariant}, {dtype}"
-        checked = remembered(
-            {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)},
-            partial(_check, packed, plan),
-            BatchInvariance,
-        )
+        subject = {"packing": choice, "layers": "; ".join(sorted(layers)), "model": repr(packed.config)}
+        checked = remembered(subject, partial(_check, packed, plan), BatchInvariance)
     if not checked.exact:
         packed = pack(model, kind, deterministic=deterministic, kernel=False)
         packing = packing_of(packed)
@@ -204,12 +200,8 @@ def _replace_layers(module: nn.Module, plan: _PackingPlan) -> None:
         else:
             _replace_layers(child, plan)
     if isinstance(module, FeedForward):
-        module.activation = _activation(module, plan)
-
-
-def _activation(feedforward: FeedForward, plan: _PackingPlan) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return the activation: fused into the linear layer before it, or batch-invariant if requested."""
-    linear, settings = feedforward.gate_up_proj or feedforward.up, feedforward.settings
-    if isinstance(linear, packed_numba.KernelLinear) and linear.fuse_activation(settings.activation, settings.d_ff):
-        return torch.positive
-    return partial(batch_invariant, feedforward.activation) if plan.batch_invariant else feedforward.activation
+        linear, settings = module.gate_up_proj or module.up, module.settings
+        if isinstance(linear, packed_numba.KernelLinear) and linear.fuse_activation(settings.activation, settings.d_ff):
+            module.activation = torch.positive  # nothing: the activation is fused into the layer before it
+        elif plan.batch_invariant:
+            module.activation = partial(batch_invariant, module.activation)

@@ -59,8 +59,6 @@ class SamplingParams(TypedSettings):
     """Numbers added to the logits of token ids; minus infinity forbids one."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
         super().__post_init__()
         object.__setattr__(self, "stop", tuple(self.stop))
         if not all(self.stop):

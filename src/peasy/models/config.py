@@ -57,10 +57,9 @@ class _NetworkConfig(_BaseConfig):
     """Dropout probability, below 1."""
 
 
-class DecoderConfig(_NetworkConfig):
-    """Causal decoder that predicts the next token."""
+class _SingleStackConfig(_NetworkConfig):
+    """Settings of a model with one stack of Transformer blocks."""
 
-    kind: ClassVar[str] = "decoder"
     stack: nn_config.StackConfig
     """Transformer blocks."""
     max_seq_len: Size | None = None
@@ -69,6 +68,12 @@ class DecoderConfig(_NetworkConfig):
     """Position encoding; null: none."""
     embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
     """Token embedding."""
+
+
+class DecoderConfig(_SingleStackConfig):
+    """Causal decoder that predicts the next token."""
+
+    kind: ClassVar[str] = "decoder"
     lm_head: nn_config.LMHeadConfig = nn_config.LMHeadConfig()
     """Language-model head."""
     classifier: nn_config.ClassifierConfig | None = None
@@ -81,18 +86,10 @@ class DecoderConfig(_NetworkConfig):
             raise InvalidInput(f"A decoder's classifier cannot pool with {self.classifier.pooling}.", hint="Use last.")
 
 
-class EncoderConfig(_NetworkConfig):
+class EncoderConfig(_SingleStackConfig):
     """Bidirectional encoder: a vector for each token and each text."""
 
     kind: ClassVar[str] = "encoder"
-    stack: nn_config.StackConfig
-    """Transformer blocks."""
-    max_seq_len: Size | None = None
-    """Maximum sequence length, in tokens; null: unlimited."""
-    position: nn_config.PositionConfig | None = nn_config.LearnedPositionConfig()
-    """Position encoding; null: none."""
-    embedding: nn_config.EmbeddingConfig = nn_config.EmbeddingConfig()
-    """Token embedding."""
     lm_head: nn_config.LMHeadConfig | None = None
     """Head for masked-token prediction; null: none."""
     pooler: bool = False

@@ -32,6 +32,16 @@ class Box(DisplayMixin):
 
 def describe(module: Any, name: str = "model") -> Box:
     """Return the boxes of a module; identical consecutive blocks become one box with `repeats`."""
+    boxes: list[Box] = []
+    for part, child in module.parts() if hasattr(module, "parts") else module.named_children():
+        if hasattr(child, "append"):  # a list of blocks
+            blocks = [describe(block, f"{part.removesuffix('s')} {i}") for i, block in enumerate(child)]
+            for _, equal in groupby(blocks, key=lambda box: replace(box, name="")):  # runs are named by both ends
+                first, *others = equal
+                last = f" … {others[-1].name.rsplit(' ', 1)[-1]}" if others else ""
+                boxes.append(replace(first, name=first.name + last, repeats=1 + len(others)))
+        elif hasattr(child, "summary") or next(child.parameters(), None) is not None:
+            boxes.append(describe(child, part))
     return Box(
         name,
         module.summary()
@@ -40,22 +50,8 @@ def describe(module: Any, name: str = "model") -> Box:
         sum(weight.numel() for weight in module.parameters()),
         sum(array.numel() * array.element_size() for array in module.state_dict().values()),
         tuple((parameter, tuple(weight.shape)) for parameter, weight in module.named_parameters(recurse=False)),
-        _child_boxes(module),
+        tuple(boxes),
     )
-
-
-def _child_boxes(module: Any) -> tuple[Box, ...]:
-    boxes: list[Box] = []
-    for name, child in module.parts() if hasattr(module, "parts") else module.named_children():
-        if hasattr(child, "append"):  # a list of blocks
-            blocks = [describe(block, f"{name.removesuffix('s')} {i}") for i, block in enumerate(child)]
-            for _, equal in groupby(blocks, key=lambda box: replace(box, name="")):  # runs are named by both ends
-                first, *others = equal
-                last = f" … {others[-1].name.rsplit(' ', 1)[-1]}" if others else ""
-                boxes.append(replace(first, name=first.name + last, repeats=1 + len(others)))
-        elif hasattr(child, "summary") or next(child.parameters(), None) is not None:
-            boxes.append(describe(child, name))
-    return tuple(boxes)
 
 
 _TORCH_SUMMARIES: dict[str, Callable[[Any], str]] = {

@@ -72,16 +72,10 @@ class RecurrentTranslator(Model[RecurrentState]):
         if tap is not None and tap.wants(_ATTENTION_PATH):
             # Pass the requested steps of all decoded tokens to the tap, concatenated as if computed at once.
             rows = tap.resolve_rows(len(attentions))
-            for step in HEAD_STEPS:
-                if step not in tap.steps:
-                    continue
-                if step in ("key", "value"):
-                    tap.callback(
-                        Activation(_ATTENTION_PATH, step, attentions[0][step], (0,), None, attentions[0].step(step))
-                    )
-                else:
-                    array = torch.cat([attentions[row][step] for row in rows], dim=2)
-                    tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), rows, attentions[0].step(step)))
+            for step in (step for step in HEAD_STEPS if step in tap.steps):
+                is_kv, caption = step in ("key", "value"), attentions[0].step(step)
+                array = attentions[0][step] if is_kv else torch.cat([attentions[row][step] for row in rows], dim=2)
+                tap.callback(Activation(_ATTENTION_PATH, step, array, (0,), None if is_kv else rows, caption))
         return torch.cat(hidden, dim=1)
 
     def _decode_step(
@@ -109,14 +103,10 @@ class RecurrentTranslator(Model[RecurrentState]):
         if not self.config.use_attention:
             context = context * 0  # the unused weights stay, so that both variants have the same size
         output, state = self.decoder(torch.cat([token_vector, context], dim=-1), decode_state.hidden_state)
-        decode_state.hidden_state = (
-            state
-            if padding_mask is None
-            else tuple(
-                torch.where(padding_mask[None], after, before)
-                for after, before in zip(state, decode_state.hidden_state, strict=True)
-            )
-        )
+        if padding_mask is not None:
+            pairs = zip(state, decode_state.hidden_state, strict=True)
+            state = tuple(torch.where(padding_mask[None], after, before) for after, before in pairs)
+        decode_state.hidden_state = state
         return steps, self.dropout(torch.tanh(self.combine(torch.cat([output, context, token_vector], dim=-1))))
 
     def logits(self, hidden_states: Tensor) -> Tensor:

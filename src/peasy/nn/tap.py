@@ -135,15 +135,14 @@ class AttentionTopK:
 
     def pop(self, length: int) -> tuple[LayerTopK, ...]:
         """Return and clear the weights of the last pass, which ended at `length` tokens."""
-        layers = tuple(self._top_keys(activation, length) for activation in self._activations)
+        layers = []
+        for activation in self._activations:
+            weights = activation.array[0, :, -1]
+            # A sliding window has evicted earlier keys.
+            first = length - weights.shape[-1] if activation.path.part == "attention" else 0
+            top = weights.topk(weights.shape[-1] if self.top_k is None else min(self.top_k, weights.shape[-1]))
+            values = top.values.to(torch.promote_types(top.values.dtype, torch.float32))  # NumPy has no bfloat16
+            keys = (top.indices + first).cpu().numpy()
+            layers.append(LayerTopK(activation.path, keys, values.cpu().numpy(), activation.heads or ()))
         self._activations.clear()
-        return layers
-
-    def _top_keys(self, activation: Activation, length: int) -> LayerTopK:
-        weights = activation.array[0, :, -1]
-        # A sliding window has evicted earlier keys.
-        first = length - weights.shape[-1] if activation.path.part == "attention" else 0
-        top = weights.topk(weights.shape[-1] if self.top_k is None else min(self.top_k, weights.shape[-1]))
-        values = top.values.to(torch.promote_types(top.values.dtype, torch.float32))  # NumPy has no bfloat16
-        keys = (top.indices + first).cpu().numpy()
-        return LayerTopK(activation.path, keys, values.cpu().numpy(), activation.heads or ())
+        return tuple(layers)

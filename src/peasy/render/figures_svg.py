@@ -133,16 +133,14 @@ def cache_fragment(cache: CacheFigure) -> SvgFragment:
     for y, step in enumerate(steps):
         for x, position in enumerate(positions):
             if step is not None and position is not None and position < sum(cache.steps[step]):
-                kind = "reused" if position < cache.steps[step][0] else "computed"
-                body.append(_cache_cell(left + _CACHE_CELL * x, top + _CACHE_CELL * y, kind))
+                cell_x, cell_y, is_reused = left + side * x, top + side * y, position < cache.steps[step][0]
+                place = f'x="{cell_x + 1:.1f}" y="{cell_y + 1:.1f}" width="15" height="15" rx="2"'
+                body.append(f'<rect {place} class="{"reused" if is_reused else "computed"}"/>')
+                if not is_reused:
+                    dot = f'cx="{cell_x + side / 2:.1f}" cy="{cell_y + side / 2:.1f}" r="2.5" class="dot"'
+                    body.append(f"<circle {dot}/>")
     width = max(left + _CACHE_CELL * len(positions) + 70, left + 260, text_width(cache.title, 13) * BOLD_WIDTH_FACTOR)
     return SvgFragment(width, top + _CACHE_CELL * len(steps) + 6, "".join(body), ends_line=True)
-
-
-def _cache_cell(x: float, y: float, kind: str) -> str:
-    square = f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="15" height="15" rx="2" class="{kind}"/>'
-    dot = f'<circle cx="{x + _CACHE_CELL / 2:.1f}" cy="{y + _CACHE_CELL / 2:.1f}" r="2.5" class="dot"/>'
-    return square if kind == "reused" else square + dot
 
 
 def diagram_fragment(diagram: Diagram) -> SvgFragment:

@@ -149,7 +149,11 @@ class _PageRenderer:
         self.document, self.standalone, self.static = document, standalone, static
         self.arithmetic: dict[str, list[str]] = {}
         self.arithmetic_budget = MAX_ARITHMETIC_CHARS
-        self.max_size = _max_matrix_size(document) if standalone else 40
+        self.max_size, shapes = 40, [matrix.shape for matrix in document.matrices()]
+        if standalone:  # fewer rows and columns of each matrix, so that the page stays small
+            self.max_size = most = _MAX_SIZE
+            while most > 20 and sum(min(r, most) * min(c, most) for r, c in shapes) > MAX_CELLS:
+                self.max_size = most = most * 9 // 10
         self.num_matrices = 0
 
     def body(self) -> str:
@@ -288,14 +292,6 @@ def _notice(notice: str) -> str:
 
 def _escape_line(text: str) -> str:
     return escape(sanitize.one_line(text))
-
-
-def _max_matrix_size(document: Document) -> int:
-    """Return how many rows and columns each matrix may show, so that the page stays small."""
-    most = _MAX_SIZE
-    while most > 20 and sum(min(r, most) * min(c, most) for r, c in (m.shape for m in document.matrices())) > MAX_CELLS:
-        most = most * 9 // 10
-    return most
 
 
 def _shade_class(shade: palette.Shade) -> str:

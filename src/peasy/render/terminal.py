@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
@@ -69,9 +70,8 @@ def _print_part(part: DocumentPart, document: Document, console: Console) -> Non
                 _print(console, Text(sanitize.token_label(part.title), style="bold"))
             rich_table = RichTable(box=None, pad_edge=False, padding=(0, _GUTTER, 0, 0), header_style="bold")
             for header, numeric in zip(shown.header, shown.numeric, strict=True):
-                rich_table.add_column(
-                    Text(header), justify="right" if numeric else "left", overflow="fold"
-                )  # wraps long cells
+                side: Literal["left", "right"] = "right" if numeric else "left"
+                rich_table.add_column(Text(header), justify=side, overflow="fold")  # wraps long cells
             for row in shown.rows:
                 rich_table.add_row(*map(Text, row))
             console.print(rich_table)

@@ -6,7 +6,6 @@ value, so that programs that only read values see it, too. Text is never a formu
 
 import io
 import math
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -46,7 +45,10 @@ class _SheetWriter:
             "given": book.add_format({"font_color": "#0B5CAD", "num_format": number}),
             "computed": book.add_format({"num_format": number}), "text": None,
         }  # fmt: skip
-        self.parts = [table for part in document.parts for table in _flat(part)]
+        plain = doc.Heading | doc.Paragraph | doc.Formula | doc.Arithmetic | doc.Matrix | doc.Table
+        self.parts: list[DocumentPart] = []
+        for part in document.parts:
+            self.parts += [part] if isinstance(part, plain) else tables_of(part)
         row, self.places = 4 + len(document.settings), dict[str, int]()
         for part in self.parts:  # the first row of the numbers of every matrix; the first one of a name is referred to
             if isinstance(part, doc.Matrix):
@@ -106,14 +108,6 @@ class _SheetWriter:
     def _text(self, row: int, column: int, text: str, style: str = "text") -> None:
         if text:
             self.sheet.write_string(row, column, sanitize.escape_control(text)[:_MAX_TEXT], self.formats[style])
-
-
-def _flat(part: DocumentPart) -> Iterator[DocumentPart]:
-    """Yield a part, or the tables of a figure."""
-    if isinstance(part, doc.Heading | doc.Paragraph | doc.Formula | doc.Arithmetic | doc.Matrix | doc.Table):
-        yield part
-    else:
-        yield from tables_of(part)
 
 
 def _rows(part: DocumentPart) -> list[list[Cell]]:

@@ -126,7 +126,15 @@ class GradientLearner(Learner):
             if not _is_finite(weight):
                 return diverged_error(step, f"the weights {name} contain NaN or infinity")
             weight.grad = None
-        with _nonfinite_hooks(self.model) as nonfinite:
+        nonfinite: list[str] = []  # modules with such outputs, in the order of execution
+        with contextlib.ExitStack() as hooks:
+            for name, module in self.model.named_modules():
+
+                def check_output(_: nn.Module, inputs: object, output: object, name: str = name) -> None:
+                    if not all(map(_is_finite, _nested_tensors(output))):
+                        nonfinite.append(name or type(self.model).__name__)
+
+                hooks.callback(module.register_forward_hook(check_output).remove)
             with self._seeded_step(step):
                 loss = torch.stack([self._mean_loss(part, count) for part in micro_batches]).sum()
             if nonfinite:
@@ -139,8 +147,8 @@ class GradientLearner(Learner):
         if not bad_gradients:
             return diverged_error(step, "the loss was not finite, but is when the step is repeated")
         # the backward pass runs from the last parameter to the first
-        module = bad_gradients[-1].rpartition(".")[0] or type(self.model).__name__
-        return diverged_error(step, f"the first module with NaN or infinity in its gradient is {module}")
+        name = bad_gradients[-1].rpartition(".")[0] or type(self.model).__name__
+        return diverged_error(step, f"the first module with NaN or infinity in its gradient is {name}")
 
     def _seeded_step(self, step: int) -> contextlib.AbstractContextManager[None]:
         return seeded_step(self.seed, step) if self._has_dropout else contextlib.nullcontext()
@@ -250,21 +258,6 @@ def diverged_error(step: int, reason: str) -> Diverged:
     """Return the error of a step, with what to do next."""
     hint = "Lower the learning rate (--set optimizer.lr=...), and continue from the last checkpoint with --resume."
     return Diverged(f"Step {step}: {reason}.", hint=hint)
-
-
-@contextlib.contextmanager
-def _nonfinite_hooks(model: nn.Module) -> Iterator[list[str]]:
-    """Collect the names of modules with non-finite outputs inside the block, in order of execution."""
-    nonfinite: list[str] = []
-    with contextlib.ExitStack() as hooks:
-        for name, module in model.named_modules():
-
-            def check_output(_: nn.Module, inputs: object, output: object, name: str = name) -> None:
-                if not all(map(_is_finite, _nested_tensors(output))):
-                    nonfinite.append(name or type(model).__name__)
-
-            hooks.callback(module.register_forward_hook(check_output).remove)
-        yield nonfinite
 
 
 def _nested_tensors(output: object) -> Iterator[Tensor]:

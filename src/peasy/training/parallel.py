@@ -172,12 +172,10 @@ class _DistributedLearner(learning.GradientLearner):
         self.loss_module: nn.Module = LossModule(spec.model, spec.objective, group)
         if self.is_sharded:
             # Shard the weights of each block, then the remaining weights, over all processes.
-            loss_module = self.loss_module
             mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
-            for module in loss_module.modules():
-                if isinstance(module, Block):
-                    fully_shard(module, mesh=mesh)
-            fully_shard(loss_module, mesh=mesh)
+            blocks = [module for module in self.loss_module.modules() if isinstance(module, Block)]
+            for module in (*blocks, self.loss_module):
+                fully_shard(module, mesh=mesh)
         else:
             with group.detect_lost_ranks():
                 # Not every objective uses an encoder's pooler or head.

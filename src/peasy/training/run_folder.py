@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Container, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -50,18 +50,13 @@ def run_lock(folder: Path) -> Iterator[None]:
         try:
             held = lock.acquire()
         except Timeout:
-            holder = _read_holder(path)
+            holder = ""
+            with suppress(OSError):  # Windows lets no other process read a locked file
+                holder = path.read_text(encoding="utf-8")[:40].strip()
             message = f"{folder} is being trained by another process{f' ({holder})' if holder else ''}."
             raise RunLocked(message, hint="Wait for it, stop it, or choose another --run.") from None
     with held:
         yield
-
-
-def _read_holder(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")[:40].strip()
-    except OSError:  # Windows lets no other process read a locked file
-        return ""
 
 
 def is_locked(folder: Path) -> bool:

@@ -111,19 +111,11 @@ def write_run(folder: Path, setup: RunSetup, corpus: Corpus) -> None:
         setup.tokenizer.save(part / TOKENIZER_FILE)
         if setup.target_tokenizer is not None:
             setup.target_tokenizer.save(part / TARGET_TOKENIZER_FILE)
-        write_json(
-            part / ABOUT_FILE,
-            {
-                "versions": package_versions(),
-                "machine": {
-                    "processor": platform.machine(),
-                    "system": platform.system(),
-                    "threads": torch.get_num_threads(),
-                },
-                "data": {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash},
-                "tokenizer": {"sha256": hashlib.sha256((part / TOKENIZER_FILE).read_bytes()).hexdigest()},
-            },
-        )
+        system = {"processor": platform.machine(), "system": platform.system(), "threads": torch.get_num_threads()}
+        data = {"name": corpus.name, "kind": corpus.kind, "sha256": corpus.cached_survey.hash}
+        tokenizer = {"sha256": hashlib.sha256((part / TOKENIZER_FILE).read_bytes()).hexdigest()}
+        about = {"versions": package_versions(), "machine": system, "data": data, "tokenizer": tokenizer}
+        write_json(part / ABOUT_FILE, about)
         (part / CHECKPOINTS_FOLDER).mkdir()
 
 

@@ -247,20 +247,19 @@ def rollout_document(record: results.AttentionRecord, matrix: results.LabelledMa
 def attention_history_document(history: results.AttentionHistory, path: ModulePath | None = None) -> doc.Document:
     """Document of heat maps, heads by checkpoints, for one attention layer or for all that were recorded."""
     paths = [path] if path is not None else list(history.checkpoints[0].weights)
-    parts: list[doc.DocumentPart] = [_attention_history_maps(history, layer_path) for layer_path in paths]
+    parts: list[doc.DocumentPart] = []
+    for at in paths:
+        values = np.stack([np.asarray(frame.weights[at], dtype=np.float32) for frame in history.checkpoints], axis=1)
+        queries = history.target if history.target is not None and at.stack == "decoder" else history.tokens
+        keys = history.tokens if "cross" in at.part else queries
+        heads, steps = tuple(map(str, range(len(values)))), tuple(f"{frame.step:,}" for frame in history.checkpoints)
+        maps = doc.Maps(
+            f"{attention_name(at)}, layer {at.layer}", values, queries.pieces, keys.pieces, heads, steps,
+            down_axis="head", across_axis="after step", selected=(0, len(steps) - 1),
+        )  # fmt: skip
+        parts.append(maps)
     parts.append(doc.capitalized_note(history.caveat))
     return doc.Document(f"Attention over training: {doc.short_title(history.tokens.text, history.run)}", tuple(parts))
-
-
-def _attention_history_maps(history: results.AttentionHistory, path: ModulePath) -> doc.Maps:
-    values = np.stack([np.asarray(frame.weights[path], dtype=np.float32) for frame in history.checkpoints], axis=1)
-    queries = history.target if history.target is not None and path.stack == "decoder" else history.tokens
-    keys = history.tokens if "cross" in path.part else queries
-    heads, steps = tuple(map(str, range(len(values)))), tuple(f"{frame.step:,}" for frame in history.checkpoints)
-    return doc.Maps(
-        f"{attention_name(path)}, layer {path.layer}", values, queries.pieces, keys.pieces, heads, steps,
-        down_axis="head", across_axis="after step", selected=(0, len(steps) - 1),
-    )  # fmt: skip
 
 
 def trace_document(trace: results.GenerationTrace) -> doc.Document:

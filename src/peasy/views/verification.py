@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree
 
-from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, Equality, ImplementationFinding, Proof
+from peasy.verification.verdict import CAUTION, FAILS, NOT_APPLICABLE, Diagnosis, ImplementationFinding, Proof
 from peasy.views.document import Document, DocumentPart, Heading, Paragraph, Table
 
 VERDICT_LABELS = {"holds": "✓ holds", "fails": "✗ fails", NOT_APPLICABLE: "· not applicable"}
@@ -28,8 +28,11 @@ def proof_document(proof: Proof) -> Document:
         Paragraph("Distance: the largest difference, divided by the largest absolute value (at least 1).", "note"),
     ]
     failed = [one for one in proof.equalities if one.verdict == FAILS]
-    if failed:
-        parts += [Heading("First divergence"), *(Paragraph(_failure_sentence(one), "bad") for one in failed)]
+    parts += [Heading("First divergence")] if failed else []
+    for one in failed:
+        where = "" if one.divergence is None else f": first divergence at {one.divergence.summary()}"
+        where += "" if one.sequence is None else f" in text {one.sequence + 1}"
+        parts.append(Paragraph(f"{one.name} ({one.description}){where}. {one.reason}".strip(), "bad"))
     packed = [equality for equality in proof.equalities if "kl" in equality.metrics]
     if packed:
         divergences = []
@@ -56,14 +59,6 @@ def proof_sentence(proof: Proof) -> str:
     if not failed:
         return f"{counted}: {'it holds' if len(checked) == 1 else 'all hold'}."
     return f"{counted}: {', '.join(failed)} {'fails' if len(failed) == 1 else 'fail'}."
-
-
-def _failure_sentence(equality: Equality) -> str:
-    """Return which equality fails, and where the two results first diverge."""
-    name = f"{equality.name} ({equality.description})"
-    text = "" if equality.sequence is None else f" in text {equality.sequence + 1}"
-    where = "" if equality.divergence is None else f": first divergence at {equality.divergence.summary()}"
-    return f"{name}{where}{text}. {equality.reason}".strip()
 
 
 def _format_distance(value: float | None) -> str:

@@ -142,8 +142,11 @@ def _choose_packing(model: Model, kind: str, deterministic: bool | None, kernel:
     has_kernel = kind in ("float32", "int8") and kernel is not False
     if has_kernel and kernel and not packed_numba.has_numba():
         raise MissingExtra("The kernel needs numba.", hint=install_line("kernel"))
-    pays = kernel or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS
-    if has_kernel and pays and packed_numba.has_numba():
+    if (
+        has_kernel
+        and packed_numba.has_numba()
+        and (kernel or kind == "int8" or model.count_parameters() >= _MIN_KERNEL_PARAMETERS)
+    ):
         linear: packed_linear.LinearFactory = packed_numba.Int8Kernel if kind == "int8" else packed_numba.Float32Kernel
         return _PackingPlan(kind, why, linear, linear, deterministic is not False, compiled=True)
     if kind == "int8":

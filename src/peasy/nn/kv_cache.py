@@ -100,10 +100,9 @@ class LayerKVCache:
             self.length = self.window
         end = self.length + num_new
         if self.keys is None or self.values is None or end > self.keys.shape[2]:
-            old = 0 if self.keys is None else self.keys.shape[2]
-            capacity = max(end, self.capacity if self.window is None else 0, old + old // 2)
-            self.keys = _grown(self.keys, self.length, key, 2, capacity)
-            self.values = _grown(self.values, self.length, value, 2, capacity)
+            self._grow(end, key, value)
+        assert self.keys is not None
+        assert self.values is not None
         self.length = end
         return self.keys, self.values, end
 
@@ -123,6 +122,12 @@ class LayerKVCache:
         keys, values = (None if b is None else _grown(b, self.length, b, 2, b.shape[2]) for b in buffers)
         states = {part: state.fork() for part, state in self.token_shift_states.items()}
         return replace(self, keys=keys, values=values, token_shift_states=states)
+
+    def _grow(self, end: int, key: Tensor, value: Tensor) -> None:
+        old = 0 if self.keys is None else self.keys.shape[2]
+        capacity = max(end, self.capacity if self.window is None else 0, old + old // 2)
+        self.keys = _grown(self.keys, self.length, key, 2, capacity)
+        self.values = _grown(self.values, self.length, value, 2, capacity)
 
 
 def _grown(old: Tensor | None, length: int, like: Tensor, time: int, capacity: int) -> Tensor:

@@ -94,7 +94,7 @@ class Int8PerRow(PackedLinear):
     def multiply(self, rows: Tensor) -> Tensor:
         """Quantise, multiply in int8, dequantise."""
         size = torch.linalg.vector_norm(rows, math.inf, dim=1, keepdim=True).clamp_(min=TINY)
-        output = _int8_linear()(rows / size, 1 / 127, 128, self.packed)
+        output = _int8_linear(rows / size, 1 / 127, 128, self.packed)
         return output.mul_(size) if self.bias is None else torch.addcmul(self.bias, output, size)
 
     def nbytes(self) -> int:
@@ -109,17 +109,19 @@ class Int8PerRowAsymmetric(Int8PerRow):
         """Multiply as x Wᵀ = min · (row sums of W) + range · u Wᵀ, with x = min + range · u."""
         minimum, maximum = rows.aminmax(dim=1, keepdim=True)
         spread = maximum.sub_(minimum).clamp_(min=TINY)
-        output = _int8_linear()((rows - minimum).div_(spread), 1 / 255, 0, self.packed)
+        output = _int8_linear((rows - minimum).div_(spread), 1 / 255, 0, self.packed)
         output = output.mul_(spread) if self.bias is None else torch.addcmul(self.bias, output, spread)
         return output.addcmul_(minimum, self.weight_sums)
 
 
-@cache
-def _int8_linear() -> Callable[..., Tensor]:
-    """Return torch's operation that quantises rows with a scale and zero point, multiplies, and dequantises.
+def _int8_linear(rows: Tensor, scale: float, zero_point: int, packed: torch.ScriptObject) -> Tensor:
+    """Quantise rows with this scale and zero point, multiply, dequantise."""
+    return _int8_op()(rows, scale, zero_point, packed)
 
-    The raw operation: its Python wrapper costs as much time as a small product.
-    """
+
+@cache
+def _int8_op() -> Callable[..., Tensor]:
+    """Return the raw torch operation: its Python wrapper costs as much time as a small product."""
     overload = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
     return getattr(overload, "_op", overload)
 

@@ -250,6 +250,8 @@ def evaluate_array(text: str) -> NumberArray | None:
     >>> evaluate_array("0.5*[2, 0] + 0.5*[0, 4]")[1].value, evaluate_array("[1, 2] × [3, 4]").value
     (2.0, 11.0)
     """
+    if any(text.count(opening) != text.count(closing) for opening, closing in ("[]", "()", "{}")):
+        return None
     try:
         parser = _ExpressionParser(text.rstrip())
         value = parser.sum()

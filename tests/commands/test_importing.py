@@ -13,6 +13,7 @@ import transformers
 import peasy
 from peasy.checkpoint.paths import data_dir
 from peasy.checkpoint.store import is_intact, read_checkpoint
+from peasy.cli.app import run
 from peasy.errors import InvalidInput, NotFound, UsageError
 
 
@@ -150,6 +151,19 @@ def test_the_lines_that_convert_a_pickle_file_work(copied, shards):
     assert {name: tensor.tolist() for name, tensor in load_file(copied / "model.safetensors").items()} == {
         name: tensor.tolist() for name, tensor in weights
     }
+    assert peasy.import_model(copied).model.family == "gpt2"
+
+
+def test_the_lines_that_convert_a_pickle_file_can_be_copied_from_the_terminal(copied, capsys):
+    """They stand at the margin: indented, Python would refuse them. A trainer's file nests the weights."""
+    from safetensors.torch import load_file
+
+    torch.save({"state_dict": load_file(copied / "model.safetensors"), "epoch": 3}, copied / "pytorch_model.bin")
+    (copied / "model.safetensors").unlink()
+    assert run(["import", str(copied)]) == 4
+    lines = capsys.readouterr().err.splitlines()
+    code = "\n".join(lines[lines.index("import pathlib, torch") :])
+    exec(compile(code, "copied", "exec"), {})
     assert peasy.import_model(copied).model.family == "gpt2"
 
 

@@ -44,6 +44,53 @@ def test_a_prompt_becomes_the_ids_of_transformers(tmp_path, name):
         assert ours.encode_ids(text) == [*before, *plain, *after], text
 
 
+@pytest.mark.parametrize("name", ["t5", "bert", "pegasus", "llama", "gpt2", "mbart"])
+def test_spaces_before_punctuation_are_removed_where_transformers_does(tmp_path, name):
+    """`clean_up_tokenization_spaces` in tokenizer_config.json: of BPE it is ignored."""
+    write_files(name, tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"clean_up_tokenization_spaces": True}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    texts = [*PROMPTS, "It is n't good , it 's the pizza ' s oven . Is it ? the ' n ' the !"]
+    for ids in (theirs(text)["input_ids"] for text in texts):
+        for skip in (True, False):
+            assert ours.decode(ids, keep_special_tokens=not skip) == theirs.decode(ids, skip_special_tokens=skip)
+
+
+@pytest.mark.parametrize("model_type", ["qwen2", "llama", "gpt_neox"])
+@pytest.mark.parametrize("named", ["LlamaTokenizerFast", "GPTNeoXTokenizerFast", "PreTrainedTokenizerFast"])
+def test_a_class_that_does_not_fit_its_file(tmp_path, model_type, named):
+    """DeepSeek R1 Distill names Llama's class for a byte-level file; GPT-NeoX's class drops a template."""
+    write_files("llama-3", tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text()) | {"tokenizer_class": named}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    for text in [*PROMPTS[:11], "e\u0301 a\u0308"]:
+        assert ours.encode_ids(text) == theirs(text)["input_ids"], text
+
+
+@pytest.mark.parametrize("asked", [{}, {"add_eos_token": True}, {"add_bos_token": True, "add_eos_token": True}])
+def test_vocabulary_and_merges_get_the_end_that_their_config_asks_for(tmp_path, asked):
+    """Its token may be an added one: so are embedding models made of Qwen 2, whose vector is that of the last token."""
+    write_files("gpt2", tmp_path)
+    data = json.loads((tmp_path / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").unlink()
+    vocabulary, end = data["model"]["vocab"], "<|endoftext|>"
+    names = {piece: i for i, piece in enumerate(piece for piece in vocabulary if piece != end)}
+    (tmp_path / "vocab.json").write_text(json.dumps(names))
+    merges = "\n".join(" ".join(pair) for pair in data["model"]["merges"])
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n" + merges)
+    token = {"content": end, "special": True, "normalized": False}
+    config = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": end, "bos_token": end, **asked}
+    config |= {"added_tokens_decoder": {str(len(names)): token}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    for text in PROMPTS:
+        assert ours.encode_ids(text) == theirs(text)["input_ids"], text
+
+
 @pytest.mark.parametrize(
     "name", [name for name in FAMILIES if name != "marian"]
 )  # its files are source.spm, target.spm
@@ -93,6 +140,18 @@ def write_sentencepiece(name: str, folder: Path) -> None:
     (folder / file).write_bytes(writer.getvalue())
     (folder / "config.json").write_text(json.dumps({"model_type": name.removesuffix("-cased")}))
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": f"{prefix}Tokenizer", **config}))
+
+
+@pytest.mark.parametrize("kind", [BYTES, {"model_type": "bpe"}])
+@pytest.mark.parametrize("asked", [(True, False), (False, True), (True, True), (False, False)])
+def test_llama_adds_what_its_config_asks_for(tmp_path, monkeypatch, kind, asked):
+    """Its eos token need not be named; nor need its file have bytes."""
+    flags = dict(zip(("add_bos_token", "add_eos_token"), asked, strict=True))
+    monkeypatch.setitem(SENTENCEPIECE, "llama", ("tokenizer.model", "Llama", flags, kind))
+    write_sentencepiece("llama", tmp_path)
+    ours, theirs = read_tokenizer(SafeFolder(tmp_path)), AutoTokenizer.from_pretrained(tmp_path)
+    for text in ("The pizza came out of the oven", "a"):
+        assert ours.encode_ids(text) == theirs(text)["input_ids"]
 
 
 @pytest.mark.parametrize("name", [name for name in SENTENCEPIECE if name not in ("mbart", "pegasus")])

@@ -1,12 +1,14 @@
 """Incremental decoding equals decoding at once, and never splits a character."""
 
 import random
+import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peasy.tokenization import IncrementalDecoder, Tokenizer, train_tokenizer
+from peasy.tokenization import tokenizer as tokenizer_module
 
 from .conftest import CORPUS
 from .tokenizer_files import FILES, OF_ENCODERS, make_tokenizer
@@ -108,6 +110,38 @@ def test_a_continuation_is_what_it_adds_to_the_decoded_prompt(name):
     tokenizer, rng = make_tokenizer(name), random.Random(name)
     texts = [tokenizer.encode_ids(text) for text in TEXTS]
     check_continuations(tokenizer, [*texts, *random_texts(tokenizer, rng, 150)], rng)
+
+
+@pytest.mark.parametrize("name", ["t5", "bert", "pegasus"])
+def test_spaces_before_punctuation_are_removed_in_parts_too(name):
+    """Old fine-tuned models ask for it in tokenizer_config.json; most of a text still comes early."""
+    files = make_tokenizer(name)
+    tokenizer, rng = Tokenizer(files._data, files.config | {"clean_up_tokenization_spaces": True}), random.Random(name)
+    vocabulary = tokenizer._data["model"]["vocab"]
+    known = [*vocabulary] if isinstance(vocabulary, dict) else [piece for piece, _ in vocabulary]
+    marks = [tokenizer.id(piece) for piece in known if set(piece) <= set("▁#.,!?'nmst")]
+    check_continuations(tokenizer, random_texts(tokenizer, rng, 50), rng)
+    check_continuations(tokenizer, [[rng.choice(marks) for _ in range(12)] for _ in range(300)], rng)
+    ids = tokenizer.encode_ids("the pizza tasted good , the oven . the end", add_special_tokens=False)
+    pieces = decode_stream(tokenizer, ids)
+    assert "".join(pieces) == tokenizer.decode(ids)
+    assert " ," not in tokenizer.decode(ids)
+    assert len(pieces) >= 5
+
+
+@pytest.mark.parametrize("cut", [r"(?<! ') (?=[^'])", " ", r" (?=[^'])", r"(?<! ') "])
+def test_around_a_quote_the_text_is_held_back(monkeypatch, cut):
+    """A quote loses both of its spaces, and then n't the one before it: cut between them, a space would stay."""
+    tokenizer, rng = make_tokenizer("bert"), random.Random(0)
+    tokenizer = Tokenizer(tokenizer._data, tokenizer.config | {"clean_up_tokenization_spaces": True})
+    monkeypatch.setattr(tokenizer_module, "_CUT", re.compile(cut))
+    wrong = 0
+    for _ in range(2000):
+        parts = [rng.choice([" ", "'", "n", "t", "m", "."]) for _ in range(9)]
+        decoder = tokenizer_module._CleanUp(tokenizer, ())
+        joined = "".join([*map(decoder.push, parts), decoder.push("", is_last=True)])
+        wrong += joined != tokenizer_module._clean_up("".join(parts))
+    assert (wrong == 0) == (cut == r"(?<! ') (?=[^'])")
 
 
 def test_words_that_end_with_a_suffix_are_decoded_one_by_one():

@@ -4,6 +4,7 @@ from peasy.checkpoint.safe_folder import SafeFolder
 from peasy.checkpoint.store import CONFIG_FILE, TARGET_TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE
 from peasy.errors import InvalidInput
 from peasy.tokenization import Tokenizer, from_merges, from_sentencepiece, from_vocab_txt
+from peasy.tokenization.tokenizer import CLEAN_UP
 from peasy.tokenization.tokenizer_classes import choose_tokenizer_class
 from peasy.tokenization.tokenizer_validation import JsonDict
 
@@ -52,7 +53,9 @@ def _read_file(folder: SafeFolder, name: str) -> Tokenizer:
     data = folder.read(name)
     if name.endswith(".spm"):
         separate = name == "target.spm" and folder.has("target_vocab.json")
-        return from_sentencepiece(data, _read_vocab(folder, "target_vocab.json" if separate else "vocab.json"))
+        clean_up = _read_if_present(folder, TOKENIZER_CONFIG_FILE).get(CLEAN_UP)
+        vocabulary = _read_vocab(folder, "target_vocab.json" if separate else "vocab.json")
+        return from_sentencepiece(data, vocabulary, {CLEAN_UP: True} if clean_up else None)
     config = _read_config(folder, name.replace(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE))
     if name.endswith(TOKENIZER_FILE):
         return Tokenizer.from_json(data, config, source=folder.path / name)

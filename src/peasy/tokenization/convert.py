@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from peasy.errors import InvalidInput
 from peasy.tokenization.tokenizer import LONGEST_MATCH, UNREACHABLE_PREFIX, Tokenizer
-from peasy.tokenization.tokenizer_classes import BYTE_FALLBACK_DECODERS, ROBERTA, bert_steps, special_token
+from peasy.tokenization.tokenizer_classes import (
+    BYTE_FALLBACK_DECODERS,
+    ROBERTA,
+    bert_steps,
+    special_token,
+    with_added_tokens,
+)
 from peasy.tokenization.tokenizer_validation import JsonDict
 
 _NORMAL, _UNKNOWN, _CONTROL, _USER, _BYTE = 1, 2, 3, 4, 6
@@ -42,10 +48,12 @@ def from_merges(vocabulary: Mapping[str, int], merges: str, config: JsonDict | N
     model = {"type": "BPE", "vocab": dict(vocabulary), "merges": lines}
     name = config.get("tokenizer_class")
     wrapped = {"<s>", "</s>"} <= vocabulary.keys() and (name is None or name in ROBERTA)
-    templates = ("<s> $A </s>", "<s> $A </s> $B </s>") if wrapped else _bos_template(config, vocabulary)
+    added = with_added_tokens({}, config).get("added_tokens", ())
+    ids = {**vocabulary, **{token["content"]: token["id"] for token in added if isinstance(token["content"], str)}}
+    templates = ("<s> $A </s>", "<s> $A </s> $B </s>") if wrapped else _bos_template(config, ids)
     default = _SPECIAL_TOKENS if name is None else _SPECIAL_TOKENS[1:6] if name in ROBERTA else _SPECIAL_TOKENS[:1]
     is_named = all(f"{role}_token" in config for role in ("bos", "eos", "unk"))
-    return Tokenizer(_tokenizer_json(model, vocabulary, () if is_named else default, templates, steps), config)
+    return Tokenizer(_tokenizer_json(model, ids, () if is_named else default, templates, steps), config)
 
 
 def _bos_template(config: JsonDict, ids: Mapping[str, int]) -> Sequence[str]:
@@ -114,9 +122,9 @@ def from_sentencepiece(
         templates = ("<s> $A </s>", "<s> $A </s> </s> $B </s>")
     elif eos == "[SEP]" and "[CLS]" in ids:
         templates, added = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]"), [*added, "[CLS]", "[MASK]"]
-    if has_bytes and class_name in (None, *_BPE_CLASSES):
-        bos = {"bos_token": "<s>" if "<s>" in ids else "<bos>", "add_bos_token": True}
-        config = bos | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
+    if class_name in _BPE_CLASSES or (has_bytes and class_name is None):
+        default = {"bos_token": "<s>" if "<s>" in ids else "<bos>", "eos_token": eos, "add_bos_token": True}
+        config = default | ({"tokenizer_class": "LlamaTokenizer"} if is_bpe else {}) | config
         templates = _bos_template(config, ids)
     data = _tokenizer_json(model_json, ids, added, templates, steps)
     named: JsonDict = {"eos_token": eos, "unk_token": unk} | ({"pad_token": "<pad>"} if "<pad>" in ids else {})

@@ -29,6 +29,9 @@ TOKENIZER_FILE, CONFIG_FILE = "tokenizer.json", "tokenizer_config.json"
 LONGEST_MATCH = "peasy_longest_match"
 """Key of tokenizer_config.json: the character map replaces the longest match, as the sentencepiece library does."""
 
+CLEAN_UP = "clean_up_tokenization_spaces"
+"""Key of tokenizer_config.json: decoding removes the spaces before punctuation."""
+
 UNREACHABLE_PREFIX = "\ue000"
 """Prefix of pieces that have an id but must never match text (see convert.py); a private-use character."""
 
@@ -99,6 +102,8 @@ class Tokenizer:
         self.word_end = str(self._data["model"].get("end_of_word_suffix") or "") if self.byte_level else ""
         """End-of-word suffix, as of CLIP: a space when decoded, and none at the end of a text."""
         self.decodes_as_a_whole = form.decodes_as_a_whole
+        self.cleans_up = bool(self._config.get(CLEAN_UP)) and (self.kind != "bpe" or LONGEST_MATCH in self._config)
+        """Decoding removes the spaces before punctuation; as in transformers, not if the library's BPE is used."""
         self.special_tokens = _find_special_tokens(self._config, self._token_to_id)
         self.vocab_size = _find_vocab_size(self._config, self.special_tokens, 1 + max(self._id_to_token))
         """Vocabulary size: the number of rows of the token embedding."""
@@ -243,11 +248,15 @@ class Tokenizer:
                 encodings = encode(list(texts), add_special_tokens=add_special_tokens)
         return [(encoding.ids, encoding.offsets if offsets else []) for encoding in encodings]
 
-    def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False) -> str:
-        """Decode ids to text, without special tokens unless `keep_special_tokens`."""
+    def decode(self, ids: Iterable[int], *, keep_special_tokens: bool = False, clean_up: bool = True) -> str:
+        """Decode ids to text, without special tokens unless `keep_special_tokens`.
+
+        `clean_up`: without the spaces before punctuation, if its config asks for it.
+        """
         with library_errors("Decoding"):
             text: str = self._backend.decode([int(id) for id in ids], skip_special_tokens=not keep_special_tokens)
-        return text.replace(self.word_end, " ").strip() if self.word_end else text
+        text = text.replace(self.word_end, " ").strip() if self.word_end else text
+        return _clean_up(text) if clean_up and self.cleans_up else text
 
     def decode_continuation(self, prompt: Sequence[int], ids: Sequence[int]) -> str:
         """Decode ids that follow a prompt: what they add to its text, with the space before their first word."""
@@ -349,6 +358,7 @@ class IncrementalDecoder:
         self._num_emitted = len(self._ids)
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._word_ends = _WordEnds(tokenizer.word_end) if tokenizer.word_end else None
+        self._clean_up = _CleanUp(tokenizer, prompt) if tokenizer.cleans_up else None
         # The bytes of an incomplete character at the end of the prompt were already shown, as a replacement character.
         self._num_shown = len(tokenizer.decode(self._ids)) if tokenizer.byte_level else 0
         for id in self._ids if tokenizer.byte_level else ():
@@ -367,6 +377,10 @@ class IncrementalDecoder:
 
     def push(self, id: int) -> str:
         """Return the text that this id completes; empty while a character is incomplete."""
+        text = self._push(int(id))
+        return text if self._clean_up is None else self._clean_up.push(text)
+
+    def _push(self, id: int) -> str:
         if self._tokenizer.byte_level:
             return self._push_bytes(self._tokenizer.to_bytes(id, keep_word_end=True))
         if self._tokenizer.is_special(id):
@@ -375,7 +389,7 @@ class IncrementalDecoder:
         # One invalid byte makes all bytes before it invalid.
         if self._tokenizer.is_byte(id) or self._tokenizer.decodes_as_a_whole:
             return ""
-        text = self._tokenizer.decode(self._ids)
+        text = self._tokenizer.decode(self._ids, clean_up=False)
         is_partial = text.endswith(_REPLACEMENT_CHAR) and len(self._ids) - self._num_emitted < _MAX_PENDING
         return "" if is_partial else self._emit(text)
 
@@ -383,7 +397,8 @@ class IncrementalDecoder:
         """Return the pending text; bytes of an incomplete character become a replacement character."""
         if self._tokenizer.byte_level:
             return self._push_bytes(b"", is_last=True)
-        return self._emit(self._tokenizer.decode(self._ids))
+        text = self._emit(self._tokenizer.decode(self._ids, clean_up=False))
+        return text if self._clean_up is None else self._clean_up.push(text, is_last=True)
 
     def _push_bytes(self, data: bytes, is_last: bool = False) -> str:
         text = self._utf8.decode(data, final=is_last)
@@ -396,7 +411,7 @@ class IncrementalDecoder:
         return text[skipped:]
 
     def _emit(self, text: str) -> str:
-        before = self._tokenizer.decode(self._ids[: self._num_emitted])
+        before = self._tokenizer.decode(self._ids[: self._num_emitted], clean_up=False)
         if text == before:
             return ""
         self._ids = self._ids[self._num_emitted :]
@@ -421,6 +436,38 @@ class _WordEnds:
         complete = text.rstrip()
         self._began, self._spaces = self._began or bool(complete), text[len(complete) :]
         return complete
+
+
+_SHORTENED = {f" {mark}": mark for mark in (".", "?", "!", ",")} | {" ' ": "'"}
+_SHORTENED |= {f" {ending}": ending for ending in ("n't", "'m", "'s", "'ve", "'re")}
+_CUT = re.compile(r"(?<! ') (?=[^'])")
+
+
+def _clean_up(text: str) -> str:
+    """Return a text without spaces before punctuation, one rule after the other, as in transformers."""
+    for pattern, content in _SHORTENED.items():
+        text = text.replace(pattern, content)
+    return text
+
+
+class _CleanUp:
+    """Removes spaces before punctuation from a text that comes in parts; holds back its end.
+
+    Each pattern begins with a space, and two rules act together only around a quote: cut before any other space, the
+    parts are what the whole would be.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, prompt: Sequence[int]) -> None:
+        self._pending = tokenizer.decode(prompt, clean_up=False)
+        self._num_shown = len(_clean_up(self._pending))
+
+    def push(self, text: str, is_last: bool = False) -> str:
+        self._pending += text
+        end = len(self._pending) if is_last else max((cut.start() for cut in _CUT.finditer(self._pending)), default=0)
+        cleaned, self._pending = _clean_up(self._pending[:end]), self._pending[end:]
+        skipped = min(self._num_shown, len(cleaned))
+        self._num_shown -= skipped
+        return cleaned[skipped:]
 
 
 def _parse(text: str | bytes, name: str) -> JsonDict:

@@ -34,7 +34,7 @@ _UNIGRAM = (
 )  # fmt: skip
 _UNKNOWN_ID = {"T5Tokenizer": 2, "XLMRobertaTokenizer": 3, "AlbertTokenizer": 1, "MBartTokenizer": 3}
 """Id of unknown characters, whatever the file says; no class of a unigram model spells them as bytes."""
-_BYTE_LEVEL = ("GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
+_BYTE_LEVEL = ("GPT2Tokenizer", "CodeGenTokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer", *ROBERTA)
 _MODELS_OF_CLASSES = {"WordPiece": _WORDPIECE, "Unigram": _UNIGRAM, "BPE": _BYTE_LEVEL}
 _QWEN_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -47,7 +47,10 @@ def choose_tokenizer_class(config: JsonDict, model_config: Mapping[str, object])
     given = named.removesuffix("Fast") if isinstance(named, str) and named != FILE_CLASS else named
     model_type = model_config.get("model_type")
     registered = _CLASS_OF_MODEL.get(model_type) if isinstance(model_type, str) else None
-    if registered == FILE_CLASS or model_type in _ALWAYS_OF_MODEL or not isinstance(given, str):
+    is_forced = (
+        model_type in _ALWAYS_OF_MODEL and given != "LlamaTokenizer"
+    )  # which means the file: DeepSeek R1 Distill
+    if registered == FILE_CLASS or is_forced or not isinstance(given, str):
         return registered
     return given
 
@@ -128,7 +131,9 @@ def _byte_level_steps(name: str, config: JsonDict) -> JsonDict:
         return {}
     normalizer = {"type": "NFC"} if name in ("GPTNeoXTokenizer", "Qwen2Tokenizer") else None
     decoder = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
-    return {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "decoder": decoder}
+    steps = {"normalizer": normalizer, "pre_tokenizer": pre_tokenizer, "decoder": decoder}
+    adds_tokens = config.get("add_bos_token") or config.get("add_eos_token")
+    return steps | ({"post_processor": None} if name == "GPTNeoXTokenizer" and not adds_tokens else {})
 
 
 def _llama_steps(config: JsonDict) -> JsonDict:

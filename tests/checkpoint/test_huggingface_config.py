@@ -244,3 +244,19 @@ def test_fields_of_files_in_use_are_read():
     with pytest.raises(InvalidInput, match="use_mrope is True"):
         read(QWEN2 | {"use_mrope": True})
     assert read(distilbert) == read(distilbert | {"tie_weights_": True, "is_encoder_decoder": False})
+
+
+def test_mbart_starts_with_bos_unless_told_otherwise():
+    """BART starts with eos; transformers has no default for mBART and then takes bos."""
+    from transformers import BartConfig, MBartConfig
+
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
+    sizes |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "vocab_size": 9}
+    ids = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
+    for name, config_class in {"mbart": MBartConfig, "bart": BartConfig}.items():
+        config = config_class()
+        fields = ConfigFields({"model_type": name, **sizes, **ids})
+        start = read_hf_config(FAMILIES[name], fields, PlannedWeights()).special_tokens.decoder_start
+        assert start == (
+            config.bos_token_id if config.decoder_start_token_id is None else config.decoder_start_token_id
+        )

@@ -54,8 +54,8 @@ def _read_file(folder: SafeFolder, name: str) -> Tokenizer:
     if name.endswith(".spm"):
         separate = name == "target.spm" and folder.has("target_vocab.json")
         clean_up = _read_if_present(folder, TOKENIZER_CONFIG_FILE).get(CLEAN_UP)
-        vocabulary = _read_vocab(folder, "target_vocab.json" if separate else "vocab.json")
-        return from_sentencepiece(data, vocabulary, {CLEAN_UP: True} if clean_up else None)
+        pieces = _read_vocab(folder, "target_vocab.json" if separate else "vocab.json")
+        return from_sentencepiece(data, pieces, {CLEAN_UP: True} if clean_up else None)
     config = _read_config(folder, name.replace(TOKENIZER_FILE, TOKENIZER_CONFIG_FILE))
     if name.endswith(TOKENIZER_FILE):
         return Tokenizer.from_json(data, config, source=folder.path / name)

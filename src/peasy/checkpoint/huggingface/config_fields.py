@@ -41,7 +41,7 @@ IGNORED_FIELDS = """
     summary_activation summary_proj_to_labels summary_first_dropout summary_last_dropout activation_dropout
     hidden_dropout embed_dropout embd_pdrop resid_pdrop attn_pdrop attention_probs_dropout_prob embedding_dropout
     use_return_dict sentence_transformers sbert_ce_default_activation_function dropout class_weights
-    hidden_dropout_prob custom_pipelines attention_softmax_in_fp32 scale_attention_softmax_in_fp32
+    hidden_dropout_prob custom_pipelines attention_softmax_in_fp32 scale_attention_softmax_in_fp32 export_model_type
 """
 """Fields of training, sampling and the library; none changes what a forward pass computes."""
 

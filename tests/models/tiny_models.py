@@ -147,7 +147,9 @@ ENCODERS: dict[str, model_config.ModelConfig] = {
         embedding=nn_config.EmbeddingConfig(segments=2, norm=True),
         pooler=True,
     ),
-    "encoder-relative": encoder(stack(), max_seq_len=None, position=nn_config.RelativeBiasConfig(8, 12)),
+    "encoder-relative": encoder(
+        stack(), max_seq_len=None, position=nn_config.RelativeBiasConfig(8, 12), dense=nn_config.DenseConfig(12)
+    ),
     "encoder-alibi": encoder(
         stack(nn_config.AttentionConfig(4, window=4)), max_seq_len=None, position=nn_config.AlibiConfig()
     ),

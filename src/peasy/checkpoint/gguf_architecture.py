@@ -32,7 +32,7 @@ class GGUFArchitecture:
 
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
     matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
-    base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
+    base of its local layers, if it is another. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
     scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_head`: a tied
     head is stored once more. `needs_biases`: attention must have biases.
     """
@@ -60,6 +60,7 @@ ARCHITECTURES = {
     "qwen3": GGUFArchitecture("qwen3", "silu", has_biases=False),
     "smollm3": GGUFArchitecture("smollm3", "silu", interleaved_rope=True, has_biases=False, rope_except_every=4),
     "olmo2": GGUFArchitecture("olmo2", "silu", has_biases=False),
+    "olmo3": GGUFArchitecture("olmo2", "silu", has_biases=False, full_every=4),
     "phi3": GGUFArchitecture("phi3", "silu", fused="qkv and gate"),
     "phi": GGUFArchitecture("phi2", "gelu-tanh", needs_head=True),
     "starcoder2": GGUFArchitecture("starcoder2", "gelu-tanh"),
@@ -123,8 +124,8 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
         "these settings of yarn": not usual_yarn,
         "these layers without RoPE": skipped
         != tuple(layer for layer in range(layers) if every and not (layer + 1) % every),
-        "this RoPE base of local layers": architecture.local_base is not None
-        and (getattr(position, "local_base", None) or getattr(position, "base", None)) != architecture.local_base,
+        "this RoPE base of local layers": isinstance(position, nn_config.RotaryConfig)
+        and (position.local_base or position.base) != (architecture.local_base or position.base),
         "soft caps left out": architecture.has_softcaps and not (attention.softcap and config.lm_head.softcap),
     }
     return [name for name, applies in checks.items() if applies]

@@ -38,6 +38,14 @@ class SafeFolder:
         if is_snapshot and blobs.is_dir() and not blobs.is_symlink():
             self._allowed_roots.append(blobs)
 
+    def subfolder(self, name: str) -> "SafeFolder":
+        """Return the reader of a real folder in this one; in a snapshot, its files may be links into `blobs`, too."""
+        if (self.path / name).is_symlink():
+            raise InvalidInput(f"{self.path / name} is a link; it must be a real folder.")
+        inner = SafeFolder(self.path / name)
+        inner._allowed_roots += self._allowed_roots[1:]
+        return inner
+
     def __repr__(self) -> str:
         return f"SafeFolder({str(self.path)!r})"
 

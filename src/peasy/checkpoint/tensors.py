@@ -106,6 +106,9 @@ class TensorStore(Mapping[str, "torch.Tensor"]):
         """Return the tensors under new names; `old_names` maps each new name to the present one."""
         return TensorStore({name: self._stored[old] for name, old in old_names.items()})
 
+    def __or__(self, other: "TensorStore") -> "TensorStore":
+        return TensorStore(self._stored | other._stored)
+
     def __getitem__(self, name: str) -> "torch.Tensor":
         file, stored_name = self._stored[name]
         return file.tensor(stored_name)

@@ -100,6 +100,8 @@ class EncoderConfig(_SingleStackConfig):
     """Whether that vector is scaled to length 1."""
     max_length: Size | None = None
     """Texts are truncated to this many tokens; null: to max_seq_len."""
+    dense: nn_config.DenseConfig | None = None
+    """Layer from the pooled vector to the vector of the text; null: none."""
     classifier: nn_config.ClassifierConfig | None = None
     """Classification head; null: none."""
 

@@ -11,6 +11,7 @@ from peasy.models.config import EncoderConfig
 from peasy.models.protocol import Model, ModelInputs
 from peasy.models.transformer import make_context
 from peasy.nn.embedding import Embedding
+from peasy.nn.feedforward import ACTIVATIONS
 from peasy.nn.kv_cache import KVCache
 from peasy.nn.lm_head import Classifier, LMHead
 from peasy.nn.stack import Stack
@@ -32,6 +33,7 @@ class Encoder(Model[KVCache]):
         self.pooler = nn.Linear(c.d_model, c.d_model) if c.pooler else None
         width = c.embedding.width
         self.lm_head = LMHead(c.vocab_size, c.d_model, c.lm_head, norm, width) if c.lm_head else None
+        self.dense = nn.Linear(c.d_model, c.dense.width, bias=c.dense.bias) if c.dense else None
         self.classifier = Classifier(c.d_model, c.classifier, norm) if c.classifier else None
 
     def _new_state(self, capacity: int, source: Tensor | None, source_padding_mask: Tensor | None) -> KVCache:
@@ -60,7 +62,7 @@ class Encoder(Model[KVCache]):
         return self.classifier(hidden)
 
     def embed(self, ids: Tensor, *, padding_mask: Tensor | None = None, segments: Tensor | None = None) -> Tensor:
-        """Return one vector per text, `[batch, d_model]`."""
+        """Return one vector per text, `[batch, d_model]`, or of the width of the layer after pooling."""
         return self.pool(self.hidden(ids, padding_mask=padding_mask, segments=segments), padding_mask)
 
     def embed_batch(
@@ -71,7 +73,8 @@ class Encoder(Model[KVCache]):
         Texts of similar length are batched, about `max_batch_tokens` at a time, so that there is little padding.
         `bfloat16` is used for products only; pooling and normalisation keep the model's precision.
         """
-        vectors = torch.empty(len(sequences), self.config.d_model, device=self.device)
+        width = self.config.d_model if self.dense is None else self.dense.out_features
+        vectors = torch.empty(len(sequences), width, device=self.device)
         with torch.inference_mode(), torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             for rows in _length_batches([len(text) for text in sequences], max_batch_tokens):
                 ids, mask = pad_sequences([sequences[row] for row in rows])
@@ -80,7 +83,10 @@ class Encoder(Model[KVCache]):
 
     def pool(self, hidden: Tensor, padding_mask: Tensor | None = None) -> Tensor:
         """Pool hidden states to one vector per text; half precision is summed in float32."""
-        pooled = self._pooled(hidden, padding_mask, self.config.pooling)
+        pooled, settings = self._pooled(hidden, padding_mask, self.config.pooling), self.config.dense
+        if self.dense is not None and settings is not None:
+            pooled = self.dense(pooled.to(self.dense.weight.dtype))
+            pooled = ACTIVATIONS[settings.activation](pooled) if settings.activation else pooled
         pooled = pooled.to(_at_least_float32(pooled))
         return functional.normalize(pooled, dim=-1) if self.config.normalise else pooled
 

@@ -325,6 +325,17 @@ class LMHeadConfig(BoundedSettings):
     """Whether the layer before the head has a bias."""
 
 
+class DenseConfig(FrozenSettings):
+    """Linear layer after pooling, as in sentence-transformers."""
+
+    width: Size
+    """Width of the vector of a text."""
+    activation: ActivationName | None = "tanh"
+    """Activation function; null: none."""
+    bias: bool = True
+    """Whether the layer has a bias."""
+
+
 class ClassifierConfig(FrozenSettings):
     """Classification head: a label for each text, or one for each token."""
 

@@ -13,7 +13,7 @@ from peasy.checkpoint import ram
 from peasy.checkpoint.huggingface import registry
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.huggingface.family import ModelFamily
-from peasy.checkpoint.huggingface.sentence_transformers import read_pooling, write_pooling
+from peasy.checkpoint.huggingface.sentence_transformers import DENSE, read_pooling, write_pooling
 from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, import_weights, match_pattern
 from peasy.checkpoint.safe_folder import SafeFolder, join_names, write_json
 from peasy.checkpoint.store import (
@@ -84,7 +84,8 @@ def read_folder(
     stored = tensors.renamed({new: name for name, new in names.items()})
     fields = ConfigFields(data, where)
     hf_config = registry.read_hf_config(model_family, fields, stored, ignore_extra=ignore_extra)
-    config = read_pooling(safe_folder, hf_config)
+    config, dense = read_pooling(safe_folder, hf_config)
+    stored = stored | dense
     pairs, expected = registry.match_weights(model_family, config, where)
     weights, unused = _select_weights(stored, model_family, config, expected, ignore_weights)
     return HFCheckpoint(safe_folder, model_family.name, config, unused, fields.unknown(), pairs, weights)
@@ -142,13 +143,14 @@ def write_folder(
     hf_config = registry.write_hf_config(model_family, config)
     dtype = str(next(iter(hf_tensors.values())).dtype).removeprefix("torch.")
     with atomic_dir(folder) as temporary:
+        dense = {name: hf_tensors.pop(name) for name in list(hf_tensors) if name.startswith(f"{DENSE}.")}
         write_tensors(temporary, hf_tensors, shard_bytes=shard_bytes)
         write_json(temporary / CONFIG_FILE, hf_config | {"dtype": dtype})
         if tokenizer is not None:
             write_tokenizer(temporary / TOKENIZER_FILE, tokenizer)
             _write_tokenizer_config(temporary, config.special_tokens)
         if isinstance(config, EncoderConfig):
-            write_pooling(temporary, config)
+            write_pooling(temporary, config, dense)
     return Path(folder)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import torch
 
@@ -18,7 +19,8 @@ from peasy.checkpoint.huggingface import (
 from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.huggingface.config_table import Settings, settings_of
 from peasy.checkpoint.huggingface.family import ModelFamily
-from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, pair_weights
+from peasy.checkpoint.huggingface.sentence_transformers import DENSE
+from peasy.checkpoint.huggingface.weight_map import TensorPair, export_weights, module_rules, pair_weights
 from peasy.errors import InvalidInput
 from peasy.models.build import build_on_meta
 from peasy.models.config import ModelConfig
@@ -150,7 +152,9 @@ def match_weights(
 ) -> tuple[list[TensorPair], dict[str, torch.Tensor]]:
     """Return the pairs of weight names, and the external weights as tensors on the meta device."""
     internal = build_on_meta(config, where).state_dict()
-    pairs = pair_weights(family.weight_map(config), internal)
+    weight_map = family.weight_map(config)
+    weight_map = replace(weight_map, rules=(*weight_map.rules, *module_rules("", "", {DENSE: DENSE})))
+    pairs = pair_weights(weight_map, internal)
     return pairs, export_weights(pairs, internal)
 
 
@@ -190,7 +194,7 @@ def _external_names(family: ModelFamily, config: ModelConfig) -> Iterator[str]:
                 yield from pair.external
 
 
-_NOT_STORED = ("dropout", "special_tokens", "pooling", "normalise", "max_length")
+_NOT_STORED = ("dropout", "special_tokens", "pooling", "normalise", "max_length", DENSE)
 
 
 def _comparable(config: ModelConfig) -> Settings:

@@ -2,21 +2,36 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from torch import Tensor
+
+from peasy.checkpoint.huggingface.config_fields import ConfigFields
 from peasy.checkpoint.safe_folder import SafeFolder, short_repr, write_json
+from peasy.checkpoint.tensors import TensorStore, open_tensors, write_tensors
 from peasy.config import parse_json
 from peasy.errors import InvalidInput
 from peasy.models.config import EncoderConfig, ModelConfig
+from peasy.nn.config import ActivationName, DenseConfig
 
 _LOG = logging.getLogger(__name__)
 
 _MODULES_FILE = "modules.json"
 _PROMPTS_FILE = "config_sentence_transformers.json"
 _MAX_LENGTH_FILE = "sentence_bert_config.json"
-_POOLING_DIR = "1_Pooling"
-"""Fixed folder name; a path in modules.json is not followed."""
+_POOLING_DIR, _DENSE_DIR = "1_Pooling", "2_Dense"
+"""Fixed folder names; a path in modules.json is not followed."""
+_ORDER = ("Transformer", "Pooling", "Dense", "Normalize")
+DENSE = "dense"
+"""Our name of the layer after pooling; its weights are in a folder of its own."""
+_ACTIVATIONS: dict[str, ActivationName | None] = {
+    "Tanh": "tanh", "Identity": None, "ReLU": "relu", "GELU": "gelu", "SiLU": "silu",
+}  # fmt: skip
+_ACTIVATION_CLASSES = {None: "linear.Identity"} | {
+    ours: f"activation.{name}" for name, ours in _ACTIVATIONS.items() if ours is not None
+}
 
 _PoolingMode = Literal["mean", "first", "max", "pooler"]
 _POOLING_MODES: dict[str, _PoolingMode] = {"mean": "mean", "cls": "first", "max": "max"}
@@ -27,18 +42,36 @@ _LEGACY_POOLING_FLAGS = {
 }  # fmt: skip
 
 
-def read_pooling(folder: SafeFolder, config: ModelConfig) -> ModelConfig:
-    """Return the config with the folder's pooling settings; unchanged if the folder has none."""
+def read_pooling(folder: SafeFolder, config: ModelConfig) -> tuple[ModelConfig, TensorStore]:
+    """Return the config with the folder's pooling settings, if it has any, and the weights of a layer after pooling."""
     if not isinstance(config, EncoderConfig) or not folder.has(_MODULES_FILE):
-        return config
+        return config, TensorStore({})
     kinds = _read_module_types(folder)
-    unsupported = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-    if unsupported:
-        raise InvalidInput(f"{folder.path / _MODULES_FILE}: the module {short_repr(unsupported[0])} is not supported.")
+    unsupported = [kind for kind in kinds if kind not in _ORDER]
+    if unsupported or kinds != [kind for kind in _ORDER if kind in kinds]:
+        wrong = f"the module {short_repr(unsupported[0])}" if unsupported else f"the order {', '.join(kinds)}"
+        hint = f"Supported, each at most once and in this order: {', '.join(_ORDER)}."
+        raise InvalidInput(f"{folder.path / _MODULES_FILE}: {wrong} is not supported.", hint=hint)
     _warn_of_default_prompt(folder)
     mode = _read_pooling_mode(folder) if "Pooling" in kinds else config.pooling
     max_length = _read_max_length(folder, config.max_seq_len)
-    return dataclasses.replace(config, pooling=mode, normalise="Normalize" in kinds, max_length=max_length)
+    dense, weights = _read_dense(folder, config.d_model) if "Dense" in kinds else (None, TensorStore({}))
+    normalise = "Normalize" in kinds
+    return dataclasses.replace(config, pooling=mode, normalise=normalise, max_length=max_length, dense=dense), weights
+
+
+def _read_dense(folder: SafeFolder, d_model: int) -> tuple[DenseConfig, TensorStore]:
+    inner = folder.subfolder(_DENSE_DIR)
+    fields = ConfigFields(inner.read_json("config.json"), str(inner.path / "config.json"))
+    fields.require_value("in_features", d_model, reason="It should be the width of the pooled vector.")
+    for name in ("module_input_name", "module_output_name"):
+        fields.require_value(name, "sentence_embedding", reason="Only a layer for the vectors of texts is supported.")
+    activation = str(fields.data.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
+    if activation not in _ACTIVATIONS:
+        raise fields.invalid("activation_function", f"one of {', '.join(_ACTIVATIONS)}")
+    settings = DenseConfig(fields.integer("out_features"), _ACTIVATIONS[activation], fields.boolean("bias", True))
+    weights = open_tensors(inner)
+    return settings, weights.renamed({name.replace("linear", DENSE): name for name in weights})
 
 
 def _warn_of_default_prompt(folder: SafeFolder) -> None:
@@ -51,11 +84,12 @@ def _warn_of_default_prompt(folder: SafeFolder) -> None:
         _LOG.warning(message, folder.path, short_repr(prompt))
 
 
-def write_pooling(folder: Path, config: EncoderConfig) -> None:
+def write_pooling(folder: Path, config: EncoderConfig, dense: Mapping[str, Tensor]) -> None:
     """Write the files with which sentence-transformers computes the same embeddings as our encoder."""
     if config.pooling == "pooler":
         return  # sentence-transformers has no such pooling; the folder is still a valid encoder
-    steps = [("", "Transformer"), (_POOLING_DIR, "Pooling"), ("2_Normalize", "Normalize")][: 2 + config.normalise]
+    steps = [("", "Transformer"), (_POOLING_DIR, "Pooling"), *([(_DENSE_DIR, "Dense")] if config.dense else [])]
+    steps += [(f"{len(steps)}_Normalize", "Normalize")] if config.normalise else []
     modules = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for i, (path, kind) in enumerate(steps)
@@ -66,6 +100,12 @@ def write_pooling(folder: Path, config: EncoderConfig) -> None:
     (folder / _POOLING_DIR).mkdir()
     write_json(folder / _MODULES_FILE, modules)
     write_json(folder / _POOLING_DIR / "config.json", dimension | flags)
+    if config.dense:
+        (folder / _DENSE_DIR).mkdir()
+        write_tensors(folder / _DENSE_DIR, {name.replace(DENSE, "linear"): tensor for name, tensor in dense.items()})
+        sizes = {"in_features": config.d_model, "out_features": config.dense.width, "bias": config.dense.bias}
+        activation = {"activation_function": f"torch.nn.modules.{_ACTIVATION_CLASSES[config.dense.activation]}"}
+        write_json(folder / _DENSE_DIR / "config.json", sizes | activation)
     write_json(
         folder / _MAX_LENGTH_FILE, {"max_seq_length": config.max_length or config.max_seq_len, "do_lower_case": False}
     )
@@ -91,9 +131,7 @@ def _read_max_length(folder: SafeFolder, max_seq_len: int | None) -> int | None:
 
 
 def _read_pooling_mode(folder: SafeFolder) -> _PoolingMode:
-    if (folder.path / _POOLING_DIR).is_symlink():
-        raise InvalidInput(f"{folder.path / _POOLING_DIR} is a link; it must be a real folder.")
-    inner = SafeFolder(folder.path / _POOLING_DIR)
+    inner = folder.subfolder(_POOLING_DIR)
     pooling = inner.read_json("config.json")
     modes = pooling.get(
         "pooling_mode", [mode for flag, mode in _LEGACY_POOLING_FLAGS.items() if pooling.get(flag) is True]

@@ -1,5 +1,6 @@
 """GGUF export: read back by the gguf package, and run by transformers."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from peasy.checkpoint.gguf import write_gguf
-from peasy.checkpoint.gguf_architecture import ARCHITECTURES, weight_map
+from peasy.checkpoint.gguf_architecture import ARCHITECTURES, find_architecture, weight_map
 from peasy.checkpoint.huggingface import family_for
 from peasy.checkpoint.huggingface.weight_map import import_weights, pair_weights
 from peasy.errors import InvalidInput, MissingExtra
@@ -283,3 +284,15 @@ def test_missing_row_permutation_is_detected(case_of, tmp_path, monkeypatch):
     ids = torch.randint(3, 57, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         assert np.abs((theirs(ids).logits - model(ids)).numpy()).max() > 1e-2
+
+
+@pytest.mark.parametrize("base", [None, 50.0])
+def test_local_layers_with_another_rope_base_are_refused_where_llama_cpp_has_one(case_of, base):
+    """Its OLMo 3 rotates all layers alike; the base of Gemma 3's local layers is fixed."""
+    config = case_of("olmo3").ours.config
+    config = dataclasses.replace(config, position=dataclasses.replace(config.position, local_base=base))
+    if base is None:
+        assert find_architecture(config, "olmo3")[0].full_every == 4
+    else:
+        with pytest.raises(InvalidInput, match="olmo2 with this RoPE base of local layers"):
+            find_architecture(config, "olmo3")

@@ -66,7 +66,10 @@ def test_every_weight_matters(name):
     ids = some_ids()
     model(ids, **source_of(model)).square().mean().backward()
     unused = {key for key, weight in model.named_parameters() if weight.grad is None}
-    assert {name for name in unused if not name.startswith(("classifier.", "dense."))} <= {"pooler.weight", "pooler.bias"}
+    assert {name for name in unused if not name.startswith(("classifier.", "dense."))} <= {
+        "pooler.weight",
+        "pooler.bias",
+    }
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)

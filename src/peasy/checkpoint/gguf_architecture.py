@@ -32,7 +32,7 @@ class GGUFArchitecture:
 
     `interleaved_rope`: RoPE rotates adjacent pairs there, two halves of a head here. `fused`: parts stored as one
     matrix. `full_every`: every n-th layer is without a sliding window; 0 = llama.cpp computes none. `local_base`: RoPE
-    base of its local layers, if it is another. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
+    base of its local layers. `rope_except_every`: every n-th layer has no RoPE. `has_scales`: factors of embedding,
     scores, residuals and logits are stored. `has_softcaps`: both soft caps are always computed. `needs_head`: a tied
     head is stored once more. `needs_biases`: attention must have biases.
     """
@@ -97,9 +97,9 @@ def find_architecture(config: ModelConfig, preferred: str | None = None) -> tupl
     if family not in ARCHITECTURES:
         supported = ", ".join(sorted({architecture.name for architecture in ARCHITECTURES.values()}))
         raise InvalidInput(f"There is no GGUF export for {family}.", hint=f"There is one for {supported}.")
-    architecture, stack = ARCHITECTURES[family], config.stack
-    if stack.feedforward.activation != architecture.activation:
-        unsupported = f"{architecture.name} with the activation {stack.feedforward.activation}"
+    architecture, activation = ARCHITECTURES[family], config.stack.feedforward.activation
+    if activation != architecture.activation:
+        unsupported = f"{architecture.name} with the activation {activation}"
         raise InvalidInput(f"llama.cpp does not support {unsupported}.", hint=f"It uses {architecture.activation}.")
     for difference in _differences(architecture, config):
         raise InvalidInput(f"llama.cpp does not support {architecture.name} with {difference}.")
@@ -108,7 +108,7 @@ def find_architecture(config: ModelConfig, preferred: str | None = None) -> tupl
 
 def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[str]:
     """Return what llama.cpp would compute differently, in words."""
-    attention, position, layers = config.stack.attention, config.position, config.stack.num_layers
+    attention, mlp, position = config.stack.attention, config.stack.feedforward, config.position
     usual_scale = attention.scale is None or abs(attention.scale * d_head(config) ** 0.5 - 1) < 1e-6
     scaling, skipped = getattr(position, "scaling", None), getattr(position, "skipped_layers", ())
     every, yarn = architecture.rope_except_every, nn_config.YarnRopeScaling
@@ -116,14 +116,13 @@ def _differences(architecture: GGUFArchitecture, config: DecoderConfig) -> list[
     checks = {
         "a classification head": config.classifier is not None,
         "attention before the MLP": architecture.name == "falcon" and not config.stack.parallel,
-        "biases": not architecture.has_biases
-        and (attention.bias or attention.output_bias or config.stack.feedforward.bias),
+        "biases": not architecture.has_biases and (attention.bias or attention.output_bias or mlp.bias),
         "attention without biases": architecture.needs_biases and not attention.bias,
         "a custom attention scale": not usual_scale and not architecture.has_scales,
         "a rope_type longrope": isinstance(scaling, nn_config.LongRopeScaling),
         "these settings of yarn": not usual_yarn,
         "these layers without RoPE": skipped
-        != tuple(layer for layer in range(layers) if every and not (layer + 1) % every),
+        != tuple(layer for layer in range(config.stack.num_layers) if every and not (layer + 1) % every),
         "this RoPE base of local layers": isinstance(position, nn_config.RotaryConfig)
         and (position.local_base or position.base) != (architecture.local_base or position.base),
         "soft caps left out": architecture.has_softcaps and not (attention.softcap and config.lm_head.softcap),
